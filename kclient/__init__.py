@@ -1,0 +1,99 @@
+"""An asyncio client SDK for Apache Kafka. The public names, and nothing else.
+
+Each name is imported from its room on first use, so that ``import kclient`` stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kclient import errors as errors
+    from kclient import serializers as serializers
+    from kclient import testing as testing
+    from kclient.admin import Admin as Admin
+    from kclient.admin import NewTopic as NewTopic
+    from kclient.config import AdminConfig as AdminConfig
+    from kclient.config import ConsumerConfig as ConsumerConfig
+    from kclient.config import ProducerConfig as ProducerConfig
+    from kclient.consumer import Consumer as Consumer
+    from kclient.errors import BrokerError as BrokerError
+    from kclient.errors import KafkaError as KafkaError
+    from kclient.producer import Delivery as Delivery
+    from kclient.producer import Producer as Producer
+    from kclient.record import Record as Record
+    from kclient.security import Security as Security
+    from kclient.types import IsolationLevel as IsolationLevel
+    from kclient.types import OffsetAndMetadata as OffsetAndMetadata
+    from kclient.types import OffsetAndTimestamp as OffsetAndTimestamp
+    from kclient.types import OffsetSpec as OffsetSpec
+    from kclient.types import RecordMetadata as RecordMetadata
+    from kclient.types import TimestampType as TimestampType
+    from kclient.types import TopicPartition as TopicPartition
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Admin": "kclient.admin",
+    "AdminConfig": "kclient.config",
+    "BrokerError": "kclient.errors",
+    "Consumer": "kclient.consumer",
+    "ConsumerConfig": "kclient.config",
+    "Delivery": "kclient.producer",
+    "IsolationLevel": "kclient.types",
+    "KafkaError": "kclient.errors",
+    "NewTopic": "kclient.admin",
+    "OffsetAndMetadata": "kclient.types",
+    "OffsetAndTimestamp": "kclient.types",
+    "OffsetSpec": "kclient.types",
+    "Producer": "kclient.producer",
+    "ProducerConfig": "kclient.config",
+    "Record": "kclient.record",
+    "RecordMetadata": "kclient.types",
+    "Security": "kclient.security",
+    "TimestampType": "kclient.types",
+    "TopicPartition": "kclient.types",
+}
+_MODULES = ("errors", "serializers", "testing")
+
+__all__ = [
+    "Admin",
+    "AdminConfig",
+    "BrokerError",
+    "Consumer",
+    "ConsumerConfig",
+    "Delivery",
+    "IsolationLevel",
+    "KafkaError",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetSpec",
+    "Producer",
+    "ProducerConfig",
+    "Record",
+    "RecordMetadata",
+    "Security",
+    "TimestampType",
+    "TopicPartition",
+    "__version__",
+    "errors",
+    "serializers",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"kclient.{name}")
+    else:
+        raise AttributeError(f"module 'kclient' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,345 @@
+"""The settings of every client, with their defaults, units, bounds and Kafka's own names.
+
+Users rarely see these classes: ``Producer("host:9092", linger=0.01)`` makes one. They are checked
+when made; an unknown name, a wrong type or an absurd value raises ``InvalidConfig`` at once.
+The ``*Settings`` TypedDicts give the same names to type checkers; a test holds both together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from kclient.errors import InvalidConfig
+from kclient.security import Security
+from kclient.settings import (
+    Settings,
+    choice,
+    flag,
+    instance_of,
+    integer,
+    optional_text,
+    seconds,
+    setting,
+    text,
+)
+
+MIB = 1024 * 1024
+_INT32 = 2**31 - 1
+PLAINTEXT = Security.plaintext()
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+Bootstrap = str | Sequence[str]
+
+
+def parse_bootstrap(name: str, value: Any) -> tuple[tuple[str, int], ...]:
+    """host:port, comma-separated or in a sequence, IPv6 in brackets; the port defaults to 9092"""
+    if isinstance(value, str):
+        parts = [part.strip() for part in value.split(",")]
+    elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        parts = list(value)
+    else:
+        raise InvalidConfig(f"{name}={value!r} can't be used: allowed is 'host:port' or a list")
+    if not parts or parts == [""]:
+        raise InvalidConfig(f"{name} is empty: give at least one 'host:port'")
+    # Already parsed pairs pass through, so that a config can be made from another one.
+    return tuple(part if isinstance(part, tuple) else _address(name, part) for part in parts)
+
+
+def _address(name: str, part: Any) -> tuple[str, int]:
+    if not isinstance(part, str) or not part.strip():
+        raise InvalidConfig(f"{name} holds {part!r}: allowed is 'host:port'")
+    address = part.strip()
+    if "://" in address:
+        scheme, _, address = address.partition("://")
+        if scheme.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            raise InvalidConfig(f"{name} holds {part!r}: it is 'host:port', not a URL")
+    if address.startswith("["):
+        host, closed, rest = address[1:].partition("]")
+        port = rest.removeprefix(":")
+        if not closed or (rest and not rest.startswith(":")):
+            raise InvalidConfig(f"{name} holds {part!r}: IPv6 is written '[::1]:9092'")
+    elif address.count(":") > 1:
+        raise InvalidConfig(f"{name} holds {part!r}: IPv6 is written in brackets, '[::1]:9092'")
+    else:
+        host, _, port = address.partition(":")
+    if not host or any(c.isspace() or c in "/@?#" for c in host):
+        raise InvalidConfig(f"{name} holds {part!r}: {host!r} is not a host")
+    if port == "" and not address.endswith(":"):
+        return host, 9092
+    if not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
+        raise InvalidConfig(f"{name} holds {part!r}: the port must be 1 to 65535, not {port!r}")
+    return host, int(port)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class NetworkConfig(Settings):
+    """What connections need to know."""
+
+    bootstrap: tuple[tuple[str, int], ...] = setting(
+        "localhost:9092", parse_bootstrap, "First brokers to ask.", "bootstrap.servers"
+    )
+    client_id: str = setting("kclient", text, "Name in the brokers' logs and quotas.", "client.id")
+    security: Security = setting(PLAINTEXT, instance_of(Security), "Encryption and authentication.")
+    request_timeout: float = setting(
+        30.0, seconds(0.001), "Seconds until one request is given up.", "request.timeout.ms"
+    )
+    connection_setup_timeout: float = setting(
+        10.0,
+        seconds(0.001),
+        "Seconds for lookup, TCP, TLS and version negotiation of the first attempt.",
+        "socket.connection.setup.timeout.ms",
+    )
+    connection_setup_timeout_max: float = setting(
+        30.0,
+        seconds(0.001),
+        "The same after several failures, growing exponentially.",
+        "socket.connection.setup.timeout.max.ms",
+    )
+    connections_max_idle: float = setting(
+        540.0, seconds(0.1), "Seconds until an unused connection closes.", "connections.max.idle.ms"
+    )
+    reconnect_backoff: float = setting(
+        0.05, seconds(0.0), "Seconds before the first new attempt.", "reconnect.backoff.ms"
+    )
+    reconnect_backoff_max: float = setting(
+        1.0, seconds(0.0), "Bound of its exponential growth.", "reconnect.backoff.max.ms"
+    )
+    receive_frame_limit: int = setting(
+        100 * MIB, integer(1024, _INT32), "Largest response accepted, over what was asked for."
+    )
+    send_buffer: int | None = setting(
+        None, integer(1024, _INT32, optional=True), "SO_SNDBUF; None leaves the system's."
+    )
+    receive_buffer: int | None = setting(
+        None, integer(1024, _INT32, optional=True), "SO_RCVBUF; None leaves the system's."
+    )
+    max_in_flight: int = setting(
+        5,
+        integer(1, 1000),
+        "Produce requests under way per broker.",
+        "max.in.flight.requests.per.connection",
+    )
+
+    def _check_together(self) -> None:
+        if self.reconnect_backoff_max < self.reconnect_backoff:
+            raise InvalidConfig(
+                f"reconnect_backoff_max={self.reconnect_backoff_max} is below "
+                f"reconnect_backoff={self.reconnect_backoff}"
+            )
+        if self.connection_setup_timeout_max < self.connection_setup_timeout:
+            raise InvalidConfig(
+                f"connection_setup_timeout_max={self.connection_setup_timeout_max} is below "
+                f"connection_setup_timeout={self.connection_setup_timeout}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CommonConfig(NetworkConfig):
+    """What every client shares beyond its connections."""
+
+    bootstrap_timeout: float = setting(
+        30.0, seconds(0.01), "Seconds to reach a first broker in start()."
+    )
+    api_timeout: float = setting(
+        60.0, seconds(0.01), "Seconds for one call with its retries.", "default.api.timeout.ms"
+    )
+    retry_backoff: float = setting(
+        0.1, seconds(0.0), "Seconds before the first retry of a request.", "retry.backoff.ms"
+    )
+    retry_backoff_max: float = setting(
+        1.0, seconds(0.0), "Bound of its exponential growth.", "retry.backoff.max.ms"
+    )
+    metadata_max_age: float = setting(
+        300.0, seconds(0.1), "Seconds after which metadata is asked anew.", "metadata.max.age.ms"
+    )
+    metadata_max_idle: float = setting(
+        300.0,
+        seconds(5.0),
+        "Seconds after which an unused topic is no longer asked for.",
+        "metadata.max.idle.ms",
+    )
+    allow_auto_create_topics: bool = setting(
+        False,
+        flag,
+        "Let brokers make unknown topics; off, since a typo would make one.",
+        "allow.auto.create.topics",
+    )
+    decompression_cap: int = setting(
+        256 * MIB, integer(1024, _INT32), "Largest size that one batch may inflate to."
+    )
+
+    def _check_together(self) -> None:
+        NetworkConfig._check_together(self)
+        if self.retry_backoff_max < self.retry_backoff:
+            raise InvalidConfig(
+                f"retry_backoff_max={self.retry_backoff_max} is below "
+                f"retry_backoff={self.retry_backoff}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class AdminConfig(CommonConfig):
+    """Settings of ``Admin``: the common ones."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ProducerConfig(CommonConfig):
+    """Settings of ``Producer``."""
+
+    acks: str | int = setting(
+        "all", choice("all", 1, 0), "Who must have a batch before it counts as sent.", "acks"
+    )
+    idempotence: bool = setting(
+        True, flag, "No duplicates and no reordering by retries.", "enable.idempotence"
+    )
+    transactional_id: str | None = setting(
+        None, optional_text, "Name of this producer's transactions.", "transactional.id"
+    )
+    linger: float = setting(
+        0.005, seconds(0.0), "Seconds to wait for more records for a batch.", "linger.ms"
+    )
+    batch_size: int = setting(
+        65_536, integer(1, _INT32 // 2), "Bytes of a batch, before compression.", "batch.size"
+    )
+    buffer_memory: int = setting(
+        32 * MIB, integer(1024, 2**40), "Bytes of records that wait for their ack.", "buffer.memory"
+    )
+    max_block: float | None = setting(
+        60.0,
+        seconds(0.0, optional=True),
+        "Seconds that enqueue() waits for room; 0 fails at once, None waits for ever.",
+        "max.block.ms",
+    )
+    max_parked: int = setting(
+        10_000, integer(0, 2**31), "Records that send() may park where there is no room."
+    )
+    delivery_timeout: float = setting(
+        120.0, seconds(0.001), "Seconds from send() to the outcome.", "delivery.timeout.ms"
+    )
+    max_request_size: int = setting(
+        1_048_576, integer(1, _INT32 // 2), "Bytes of one record or request.", "max.request.size"
+    )
+    compression: str = setting(
+        "none", choice(*COMPRESSIONS), "Codec of the batches.", "compression.type"
+    )
+    compression_level: int | None = setting(
+        None, integer(-131072, 22, optional=True), "Level of the codec; None is its own default."
+    )
+
+    def _check_together(self) -> None:
+        CommonConfig._check_together(self)
+        if self.idempotence and self.acks != "all":
+            raise InvalidConfig(
+                f"idempotence needs acks='all', not acks={self.acks!r}: "
+                "pass idempotence=False to do without"
+            )
+        if self.idempotence and self.max_in_flight > 5:
+            raise InvalidConfig(
+                f"max_in_flight={self.max_in_flight} with idempotence: allowed is 1 to 5, since "
+                "brokers remember the last 5 batches only"
+            )
+        if self.transactional_id is not None and not self.idempotence:
+            raise InvalidConfig("transactional_id needs idempotence=True")
+        if self.delivery_timeout < self.linger:
+            raise InvalidConfig(
+                f"delivery_timeout={self.delivery_timeout} is below linger={self.linger}"
+            )
+        if self.batch_size > self.buffer_memory:
+            raise InvalidConfig(
+                f"batch_size={self.batch_size} is above buffer_memory={self.buffer_memory}"
+            )
+        self._check_level()
+
+    def _check_level(self) -> None:
+        bounds = {"gzip": (0, 9), "lz4": (0, 16), "zstd": (-131072, 22)}.get(self.compression)
+        level = self.compression_level
+        if level is None:
+            return
+        if bounds is None:
+            raise InvalidConfig(
+                f"compression_level={level} with compression={self.compression!r}, which has none"
+            )
+        if not bounds[0] <= level <= bounds[1]:
+            raise InvalidConfig(
+                f"compression_level={level} with compression={self.compression!r}: "
+                f"allowed is {bounds[0]} to {bounds[1]}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ConsumerConfig(CommonConfig):
+    """Settings of ``Consumer``."""
+
+    auto_offset_reset: str | None = setting(
+        None,
+        choice("earliest", "latest", "none", None),
+        "Where to start without a position. None: latest in a group, an error without one.",
+        "auto.offset.reset",
+    )
+    isolation_level: str = setting(
+        "read_uncommitted",
+        choice("read_uncommitted", "read_committed"),
+        "Whether records of open and aborted transactions are given.",
+        "isolation.level",
+    )
+    max_poll_records: int = setting(
+        500, integer(1, _INT32), "Records that one poll() gives at most.", "max.poll.records"
+    )
+    fetch_min_bytes: int = setting(
+        1, integer(0, _INT32), "Bytes for which a broker waits.", "fetch.min.bytes"
+    )
+    fetch_max_wait: float = setting(
+        0.5, seconds(0.0), "Seconds for which it waits.", "fetch.max.wait.ms"
+    )
+    fetch_max_bytes: int = setting(
+        50 * MIB, integer(1, _INT32), "Bytes of one fetch response.", "fetch.max.bytes"
+    )
+    max_partition_fetch_bytes: int = setting(
+        1 * MIB,
+        integer(1, _INT32),
+        "Bytes of one partition in it; a larger first batch is given all the same.",
+        "max.partition.fetch.bytes",
+    )
+    buffer_memory: int = setting(
+        64 * MIB, integer(1024, 2**40), "Bytes of fetched data that wait for poll()."
+    )
+    check_crcs: bool = setting(True, flag, "Check the CRC of every batch.", "check.crcs")
+    client_rack: str | None = setting(
+        None, optional_text, "Our rack, to fetch from a near replica (KIP-392).", "client.rack"
+    )
+
+    def _check_together(self) -> None:
+        CommonConfig._check_together(self)
+        if self.fetch_max_wait >= self.request_timeout:
+            raise InvalidConfig(
+                f"fetch_max_wait={self.fetch_max_wait} must be below "
+                f"request_timeout={self.request_timeout}"
+            )
+
+
+def describe(config: type[Settings]) -> list[tuple[str, Any, str, str, str | None]]:
+    """The table of a settings class: name, default, allowed, doc and Kafka's name of each."""
+    return [
+        (
+            field.name,
+            field.default,
+            field.metadata["check"].__doc__ or "",
+            field.metadata["doc"],
+            field.metadata["kafka"],
+        )
+        for field in dataclasses.fields(config)
+    ]
+
+
+__all__ = [
+    "AdminConfig",
+    "Bootstrap",
+    "CommonConfig",
+    "ConsumerConfig",
+    "NetworkConfig",
+    "ProducerConfig",
+    "describe",
+    "parse_bootstrap",
+]

@@ -1,0 +1,310 @@
+"""The error tree: every exception that kclient raises on purpose is a ``KafkaError``.
+
+::
+
+    KafkaError
+    ├── BrokerError                 a broker answered with an error code; one subclass per code,
+    │                               generated into ``broker_errors`` from Kafka's own table
+    └── ClientError                 the client itself decided
+        ├── InvalidConfig           (ValueError)       a setting that can't work
+        ├── InvalidArgument         (ValueError)       a bad value handed to a call
+        ├── SerializationFailed     (TypeError)        a key or value that is not what it should be
+        ├── RecordTooLarge          (ValueError)       a record over ``max_request_size``
+        ├── BufferFull                                 no room to accept another record
+        ├── ClientClosed            (RuntimeError)     used before start or after close
+        ├── WrongContext            (RuntimeError)     used from another loop, thread or process
+        ├── BackgroundTaskDied                         an internal task ended unexpectedly
+        ├── RequestTimedOut         (TimeoutError)     no answer within the request's timeout
+        ├── DeliveryTimedOut        (TimeoutError)     no acknowledgement within delivery_timeout
+        ├── MetadataTimedOut        (TimeoutError)     metadata did not arrive in time
+        ├── BrokerUnreachable       (ConnectionError)  could not connect to a broker
+        │   └── BootstrapFailed                        no bootstrap address is usable
+        ├── ConnectionLost          (ConnectionError)  the connection broke under a request
+        ├── NoCommonVersion                            broker and client share no version of an API
+        ├── ProtocolError                              bytes that are not the protocol
+        │   └── InvalidFrame                           a frame size that can't be right
+        ├── CorruptRecord                              a batch that fails its checks
+        ├── DecompressionFailed                        a payload that can't be inflated
+        ├── NoPosition                                 an assigned partition has no start offset
+        └── FlushFailed                                some of what was flushed was not delivered
+
+``retriable`` says that the same call may succeed later without changing anything; ``fatal`` says
+that this client object can't be used any more. Whether to retry is decided in one place per
+caller (``cluster.calls``, the sender, the fetcher); the flags are facts only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kclient import error_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kclient.types import TopicPartition
+
+
+class KafkaError(Exception):
+    """Base of all errors of this package.
+
+    Attributes:
+        retriable: The same call may succeed later, unchanged.
+        fatal: The client object that raised it can't be used any more.
+        topic_partition: What it is about, where that is one partition.
+        node_id: The broker that it concerns, if one.
+        hint: What to do next, as a sentence; also the last part of ``str(error)``.
+        maybe_written: For failures of a delivery: True when the record may be in the log all the
+            same, False when it certainly is not, None where the question makes no sense.
+    """
+
+    retriable: bool = False
+    fatal: bool = False
+    hint: str | None = None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        topic_partition: TopicPartition | None = None,
+        node_id: int | None = None,
+        hint: str | None = None,
+        maybe_written: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.topic_partition = topic_partition
+        self.node_id = node_id
+        self.maybe_written = maybe_written
+        if hint is not None:
+            self.hint = hint
+
+    def __str__(self) -> str:
+        text = self.message or type(self).__name__
+        return f"{text} ({self.hint})" if self.hint else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.__dict__.copy())
+
+
+def _restore(cls: type[KafkaError], state: dict[str, Any]) -> KafkaError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, state.get("message", ""))
+    error.__dict__.update(state)
+    return error
+
+
+class BrokerError(KafkaError):
+    """A broker answered with an error code. Each code has its own subclass in ``broker_errors``.
+
+    Attributes:
+        code: Kafka's number of the error.
+        name: Kafka's name of it, such as ``NOT_LEADER_OR_FOLLOWER``.
+        refresh_metadata: The error says that our view of the cluster is old.
+        rediscover_coordinator: The error says that the coordinator moved.
+    """
+
+    code: ClassVar[int]
+    name: ClassVar[str]
+    refresh_metadata: ClassVar[bool] = False
+    rediscover_coordinator: ClassVar[bool] = False
+
+    _by_code: ClassVar[dict[int, type[BrokerError]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        info = error_codes.TABLE[cls.code]
+        cls.name = info.name
+        cls.retriable = info.retriable
+        cls.fatal = info.fatal
+        cls.refresh_metadata = info.refresh_metadata
+        cls.rediscover_coordinator = info.rediscover_coordinator
+        cls.hint = info.hint
+        BrokerError._by_code.setdefault(cls.code, cls)
+
+    def __str__(self) -> str:
+        info = error_codes.TABLE[self.code]
+        text = f"{info.name} ({info.code}): {self.message or info.message}"
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+def broker_error(
+    code: int,
+    doing: str = "",
+    *,
+    broker_message: str | None = None,
+    topic_partition: TopicPartition | None = None,
+    node_id: int | None = None,
+    hint: str | None = None,
+    maybe_written: bool | None = None,
+) -> BrokerError:
+    """The one maker of broker errors: ``code`` (not 0) to an instance of its class.
+
+    ``doing`` says what was asked for and where ("Produce to orders-3 on broker 2 failed").
+    A code that this release doesn't know becomes UNKNOWN_SERVER_ERROR with the number in its text.
+    """
+    from kclient import broker_errors  # the classes register themselves on first use
+
+    info = error_codes.TABLE.get(code)
+    if info is None:
+        cls: type[BrokerError] = broker_errors.UnknownServerError
+        said = broker_message or f"an error code that this client doesn't know: {code}"
+    else:
+        cls = BrokerError._by_code[code]
+        said = broker_message or info.message
+    message = f"{doing}: {said}" if doing else said
+    return cls(
+        message,
+        topic_partition=topic_partition,
+        node_id=node_id,
+        hint=hint,
+        maybe_written=maybe_written,
+    )
+
+
+class ClientError(KafkaError):
+    """The client itself decided; nothing of it came from a broker."""
+
+
+class InvalidConfig(ClientError, ValueError):
+    """A setting that can't work. The text names the field, the value and what is allowed."""
+
+
+class InvalidArgument(ClientError, ValueError):
+    """A bad value handed to a call. The text names the argument, the value and what is allowed."""
+
+
+class SerializationFailed(ClientError, TypeError):
+    """A key, value or header is not of a type that can be sent, or its serializer failed."""
+
+
+class RecordTooLarge(ClientError, ValueError):
+    """A record is larger than the client may send. Only that record fails."""
+
+
+class BufferFull(ClientError):
+    """There is no room for another record: more was sent than the brokers acknowledged so far."""
+
+    retriable = True
+
+
+class ClientClosed(ClientError, RuntimeError):
+    """The client was used before ``start()`` / ``async with``, or after ``close()``."""
+
+
+class WrongContext(ClientError, RuntimeError):
+    """The client was used from another event loop, thread or process than it was entered in."""
+
+
+class BackgroundTaskDied(ClientError):
+    """An internal task ended with an error (its ``__cause__``): this client is of no more use."""
+
+    fatal = True
+
+
+class RequestTimedOut(ClientError, TimeoutError):
+    """No answer within the timeout. The connection was closed, since answers come in order."""
+
+    retriable = True
+
+
+class DeliveryTimedOut(ClientError, TimeoutError):
+    """A record was not acknowledged within ``delivery_timeout``; see ``maybe_written``."""
+
+
+class MetadataTimedOut(ClientError, TimeoutError):
+    """Metadata about a topic or the cluster did not arrive in time."""
+
+    retriable = True
+
+
+class BrokerUnreachable(ClientError, ConnectionError):
+    """No connection to a broker: refused, unresolvable, timed out, or it does not speak Kafka."""
+
+    retriable = True
+
+
+class BootstrapFailed(BrokerUnreachable):
+    """None of the bootstrap addresses could be used; the text has each address and its reason."""
+
+
+class ConnectionLost(ClientError, ConnectionError):
+    """The connection ended while a request waited for its answer."""
+
+    retriable = True
+
+
+class NoCommonVersion(ClientError):
+    """The broker and this client share no version of the API that the call needs."""
+
+
+class ProtocolError(ClientError):
+    """Bytes that are not the protocol: names the message, the field and the offset.
+
+    Attributes:
+        struct: The message or structure that was being read, such as ``FetchResponse``.
+        field: The field within it, if known.
+        offset: Where in the given bytes, if known.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        struct: str | None = None,
+        field: str | None = None,
+        offset: int | None = None,
+        topic_partition: TopicPartition | None = None,
+        node_id: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, topic_partition=topic_partition, node_id=node_id, hint=hint)
+        self.struct = struct
+        self.field = field
+        self.offset = offset
+
+
+class InvalidFrame(ProtocolError):
+    """A frame announces a size that can't be right; nothing was allocated for it."""
+
+
+class CorruptRecord(ClientError):
+    """A record batch fails its CRC or its structure. The position did not move.
+
+    Attributes:
+        offset: The base offset of the batch, where known.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        offset: int | None = None,
+        topic_partition: TopicPartition | None = None,
+        node_id: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, topic_partition=topic_partition, node_id=node_id, hint=hint)
+        self.offset = offset
+
+
+class DecompressionFailed(CorruptRecord):
+    """A compressed payload can't be inflated, or would inflate past the decompression cap."""
+
+
+class NoPosition(ClientError):
+    """An assigned partition has no start offset and no reset policy: seek, or set one."""
+
+
+class FlushFailed(ClientError):
+    """Some of the records that were flushed were not delivered.
+
+    Attributes:
+        count: How many failed.
+        errors: The first of the errors, at most ten.
+    """
+
+    def __init__(self, message: str, *, count: int, errors: Sequence[KafkaError]) -> None:
+        super().__init__(message)
+        self.count = count
+        self.errors = tuple(errors)

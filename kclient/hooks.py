@@ -1,0 +1,259 @@
+"""What others plug into: observers, counters, and the small protocols of collaborators.
+
+Events are emitted per request, per batch or per connection, never per record. An observer that
+raises is logged once per class of event and otherwise ignored: it can't break a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kclient.types import TopicPartition
+
+logger = logging.getLogger("kclient.hooks")
+
+T_contra = TypeVar("T_contra", contravariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of what observers are told. Fields never hold a key, a value or a password."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOpened(Event):
+    """A connection became usable: versions are known and the peer is authenticated."""
+
+    node_id: int
+    lane: str
+    address: str
+    seconds: float
+    """From the start of the dial."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionClosed(Event):
+    """A connection ended, or an attempt at one failed (``established`` False)."""
+
+    node_id: int
+    lane: str
+    established: bool
+    reason: str
+    in_flight: int
+    """Requests that were waiting on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCompleted(Event):
+    """A request got its answer or failed."""
+
+    node_id: int
+    lane: str
+    api: str
+    version: int
+    seconds: float
+    """From the write to the answer."""
+    request_bytes: int
+    response_bytes: int
+    error: str | None = None
+    """Class name of the failure; None when an answer came, whatever error codes it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled(Event):
+    """A broker asked for silence on one connection (KIP-219)."""
+
+    node_id: int
+    lane: str
+    api: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUpdated(Event):
+    """A newer view of the cluster is in use."""
+
+    version: int
+    brokers: int
+    topics: int
+    partitions: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDelivered(Event):
+    """A batch was acknowledged."""
+
+    topic_partition: TopicPartition
+    base_offset: int
+    records: int
+    size_bytes: int
+    attempts: int
+    seconds: float
+    """From the first record's arrival to the acknowledgement."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFailed(Event):
+    """A batch was given up."""
+
+    topic_partition: TopicPartition
+    records: int
+    attempts: int
+    error: str
+    maybe_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRetried(Event):
+    """A batch will be sent again."""
+
+    topic_partition: TopicPartition
+    records: int
+    attempts: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched(Event):
+    """A fetch response arrived."""
+
+    node_id: int
+    partitions: int
+    size_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDied(Event):
+    """An internal task ended with an error."""
+
+    name: str
+    error: str
+
+
+class Observer(Protocol):
+    """Receives events on the client's loop; must not block."""
+
+    def observe(self, event: Event, /) -> None:
+        """Take one event."""
+        ...
+
+
+class Hooks:
+    """The observers of one client; ``if hooks.active:`` before ``emit`` costs nothing idle."""
+
+    __slots__ = ("_broken", "_observers", "active")
+
+    def __init__(self, observers: Sequence[Observer] = ()) -> None:
+        self._observers = tuple(observers)
+        self._broken: set[type[Event]] = set()
+        self.active = bool(self._observers)
+
+    def emit(self, event: Event) -> None:
+        """Hand ``event`` to each observer."""
+        for observer in self._observers:
+            try:
+                observer.observe(event)
+            except Exception:
+                if type(event) not in self._broken:
+                    self._broken.add(type(event))
+                    logger.exception("an observer failed on %s", type(event).__name__)
+
+
+class Counters:
+    """Named numbers of one client: ``room.what`` to a count or a gauge.
+
+    Plain dict arithmetic; updated per request, batch or connection. ``snapshot`` also asks the
+    registered gauges.
+    """
+
+    __slots__ = ("_gauges", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[str, float] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
+
+    def add(self, name: str, amount: float = 1) -> None:
+        """Add ``amount`` to counter ``name``, which starts at 0."""
+        self._values[name] = self._values.get(name, 0) + amount
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Register ``read`` to be asked for ``name`` at each snapshot."""
+        self._gauges[name] = read
+
+    def get(self, name: str) -> float:
+        """The present value of a counter or a gauge; 0 if it was never touched."""
+        if name in self._gauges:
+            return self._gauges[name]()
+        return self._values.get(name, 0)
+
+    def snapshot(self) -> dict[str, float]:
+        """All counters and gauges by name, as a copy."""
+        return {**self._values, **{name: read() for name, read in self._gauges.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class DialTarget:
+    """Where a connection should go.
+
+    Attributes:
+        host: Name or address, IPv6 without brackets.
+        port: TCP port.
+        ssl_context: For TLS; None for plaintext.
+        setup_timeout: Seconds for name lookup, TCP and TLS together.
+    """
+
+    host: str
+    port: int
+    ssl_context: ssl.SSLContext | None = None
+    setup_timeout: float = 10.0
+
+
+class Dialer(Protocol):
+    """Opens connections; another one plugs in another network."""
+
+    async def dial(
+        self, target: DialTarget, protocol_factory: Callable[[], asyncio.BaseProtocol]
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect, TLS included, or raise ``BrokerUnreachable`` with the reason.
+
+        Cancellation: nothing stays open.
+        """
+        ...
+
+
+class Partitioner(Protocol):
+    """Chooses the partition of a record that names none."""
+
+    def partition(self, topic: str, key: bytes | None, partition_count: int, /) -> int:
+        """Return an index in ``range(partition_count)``.
+
+        Called once per record on the loop, with the serialized key. Must be quick and must not
+        block. Raising fails that one record.
+        """
+        ...
+
+
+class Serializer(Protocol[T_contra]):
+    """Turns a user's key or value into bytes."""
+
+    def __call__(self, topic: str, value: T_contra, /) -> bytes | None:
+        """Return the bytes to store; None writes a null (a tombstone, for a value)."""
+        ...
+
+
+class Deserializer(Protocol[T_co]):
+    """Turns stored bytes into a user's key or value."""
+
+    def __call__(self, topic: str, data: bytes | None, /) -> T_co:
+        """Return the object; ``data`` is None for a null."""
+        ...

@@ -1,0 +1,187 @@
+"""The machinery under ``config``: how a setting is declared, checked and read from properties.
+
+A settings class is a frozen dataclass whose fields are made by ``setting``; ``Settings`` checks
+every field as soon as an instance is made. No setting is known here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from kclient.errors import InvalidConfig
+
+Check = Callable[[str, Any], Any]
+
+
+def setting(default: Any, check: Check, doc: str, kafka: str | None = None) -> Any:
+    """Declare one field: its default, the check that also normalises, its doc, Kafka's name."""
+    return dataclasses.field(default=default, metadata={"check": check, "doc": doc, "kafka": kafka})
+
+
+def _refuse(name: str, value: object, allowed: str) -> InvalidConfig:
+    return InvalidConfig(f"{name}={value!r} can't be used: allowed is {allowed}")
+
+
+def seconds(minimum: float = 0.0, *, optional: bool = False) -> Check:
+    """A duration: a finite number of seconds, at least ``minimum``; None only if ``optional``."""
+    allowed = f"a number of seconds of at least {minimum:g}" + (", or None" if optional else "")
+
+    def check(name: str, value: Any) -> float | None:
+        if value is None and optional:
+            return None
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise _refuse(name, value, allowed)
+        number = float(value)
+        if not math.isfinite(number) or number < minimum:
+            raise _refuse(name, value, allowed)
+        return number
+
+    check.__doc__ = allowed
+    return check
+
+
+def integer(minimum: int, maximum: int, *, optional: bool = False) -> Check:
+    """A whole number within bounds; None only if ``optional``."""
+    allowed = f"an int from {minimum:,} to {maximum:,}" + (", or None" if optional else "")
+
+    def check(name: str, value: Any) -> int | None:
+        if value is None and optional:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _refuse(name, value, allowed)
+        if not minimum <= value <= maximum:
+            raise _refuse(name, value, allowed)
+        return int(value)
+
+    check.__doc__ = allowed
+    return check
+
+
+def choice(*options: Any) -> Check:
+    """One of the given values; the type counts too, so that True is not 1."""
+    allowed = "one of " + ", ".join(repr(option) for option in options)
+
+    def check(name: str, value: Any) -> Any:
+        for option in options:
+            if type(value) is type(option) and value == option:
+                return option
+        raise _refuse(name, value, allowed)
+
+    check.__doc__ = allowed
+    return check
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False"""
+    if not isinstance(value, bool):
+        raise _refuse(name, value, "True or False")
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """a str that is not empty"""
+    if not isinstance(value, str) or not value:
+        raise _refuse(name, value, "a str that is not empty")
+    return value
+
+
+def optional_text(name: str, value: Any) -> str | None:
+    """a str that is not empty, or None"""
+    return None if value is None else text(name, value)
+
+
+def instance_of(kind: type) -> Check:
+    """An instance of ``kind``."""
+
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise _refuse(name, value, f"a {kind.__name__}")
+        return value
+
+    check.__doc__ = f"a {kind.__name__}"
+    return check
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """Base of the settings classes: checks every field when an instance is made."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = field.metadata["check"](field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse combinations of settings that can't work. Subclasses extend it."""
+
+    @classmethod
+    def of(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
+        """``config`` (or the defaults) with ``settings`` laid over it.
+
+        Raises:
+            InvalidConfig: An unknown name (with the nearest known one) or a bad value.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise InvalidConfig(_unknown(name, known, cls.__name__))
+        if config is None:
+            return cls(**settings)
+        if not isinstance(config, cls):
+            raise InvalidConfig(f"config must be a {cls.__name__}, not {type(config).__name__}")
+        return dataclasses.replace(config, **settings)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str | int | float | bool]) -> Self:
+        """Read Kafka's dotted names, as in a ``.properties`` file of the Java client.
+
+        Times in ``.ms`` become seconds. A value is taken literally: nothing in it is expanded.
+
+        Raises:
+            InvalidConfig: A name that this client has no setting for, or a value that it refuses.
+        """
+        by_kafka = {
+            field.metadata["kafka"]: field
+            for field in dataclasses.fields(cls)
+            if field.metadata["kafka"]
+        }
+        settings = {}
+        for name, value in properties.items():
+            field = by_kafka.get(name)
+            if field is None:
+                raise InvalidConfig(_unknown(name, list(by_kafka), cls.__name__))
+            settings[field.name] = _from_property(name, value, field.default)
+        return cls(**settings)
+
+
+def _unknown(name: str, known: list[str], owner: str) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+    return f"{owner} has no setting {name!r}: {hint}"
+
+
+def _from_property(name: str, value: str | int | float | bool, default: Any) -> Any:
+    """One property to the type of its setting, told by the default's type."""
+    parsed: Any = value.strip() if isinstance(value, str) else value
+    if isinstance(parsed, str) and isinstance(default, bool):
+        if parsed.lower() not in ("true", "false"):
+            raise _refuse(name, value, "true or false")
+        return parsed.lower() == "true"
+    if name.endswith(".ms") or (
+        isinstance(default, (int, float)) and not isinstance(default, bool)
+    ):
+        try:
+            parsed = int(parsed)
+        except (TypeError, ValueError):
+            raise _refuse(name, value, "a whole number") from None
+    if name.endswith(".ms"):
+        return parsed / 1000
+    if name == "acks":
+        return {"all": "all", "-1": "all", "1": 1, "0": 0}.get(str(parsed), parsed)
+    return parsed

@@ -1,0 +1,132 @@
+"""Frozen values that travel through the public API. No behaviour beyond small properties.
+
+``Record`` lives in ``kclient.record``, beside its codec, and is re-exported by ``kclient``.
+"""
+
+from __future__ import annotations
+
+import datetime as _dt
+import enum
+import re
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from kclient.errors import InvalidArgument
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+"""Record headers: (name, value) pairs in order; a name may repeat, a value may be None."""
+
+_EPOCH = _dt.datetime(1970, 1, 1, tzinfo=_dt.UTC)
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TimestampType(enum.IntEnum):
+    """Who gave a record its timestamp."""
+
+    CREATE_TIME = 0
+    """The producer, when the record was made."""
+    LOG_APPEND_TIME = 1
+    """The broker, when the batch was appended."""
+
+
+class IsolationLevel(enum.IntEnum):
+    """Which records of transactions a reader is given (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    """All, also those of open and aborted transactions."""
+    READ_COMMITTED = 1
+    """Only those below the last stable offset whose transaction was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a record was written.
+
+    Attributes:
+        topic: Topic name.
+        partition: Partition index.
+        offset: The record's offset; -1 where the broker doesn't tell (acks=0, or a duplicate of
+            a batch that it no longer remembers).
+        timestamp: Int milliseconds since the epoch: the record's, or the broker's where the topic
+            uses LogAppendTime.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def datetime(self) -> _dt.datetime:
+        """``timestamp`` as an aware datetime in UTC."""
+        return datetime_of(self.timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed offset: the next one to read, with the committer's note."""
+
+    offset: int
+    leader_epoch: int | None = None
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    """The answer of an offset lookup.
+
+    Attributes:
+        offset: The offset found.
+        timestamp: Int milliseconds of the record there; -1 for earliest and latest.
+        leader_epoch: Epoch of the leader that wrote it, None where the broker doesn't tell.
+    """
+
+    offset: int
+    timestamp: int = -1
+    leader_epoch: int | None = None
+
+
+class OffsetSpec(enum.IntEnum):
+    """Symbolic offsets of a lookup, with their value on the wire (ListOffsets)."""
+
+    LATEST = -1
+    """The next offset to be written (read_uncommitted: high watermark; read_committed: LSO)."""
+    EARLIEST = -2
+    """The first offset that is still there."""
+    MAX_TIMESTAMP = -3
+    """The record with the greatest timestamp (KIP-734, brokers from 3.0)."""
+    EARLIEST_LOCAL = -4
+    """The first offset on the leader's own disk (KIP-405)."""
+    LATEST_TIERED = -5
+    """The last offset in remote storage (KIP-1005)."""
+
+
+def datetime_of(timestamp_ms: int) -> _dt.datetime:
+    """Int milliseconds since the epoch to an aware datetime in UTC."""
+    return _EPOCH + _dt.timedelta(milliseconds=timestamp_ms)
+
+
+def check_topic_name(topic: object, field: str = "topic") -> str:
+    """Return ``topic`` if Kafka allows it as a topic name, else raise InvalidArgument."""
+    if not isinstance(topic, str):
+        raise InvalidArgument(f"{field} must be a str, not {type(topic).__name__}")
+    if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+        raise InvalidArgument(
+            f"{field} {topic!r} is not a topic name: allowed are 1 to 249 characters out of "
+            "letters, digits, '.', '_' and '-', but neither '.' nor '..'"
+        )
+    return topic
