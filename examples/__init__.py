@@ -1,0 +1,1 @@
+"""Runnable examples; each file is one purpose, started with ``python -m examples.NAME``."""

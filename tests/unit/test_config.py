@@ -1,0 +1,155 @@
+"""Settings: refused when absurd, named when unknown, and the same names for type checkers."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import pytest
+
+from kclient import keywords
+from kclient.config import (
+    AdminConfig,
+    CommonConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    describe,
+    parse_bootstrap,
+)
+from kclient.errors import InvalidConfig
+
+PAIRS = [
+    (AdminConfig, keywords.AdminSettings),
+    (ConsumerConfig, keywords.ConsumerSettings),
+    (ProducerConfig, keywords.ProducerSettings),
+]
+
+
+@pytest.mark.parametrize(("config", "typed"), PAIRS)
+def test_typed_keywords_are_the_settings_of_the_class(
+    config: type[CommonConfig], typed: type
+) -> None:
+    names = {field.name for field in dataclasses.fields(config)} - {"bootstrap"}
+    assert set(typing.get_type_hints(typed)) == names
+
+
+@pytest.mark.parametrize("config", [AdminConfig, ConsumerConfig, ProducerConfig])
+def test_defaults_pass_their_own_checks(config: type[CommonConfig]) -> None:
+    assert config().bootstrap == (("localhost", 9092),)
+    assert all(row[3] and row[2] for row in describe(config))
+
+
+@pytest.mark.parametrize(
+    ("given", "parsed"),
+    [
+        ("h", (("h", 9092),)),
+        ("h:1", (("h", 1),)),
+        ("a:1, b:2", (("a", 1), ("b", 2))),
+        (["a:1", "[::1]:2"], (("a", 1), ("::1", 2))),
+        ("[fe80::1]", (("fe80::1", 9092),)),
+        ("PLAINTEXT://h:1", (("h", 1),)),
+    ],
+)
+def test_bootstrap_forms(given: object, parsed: object) -> None:
+    assert parse_bootstrap("bootstrap", given) == parsed
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", ",", "h:", "h:0", "h:65536", "h:x", "h:1:2", "::1", "[::1", "[::1]9092", "a b:1",
+     "http://h:1", "u@h:1", [], 5, None, [""], [None], b"h:1", "h:-1", "h:٣"],
+)  # fmt: skip
+def test_bad_bootstrap_is_refused_naming_the_field(given: object) -> None:
+    with pytest.raises(InvalidConfig, match="bootstrap"):
+        ProducerConfig(bootstrap=given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"linger": -1}, "linger=-1"),
+        ({"linger": float("nan")}, "linger=nan"),
+        ({"linger": float("inf")}, "linger=inf"),
+        ({"linger": True}, "linger=True"),
+        ({"linger": "5"}, "linger='5'"),
+        ({"linger": 3.0, "delivery_timeout": 1.0}, "delivery_timeout=1.0"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 1.5}, "batch_size=1.5"),
+        ({"batch_size": 2**30, "buffer_memory": 2**20}, "buffer_memory"),
+        ({"acks": 2}, "acks=2"),
+        ({"acks": True}, "acks=True"),
+        ({"acks": 1}, "idempotence=False"),
+        ({"max_in_flight": 6}, "max_in_flight=6"),
+        ({"compression": "brotli"}, "compression='brotli'"),
+        ({"compression": "lz4", "compression_level": 17}, "compression_level=17"),
+        ({"compression": "snappy", "compression_level": 1}, "compression_level=1"),
+        ({"transactional_id": ""}, "transactional_id=''"),
+        ({"transactional_id": "a", "idempotence": False, "acks": 1}, "transactional_id"),
+        ({"client_id": ""}, "client_id=''"),
+        ({"security": "SSL"}, "security='SSL'"),
+        ({"request_timeout": 0}, "request_timeout=0"),
+        ({"retry_backoff": 2.0}, "retry_backoff_max"),
+        ({"reconnect_backoff": 2.0}, "reconnect_backoff_max"),
+        ({"receive_frame_limit": 2**31}, "receive_frame_limit"),
+    ],
+)
+def test_absurd_producer_settings_are_refused_with_name_and_value(
+    settings: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InvalidConfig) as raised:
+        ProducerConfig(**settings)  # type: ignore[arg-type]
+    assert words in str(raised.value)
+
+
+def test_unknown_setting_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(InvalidConfig, match="did you mean 'linger'"):
+        ProducerConfig.of(None, {"lingr": 1})
+
+
+def test_settings_are_laid_over_a_config() -> None:
+    config = ConsumerConfig(max_poll_records=7)
+    laid = ConsumerConfig.of(config, {"bootstrap": "h:1", "check_crcs": False})
+    assert (laid.max_poll_records, laid.check_crcs, laid.bootstrap) == (7, False, (("h", 1),))
+    assert config.check_crcs is True
+
+
+def test_config_of_another_client_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="must be a ProducerConfig"):
+        ProducerConfig.of(ConsumerConfig(), {})  # type: ignore[arg-type]
+
+
+def test_properties_of_the_java_client_are_understood() -> None:
+    config = ProducerConfig.from_properties(
+        {
+            "bootstrap.servers": "a:1,b:2",
+            "linger.ms": "20",
+            "acks": "-1",
+            "enable.idempotence": "true",
+            "batch.size": " 1024 ",
+            "compression.type": "zstd",
+            "delivery.timeout.ms": 5000,
+        }
+    )
+    assert config.bootstrap == (("a", 1), ("b", 2))
+    assert (config.linger, config.acks, config.batch_size) == (0.02, "all", 1024)
+    assert (config.compression, config.delivery_timeout) == ("zstd", 5.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("linger.mss", "1", "linger.ms"),
+        ("linger.ms", "x", "linger.ms='x'"),
+        ("enable.idempotence", "yes", "true or false"),
+        ("client.id", "", "client_id"),
+    ],
+)
+def test_bad_properties_are_refused(name: str, value: str, words: str) -> None:
+    with pytest.raises(InvalidConfig) as raised:
+        ProducerConfig.from_properties({name: value})
+    assert words in str(raised.value)
+
+
+def test_property_values_are_taken_literally() -> None:
+    config = ProducerConfig.from_properties({"client.id": "${env:HOME}"})
+    assert config.client_id == "${env:HOME}"
