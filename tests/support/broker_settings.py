@@ -1,0 +1,117 @@
+"""The settings files of a test broker: small, quick to start, everything on 127.0.0.1.
+
+`tests.support.kafka` writes them into the directory of a broker before it starts it. Pure text: it
+starts nothing and chooses no ports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.tls import KEYSTORE_PASSWORD
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+
+_COMMON = {
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 5,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 5,
+    "group.initial.rebalance.delay.ms": 0,
+    "delete.topic.enable": "true",
+    # Kafka's own default, so that a client that must not create topics is really tested.
+    "auto.create.topics.enable": "true",
+    # Tests write records with old timestamps, which time-based retention would take away at once.
+    "log.retention.ms": -1,
+    "log.cleaner.threads": 1,
+    "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
+    "log.index.size.max.bytes": 1024 * 1024,
+}
+_KRAFT = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
+}
+_KRAFT_4 = {
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 5,
+}
+_LOG4J = """log4j.rootLogger=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The loopback ports of one test broker."""
+
+    plain: int
+    tls: int
+    control: int
+    """KRaft's controller listener, or ZooKeeper's client port."""
+
+
+def uses_zookeeper(version: tuple[int, int, int]) -> bool:
+    """Whether this release is started on ZooKeeper (KRaft is ready for use since 3.3)."""
+    return version < (3, 3, 0)
+
+
+def write_settings(
+    directory: Path, version: tuple[int, int, int], ports: Ports, keystore: Path
+) -> None:
+    """Write server.properties, zookeeper.properties (old releases) and the log settings."""
+    listeners = f"PLAINTEXT://127.0.0.1:{ports.plain},SSL://127.0.0.1:{ports.tls}"
+    settings: dict[str, object] = {
+        **_COMMON,
+        "log.dirs": directory / "data",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": keystore,
+        "ssl.keystore.password": KEYSTORE_PASSWORD,
+        "ssl.key.password": KEYSTORE_PASSWORD,
+    }
+    if uses_zookeeper(version):
+        settings |= {"broker.id": 1, "zookeeper.connect": f"127.0.0.1:{ports.control}"}
+        _write_zookeeper(directory, ports)
+    else:
+        controller = f"127.0.0.1:{ports.control}"
+        settings |= _KRAFT
+        settings["listeners"] = f"{listeners},CONTROLLER://{controller}"
+        settings["controller.quorum.voters"] = f"1@{controller}"
+    if version >= (4, 0, 0):
+        settings |= _KRAFT_4
+    _write(directory / "server.properties", settings)
+    (directory / "log4j.properties").write_text(_LOG4J)
+
+
+def log_option(directory: Path, version: tuple[int, int, int]) -> str:
+    """The JVM option that makes a release log warnings to its standard output."""
+    if version >= (4, 0, 0):
+        return "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return f"-Dlog4j.configuration=file:{directory / 'log4j.properties'}"
+
+
+def _write_zookeeper(directory: Path, ports: Ports) -> None:
+    _write(
+        directory / "zookeeper.properties",
+        {
+            "dataDir": directory / "zookeeper",
+            "clientPort": ports.control,
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+        },
+    )
+
+
+def _write(path: Path, settings: dict[str, object]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

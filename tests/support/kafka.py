@@ -1,0 +1,308 @@
+"""Real Apache Kafka brokers for tests, one per release, on loopback ports of our own.
+
+Behaviour and interop tests acquire a broker for a pytest session; CI keeps one up between several:
+
+    python -m tests.support.kafka start 4.3.0     prints the address, and leaves it running
+    python -m tests.support.kafka status
+    python -m tests.support.kafka stop 4.3.0      or: stop all
+
+A state file in the cache directory says which process serves a release and which sessions use it.
+The last to let go stops it, unless it was started to stay. Processes are ended by pid, and only
+once their command line was seen to be ours. A broker that does not come up is an error with its
+log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from tests.support import jvm, raw_admin, tls
+from tests.support.broker_settings import (
+    CLUSTER_ID,
+    Ports,
+    log_option,
+    uses_zookeeper,
+    write_settings,
+)
+from tests.support.class_path import cache_directory, class_path, parse_version, require_java
+
+RELEASES = ("4.3.0", "3.9.1", "2.8.2", "1.0.2")
+"""The releases that CI runs against."""
+
+START_TIMEOUT = 90.0
+STOP_GRACE = 20.0
+_FORMAT_TIMEOUT = 60.0
+_FIRST_PORT, _LAST_PORT = 22000, 22999
+_PORT_ATTEMPTS = 3
+"""Starts before giving up: another program may take a port between the choice and the bind."""
+_JVM_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that serves tests, as the state file keeps it."""
+
+    version: str
+    bootstrap: str
+    tls_bootstrap: str
+    processes: tuple[jvm.JavaProcess, ...]
+    """The broker first, then its ZooKeeper: without ZooKeeper an old broker cannot stop."""
+    stays: bool = False
+    """Started by hand or by CI: sessions come and go without ending it."""
+    users: tuple[int, ...] = field(default=())
+    """The pids of the pytest sessions that use it."""
+
+    def alive(self) -> bool:
+        """Whether all of its processes still run."""
+        return all(process.alive() for process in self.processes)
+
+
+def acquire(version: str, *, stay: bool = False) -> RunningBroker:
+    """Return the running broker of a release for this process, starting it where there is none.
+
+    Raises:
+        ToolMissing: Java or Maven are not installed.
+        RuntimeError: The broker did not come up; the end of its log is in the message.
+    """
+    parse_version(version)
+    with _locked(version):
+        broker = _read_state(version)
+        if broker is None or not broker.alive():
+            if broker is not None:
+                _end(broker)
+            broker = _start(version)
+        users = {pid for pid in broker.users if _pid_exists(pid)}
+        if not stay:
+            users.add(os.getpid())
+        broker = replace(broker, stays=broker.stays or stay, users=tuple(sorted(users)))
+        _write_state(broker)
+    return broker
+
+
+def release(version: str) -> None:
+    """Let go of a broker that was acquired; the last user of one that need not stay stops it."""
+    with _locked(version):
+        broker = _read_state(version)
+        if broker is None:
+            return
+        users = tuple(pid for pid in broker.users if pid != os.getpid() and _pid_exists(pid))
+        if broker.stays or users:
+            _write_state(replace(broker, users=users))
+        else:
+            _end(broker)
+
+
+def stop(version: str) -> bool:
+    """Stop the broker of a release whoever uses it; return whether there was one."""
+    with _locked(version):
+        broker = _read_state(version)
+        if broker is None:
+            return False
+        _end(broker)
+    return True
+
+
+def running() -> list[RunningBroker]:
+    """Return the brokers that run now."""
+    states = sorted(_directory().glob("*/state.json"))
+    brokers = [_read_state(path.parent.name) for path in states]
+    return [broker for broker in brokers if broker is not None and broker.alive()]
+
+
+def log_tail(version: str, characters: int = 4000) -> str:
+    """Return the end of a broker's log, for the report of a failure."""
+    log = _directory() / version / "server.log"
+    return log.read_text(errors="replace")[-characters:] if log.exists() else "(no log)"
+
+
+def _start(version: str) -> RunningBroker:
+    number = parse_version(version)
+    java, jars, store = require_java(), class_path(version), tls.keystore()
+    directory = _directory() / version
+    for attempt in range(_PORT_ATTEMPTS):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        ports = Ports(*_free_ports(3, salt=attempt))
+        write_settings(directory, number, ports, store)
+        base = [java, *_JVM_OPTIONS, log_option(directory, number)]
+        started: list[jvm.JavaProcess] = []
+        try:
+            if uses_zookeeper(number):
+                started.insert(0, _start_zookeeper(base, jars, directory, ports))
+            else:
+                _format(base, jars, directory)
+            started.insert(0, _start_server(base, jars, directory))
+            _await_ready(started[0], ports)
+            return RunningBroker(
+                version,
+                f"127.0.0.1:{ports.plain}",
+                f"127.0.0.1:{ports.tls}",
+                tuple(started),
+            )
+        except BaseException as error:
+            for process in started:
+                process.stop(STOP_GRACE)
+            port_taken = "BindException" in log_tail(version, 100_000)
+            if port_taken and attempt + 1 < _PORT_ATTEMPTS and isinstance(error, RuntimeError):
+                continue
+            raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _start_zookeeper(base: list[str], jars: str, directory: Path, ports: Ports) -> jvm.JavaProcess:
+    settings = str(directory / "zookeeper.properties")
+    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    process = jvm.launch([*base, main, settings], jars, settings, directory / "server.log")
+    deadline = time.monotonic() + START_TIMEOUT
+    while process.alive() and time.monotonic() < deadline:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", ports.control), 1.0),
+        ):
+            return process
+        time.sleep(0.05)
+    process.stop(STOP_GRACE)
+    raise RuntimeError(f"ZooKeeper did not come up:\n{log_tail(directory.name)}")
+
+
+def _start_server(base: list[str], jars: str, directory: Path) -> jvm.JavaProcess:
+    settings = str(directory / "server.properties")
+    return jvm.launch([*base, "kafka.Kafka", settings], jars, settings, directory / "server.log")
+
+
+def _format(base: list[str], jars: str, directory: Path) -> None:
+    settings = str(directory / "server.properties")
+    done = subprocess.run(
+        [*base, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", settings],
+        env=jvm.environment(jars),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_FORMAT_TIMEOUT,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"formatting the storage failed:\n{done.stdout[-4000:]}")
+
+
+def _await_ready(process: jvm.JavaProcess, ports: Ports) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while process.alive():
+        try:
+            raw_admin.wait_ready(f"127.0.0.1:{ports.plain}", 0.5)
+            return
+        except raw_admin.RawAdminError as error:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{error}\n{log_tail(_version_of(process))}") from error
+    raise RuntimeError(f"the broker ended while starting:\n{log_tail(_version_of(process))}")
+
+
+def _version_of(process: jvm.JavaProcess) -> str:
+    return Path(process.marker).parent.name
+
+
+def _end(broker: RunningBroker) -> None:
+    for process in broker.processes:
+        process.stop(STOP_GRACE)
+    directory = _directory() / broker.version
+    (directory / "state.json").unlink(missing_ok=True)
+    shutil.rmtree(directory / "data", ignore_errors=True)  # the log stays, for whoever wonders
+    shutil.rmtree(directory / "zookeeper", ignore_errors=True)
+
+
+def _free_ports(count: int, salt: int) -> list[int]:
+    span = _LAST_PORT - _FIRST_PORT + 1
+    first = (os.getpid() * 37 + salt * 301) % span
+    found: list[int] = []
+    for step in range(span):
+        port = _FIRST_PORT + (first + step) % span
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError(f"no {count} free ports between {_FIRST_PORT} and {_LAST_PORT}")
+
+
+def _directory() -> Path:
+    return cache_directory() / "brokers"
+
+
+@contextlib.contextmanager
+def _locked(version: str) -> Iterator[None]:
+    directory = _directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / f"{version}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _read_state(version: str) -> RunningBroker | None:
+    path = _directory() / version / "state.json"
+    try:
+        state = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    processes = tuple(jvm.JavaProcess(**process) for process in state.pop("processes"))
+    return RunningBroker(**state | {"processes": processes, "users": tuple(state["users"])})
+
+
+def _write_state(broker: RunningBroker) -> None:
+    path = _directory() / broker.version / "state.json"
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(asdict(broker), indent=1))
+    fresh.replace(path)
+
+
+def _pid_exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; returns the exit status."""
+    usage = "usage: python -m tests.support.kafka start VERSION... | stop VERSION...|all | status\n"
+    if not arguments or arguments[0] not in ("start", "stop", "status"):
+        sys.stderr.write(usage)
+        return 2
+    command, versions = arguments[0], arguments[1:]
+    if command == "status":
+        for broker in running():
+            users = f", used by {len(broker.users)}" if broker.users else ""
+            sys.stdout.write(
+                f"{broker.version} {broker.bootstrap} tls {broker.tls_bootstrap}{users}\n"
+            )
+        return 0
+    if not versions:
+        sys.stderr.write(usage)
+        return 2
+    if command == "start":
+        for version in versions:
+            sys.stdout.write(f"{acquire(version, stay=True).bootstrap}\n")
+        jvm.detach()
+        return 0
+    for version in [one.version for one in running()] if versions == ["all"] else versions:
+        sys.stdout.write(f"{version} {'stopped' if stop(version) else 'was not running'}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

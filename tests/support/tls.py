@@ -1,0 +1,60 @@
+"""The TLS identity of the test brokers: one key and certificate for localhost, made by keytool.
+
+`tests.support.kafka` gives the key store to the broker, and TLS tests give `certificate()` to an
+`ssl.SSLContext` as the authority to trust: the certificate is its own authority.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.support.class_path import cache_directory, require
+
+KEYSTORE_PASSWORD = "kclient-tests"
+"""Of a throw-away key for the loopback interface: not a secret."""
+
+_ALIAS = "broker"
+_VALID_DAYS = "3650"
+
+
+def certificate() -> Path:
+    """Return the PEM file that clients trust, made on first use."""
+    keystore()
+    return cache_directory() / "tls" / "broker.pem"
+
+
+def keystore() -> Path:
+    """Return the PKCS12 file with the key of the brokers, made on first use."""
+    directory = cache_directory() / "tls"
+    store, pem = directory / "broker.p12", directory / "broker.pem"
+    if store.exists() and pem.exists():
+        return store
+    directory.mkdir(parents=True, exist_ok=True)
+    store.unlink(missing_ok=True)
+    _keytool(
+        [
+            *("-genkeypair", "-keyalg", "RSA", "-keysize", "2048", "-validity", _VALID_DAYS),
+            *("-dname", "CN=localhost", "-ext", "san=dns:localhost,ip:127.0.0.1"),
+            *("-ext", "bc:c", "-keypass", KEYSTORE_PASSWORD),
+        ],
+        store,
+    )
+    _keytool(["-exportcert", "-rfc", "-file", str(pem)], store)
+    return store
+
+
+def _keytool(arguments: list[str], store: Path) -> None:
+    command = [require("keytool", "it comes with the JDK"), *arguments, "-alias", _ALIAS]
+    command += ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", KEYSTORE_PASSWORD]
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60.0,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"keytool failed:\n{done.stdout[-2000:]}")
