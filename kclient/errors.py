@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kclient import error_codes
+from kclient.error_codes import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +113,7 @@ class BrokerError(KafkaError):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        info = error_codes.TABLE[cls.code]
+        info = TABLE[cls.code]
         cls.name = info.name
         cls.retriable = info.retriable
         cls.fatal = info.fatal
@@ -123,7 +123,7 @@ class BrokerError(KafkaError):
         BrokerError._by_code.setdefault(cls.code, cls)
 
     def __str__(self) -> str:
-        info = error_codes.TABLE[self.code]
+        info = TABLE[self.code]
         text = f"{info.name} ({info.code}): {self.message or info.message}"
         return f"{text} ({self.hint})" if self.hint else text
 
@@ -145,7 +145,7 @@ def broker_error(
     """
     from kclient import broker_errors  # the classes register themselves on first use
 
-    info = error_codes.TABLE.get(code)
+    info = TABLE.get(code)
     if info is None:
         cls: type[BrokerError] = broker_errors.UnknownServerError
         said = broker_message or f"an error code that this client doesn't know: {code}"
