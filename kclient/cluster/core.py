@@ -1,0 +1,271 @@
+"""ClientCore: what Producer, Consumer and Admin share, and the only place that puts it together.
+
+Network, metadata, calls, hooks, counters, the supervision of internal tasks, the check of loop,
+thread and process, health and metrics. Start and close are in order and bounded. It knows nothing
+of records, groups or topics administration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kclient.backoff import Backoff
+from kclient.clock import Clock, SystemClock
+from kclient.cluster.bootstrap import Bootstrap
+from kclient.cluster.calls import Calls
+from kclient.cluster.metadata import MetadataState
+from kclient.cluster.supervision import Supervisor
+from kclient.cluster.updater import MetadataUpdater
+from kclient.errors import ClientClosed, KafkaError
+from kclient.hooks import Counters, Hooks, Observer
+from kclient.network import NetworkClient
+
+if TYPE_CHECKING:
+    from kclient.config import CommonConfig
+    from kclient.hooks import Dialer
+    from kclient.network import ConnectionHealth
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that ``close`` takes at most, unless told otherwise: only sockets are left to close."""
+
+BACKOFF_FLOOR = 0.01
+"""Seconds between two refreshes of metadata at least, even where ``retry_backoff`` is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A snapshot of how a client is.
+
+    Attributes:
+        state: ``new``, ``running``, ``failed`` (an internal task died) or ``closed``.
+        cluster_id: Of the cluster that it is connected to; None before that.
+        brokers: How many brokers are known.
+        topics: How many topics are kept fresh.
+        metadata_age: Seconds since all metadata was last refreshed; None before that.
+        metadata_error: Why the latest refresh failed, as text; None after one that didn't.
+        failure: Why the client is of no more use, as text; None if it is.
+        connections: One entry per connection.
+        tasks: Names of the internal tasks that run.
+    """
+
+    state: str
+    cluster_id: str | None
+    brokers: int
+    topics: int
+    metadata_age: float | None
+    metadata_error: str | None
+    failure: str | None
+    connections: Sequence[ConnectionHealth]
+    tasks: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """It runs, and the latest refresh of metadata succeeded."""
+        return self.state == "running" and self.metadata_error is None
+
+
+class ClientCore:
+    """The shared inside of a client. The constructor does no I/O and touches no loop.
+
+    Tasks: ``metadata`` (see ``MetadataUpdater``), started by ``start`` and stopped by ``close``;
+    those that ``spawn`` is given run until ``stop`` or ``close``.
+
+    Args:
+        config: Settings.
+        dialer: Opens connections; sockets by default.
+        clock: Time; the loop's by default.
+        observers: Are told of events.
+        rng: For the jitter of waits.
+
+    Attributes:
+        config, clock, rng, hooks, counters: As given or made here.
+        network: The connections.
+        metadata: The view of the cluster, and its refresh.
+        calls: Requests with retries.
+    """
+
+    def __init__(
+        self,
+        config: CommonConfig,
+        *,
+        dialer: Dialer | None = None,
+        clock: Clock | None = None,
+        observers: Sequence[Observer] = (),
+        rng: random.Random | None = None,
+    ) -> None:
+        self.config = config
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.rng = rng if rng is not None else random.Random()
+        self.hooks = Hooks(observers)
+        self.counters = Counters()
+        self._supervisor = Supervisor(self.hooks, self.counters, self._end)
+        self.network = NetworkClient(
+            config,
+            clock=self.clock,
+            dialer=dialer,
+            hooks=self.hooks,
+            counters=self.counters,
+            rng=self.rng,
+        )
+        initial = max(config.retry_backoff, BACKOFF_FLOOR)
+        self._backoff = Backoff(initial, max(config.retry_backoff_max, initial))
+        self.metadata = MetadataUpdater(
+            MetadataState(
+                max_age=config.metadata_max_age,
+                max_idle=config.metadata_max_idle,
+                backoff=self._backoff,
+                rng=self.rng,
+            ),
+            self.network,
+            clock=self.clock,
+            hooks=self.hooks,
+            counters=self.counters,
+            allow_auto_create=config.allow_auto_create_topics,
+        )
+        self.calls = Calls(
+            self.network,
+            self.metadata,
+            config,
+            clock=self.clock,
+            rng=self.rng,
+            counters=self.counters,
+        )
+        self._end_listeners: list[Callable[[KafkaError], object]] = []
+        self._state = "new"
+        self._closing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Find a broker and learn the cluster. After it, the client can be used.
+
+        Raises:
+            BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``;
+                nothing stays open.
+            ClientClosed: It was started before.
+
+        Cancellation: nothing stays open; the client counts as closed.
+        """
+        if self._state != "new":
+            raise ClientClosed("this client was started before", hint="make a new one")
+        self._state = "starting"
+        self._supervisor.enter()
+        try:
+            await self.network.start()
+            bootstrap = Bootstrap(
+                self.metadata,
+                self.network,
+                clock=self.clock,
+                backoff=self._backoff,
+                rng=self.rng,
+            )
+            await bootstrap.run(self.config.bootstrap_timeout)
+            if self.closed:
+                raise ClientClosed("this client was closed while it started")
+        except BaseException:
+            await self.close(1.0)
+            raise
+        self.spawn(self.metadata.run(), "metadata")
+        self._state = "running"
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+        """End all internal tasks and connections. Twice, or before ``start``, is fine.
+
+        Those who wait inside the client get ``ClientClosed``. What a client wants to finish first
+        (flush, commit), it does before it calls this.
+
+        Args:
+            timeout: Seconds after which connections are cut off.
+
+        Raises:
+            WrongContext: Called from another loop, thread or process than ``start``.
+
+        Cancellation: it is closed all the same.
+        """
+        self._supervisor.check_context()
+        if self._state in ("new", "closed"):
+            self._state = "closed"
+            self._supervisor.shut()
+            return
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(
+                self._close(timeout), name="kclient:close"
+            )
+        await asyncio.shield(self._closing)
+
+    async def _close(self, timeout: float) -> None:
+        self._end(ClientClosed("this client is closed", hint="make a new one"))
+        await self._supervisor.close()
+        await self.network.close(timeout)
+        self._state = "closed"
+
+    def _end(self, error: KafkaError) -> None:
+        self.metadata.end(error)
+        self.calls.end(error)
+        for listener in self._end_listeners:
+            listener(error)
+
+    def add_end_listener(self, listener: Callable[[KafkaError], object]) -> None:
+        """Have ``listener(error)`` called when an internal task dies, and when ``close`` begins.
+
+        For those who keep callers waiting: they must give them ``error``. It must not raise.
+        """
+        self._end_listeners.append(listener)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run an internal task under supervision.
+
+        If it raises, or is cancelled other than through ``stop``, the client has failed: the next
+        call of any kind raises ``BackgroundTaskDied`` with the reason.
+        """
+        return self._supervisor.spawn(coroutine, name)
+
+    async def stop(self, *tasks: asyncio.Task[Any]) -> None:
+        """Cancel tasks of ``spawn`` on purpose, and wait for their end."""
+        await self._supervisor.stop(*tasks)
+
+    def check_usable(self) -> None:
+        """Raise unless the client can be used, here and now. Cheap enough for every record.
+
+        Raises:
+            ClientClosed: Before ``start`` or after ``close``.
+            WrongContext: Another event loop, thread or process than that of ``start``.
+            BackgroundTaskDied: An internal task ended with an error, which is the ``__cause__``.
+        """
+        self._supervisor.check()
+
+    @property
+    def closed(self) -> bool:
+        """``close`` was called, or ``start`` failed."""
+        return self._closing is not None or self._state == "closed"
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why the client is of no more use: an internal task died. None if all is well."""
+        return self._supervisor.failure
+
+    def health(self) -> Health:
+        """A snapshot of how the client is; free to call at any time."""
+        view = self.metadata.view
+        state = "closed" if self.closed else self._state
+        if state == "running" and self.failure is not None:
+            state = "failed"
+        refreshed = self.metadata.refreshed_at
+        error = self.metadata.last_error
+        return Health(
+            state=state,
+            cluster_id=view.cluster_id,
+            brokers=len(view.brokers),
+            topics=len(view.topics),
+            metadata_age=self.clock.now() - refreshed if view.version else None,
+            metadata_error=None if error is None else str(error),
+            failure=None if self.failure is None else str(self.failure),
+            connections=self.network.snapshot() if state in ("running", "failed") else (),
+            tasks=self._supervisor.tasks,
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """All counters and gauges by name, ``room.what``."""
+        return self.counters.snapshot()

@@ -1,0 +1,196 @@
+"""One question about many things: split by broker, asked at once, repeated for what failed.
+
+``offset_lookup`` and Admin use it. A ``Question`` is the sans-IO part: whom to ask about a key, the
+request for some keys, and what a response says of each. Here is the loop around it; requests are
+futures of the network and cost no tasks, only waiting for several unknown topics does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kclient.cluster.retry import Attempts, Verdict, judge
+from kclient.errors import KafkaError, ProtocolError, RequestTimedOut
+
+if TYPE_CHECKING:
+    from kclient.cluster.calls import Calls, Effort
+    from kclient.cluster.view import Cluster
+    from kclient.protocol.message import Request
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Question(Protocol[K, V]):
+    """What is asked, of whom, and how an answer is read. Sans-IO."""
+
+    @property
+    def what(self) -> str:
+        """For error texts: ``ListOffsets``, ``CreateTopics``."""
+        ...
+
+    @property
+    def api(self) -> type[Request]:
+        """The request class."""
+        ...
+
+    def topics(self, keys: Iterable[K]) -> set[str]:
+        """The topics whose leaders must be known before ``node_for`` can tell; may be empty."""
+        ...
+
+    def node_for(self, key: K, calls: Calls) -> tuple[int, Hashable]:
+        """The node to ask about ``key``, and a tag: keys of unequal tags go in requests apart.
+
+        Raises:
+            KafkaError: Nobody can be asked at the moment; counts as a failed attempt.
+        """
+        ...
+
+    def build(self, keys: Sequence[K], version: int, view: Cluster, seconds: float) -> Request:
+        """The request about ``keys``, which the broker should answer within ``seconds``."""
+        ...
+
+    def read(self, response: Any, keys: Sequence[K]) -> Mapping[K, V | KafkaError]:
+        """What the response says of each key."""
+        ...
+
+    def is_final(self, error: KafkaError) -> bool:
+        """True for errors that are the answer here, though they are retriable elsewhere."""
+        ...
+
+
+async def ask_all(
+    calls: Calls, question: Question[K, V], keys: Iterable[K], timeout: float | None
+) -> dict[K, V | KafkaError]:
+    """Get an answer or an error for every key.
+
+    Args:
+        calls: To send with.
+        question: What to ask.
+        keys: About what; the result has their order.
+        timeout: Seconds for all; ``api_timeout`` by default.
+
+    Raises:
+        ClientClosed, BackgroundTaskDied: The client ended meanwhile. All other errors are results.
+
+    Cancellation: abandons the answers; requests that are under way may take effect.
+    """
+    ordered = list(dict.fromkeys(keys))
+    fan = _Fanout(calls, question, calls.effort(question.what, timeout))
+    pending = await fan.without_topic_errors(ordered)
+    while pending:
+        pending = await fan.round(pending)
+    return {key: fan.results[key] for key in ordered}
+
+
+class _Fanout:
+    """The state of one ``ask_all``."""
+
+    def __init__(self, calls: Calls, question: Question[Any, Any], effort: Effort) -> None:
+        self.calls = calls
+        self.question = question
+        self.effort = effort
+        self.results: dict[Any, Any] = {}
+        self.attempts: dict[Any, Attempts] = {}
+
+    async def without_topic_errors(self, keys: list[Any]) -> list[Any]:
+        """Wait for the topics; keys of those that can't be had get their error."""
+        metadata = self.calls.metadata
+        topics = []
+        for topic in sorted(self.question.topics(keys)):
+            metadata.touch(topic)
+            if metadata.view.partition_count(topic) is None:
+                topics.append(topic)
+        left = self.effort.time_left()
+        waits = [metadata.wait_for_topic(topic, left) for topic in topics]
+        errors = {}
+        for topic, outcome in zip(
+            topics, await asyncio.gather(*waits, return_exceptions=True), strict=True
+        ):
+            if isinstance(outcome, KafkaError):
+                errors[topic] = outcome
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        self.calls.check_ended()
+        for key in keys:
+            for topic in self.question.topics([key]) & errors.keys():
+                self.results[key] = errors[topic]
+        return [key for key in keys if key not in self.results]
+
+    async def round(self, keys: list[Any]) -> list[Any]:
+        """Ask once about all ``keys``; return those to ask about again, after the due wait."""
+        view = self.calls.metadata.view
+        groups: dict[tuple[int, Hashable], list[Any]] = {}
+        outcomes: list[tuple[Any, str, Any]] = []
+        for key in keys:
+            try:
+                groups.setdefault(self.question.node_for(key, self.calls), []).append(key)
+            except KafkaError as error:
+                outcomes.append((key, "no broker", error))
+        outcomes += await self._ask(groups, view)
+        verdicts = {}
+        for key, where, outcome in outcomes:
+            if isinstance(outcome, KafkaError):
+                verdict = self._judge(key, where, outcome)
+                if verdict is not Verdict.GIVE_UP:
+                    verdicts[key] = verdict
+            else:
+                self.results[key] = outcome
+        if verdicts:
+            await self._wait(verdicts, view.version)
+        return [key for key in keys if key not in self.results]
+
+    async def _ask(
+        self, groups: Mapping[tuple[int, Hashable], list[Any]], view: Cluster
+    ) -> list[tuple[Any, str, Any]]:
+        calls, question = self.calls, self.question
+        try:
+            seconds = self.effort.time_for_request()
+        except RequestTimedOut as late:
+            return [(key, "no broker", late) for keys in groups.values() for key in keys]
+        futures = []
+        for (node_id, _), keys in groups.items():
+
+            def build(version: int, keys: Sequence[Any] = keys) -> Request:
+                return question.build(keys, version, view, seconds)
+
+            future = calls.network.send(node_id, build, api=question.api, timeout=seconds)
+            futures.append((node_id, keys, future))
+        outcomes: list[tuple[Any, str, Any]] = []
+        for node_id, keys, future in futures:
+            where = calls.name_of(node_id)
+            try:
+                answers = question.read(await future, keys)
+            except KafkaError as error:
+                answers = dict.fromkeys(keys, error)
+            missing = ProtocolError(f"{question.what}: the answer of {where} leaves out a part")
+            outcomes += [(key, where, answers.get(key, missing)) for key in keys]
+        return outcomes
+
+    def _judge(self, key: Any, where: str, error: KafkaError) -> Verdict:
+        attempts = self.attempts.get(key)
+        if attempts is None:
+            what = f"{self.question.what} of {key}"
+            attempts = self.attempts[key] = Attempts(what, self.effort.attempts.started)
+        attempts.add(where, error)
+        verdict = judge(error, self.effort.elapsed)
+        if verdict is Verdict.GIVE_UP or self.question.is_final(error):
+            self.results[key] = attempts.explain(error)
+            return Verdict.GIVE_UP
+        return verdict
+
+    async def _wait(self, verdicts: Mapping[Any, Verdict], version: int) -> None:
+        """Wait as the most urgent verdict says; out of time, every open key gets its error."""
+        wanted = set(verdicts.values())
+        verdict = next(
+            v for v in (Verdict.REFRESH, Verdict.LOOK_AROUND, Verdict.BACK_OFF) if v in wanted
+        )
+        self.calls.check_ended()
+        try:
+            await self.effort.wait(verdict, version)
+        except RequestTimedOut:
+            now = self.calls.clock.now()
+            for key in verdicts:
+                self.results[key] = self.attempts[key].out_of_time(now)

@@ -1,0 +1,391 @@
+"""Which metadata to ask for, when, and what an answer changes. Sans-IO; ``updater`` drives it.
+
+The rules in one place:
+
+- what is asked for are the topics that somebody wants: pinned ones until they are unpinned, used
+  ones until they have not been touched for ``max_idle`` seconds;
+- a refresh is due by need (``need``: a broker refused a leader, somebody waits for a topic) or by
+  age (``max_age``), and only a topic that was never asked for doesn't wait for the back-off;
+- the back-off grows while attempts fail, and also while answers change nothing: ten partitions
+  whose leader refuses don't make a storm of equal requests (KIP-580);
+- an answer that changes less than all is merged in (see ``merge`` for epochs and topic ids);
+- brokers that can't be reached one after another, or that say so (KIP-1102), send us back to the
+  bootstrap addresses (KIP-899).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+from kclient import error_codes
+from kclient.cluster import merge
+from kclient.cluster.broker import Broker
+from kclient.cluster.topic import NO_TOPIC_ID, Row, Topic
+from kclient.cluster.view import Cluster
+from kclient.error_codes import ErrorCode
+from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
+from kclient.types import check_topic_name
+
+if TYPE_CHECKING:
+    import random
+
+    from kclient.backoff import Backoff
+    from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+BELIEVE_AFTER = 3
+"""Answers with lower epochs after which a topic without id is taken as created again."""
+
+NEVER = math.inf
+
+
+class Endpoint(Protocol):
+    """Where a broker listens: a ``Broker``, a network ``Node`` or a ``NodeEndpoint`` message."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def rack(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One Metadata request to make.
+
+    Attributes:
+        topics: Names to ask for.
+        full: These are all that are wanted, so the answer also counts as a refresh by age.
+        serial: Needs up to this number are met by the answer.
+        bootstrap: Ask one of the bootstrap addresses, not a known broker.
+    """
+
+    topics: tuple[str, ...]
+    full: bool
+    serial: int
+    bootstrap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderHint:
+    """A broker's word on who leads a partition now (KIP-951)."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class _Interest:
+    """Why a topic is asked for."""
+
+    pins: int = 0
+    last_used: float = -math.inf
+    asked: bool = False
+
+
+@dataclass(slots=True)
+class _Needs:
+    """What was asked of us and isn't met yet, each with the serial of the latest call."""
+
+    serial: int = 0
+    full: int = 0
+    topics: dict[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.full or self.topics)
+
+    def met(self, ask: Ask) -> None:
+        """Forget what ``ask`` answered, but not what came up after it was sent."""
+        if ask.full and self.full <= ask.serial:
+            self.full = 0
+        for name in ask.topics:
+            if self.topics.get(name, NEVER) <= ask.serial:
+                del self.topics[name]
+
+
+class MetadataState:
+    """The view of one client and the schedule of its refreshes.
+
+    Args:
+        max_age: Seconds after which a view is refreshed without need.
+        max_idle: Seconds after which a topic that nobody touched isn't asked for any more.
+        backoff: Waits between refreshes that were needed but failed or changed nothing.
+        rng: For the jitter of the waits.
+    """
+
+    def __init__(
+        self, *, max_age: float, max_idle: float, backoff: Backoff, rng: random.Random
+    ) -> None:
+        self.view = Cluster()
+        self.last_error: KafkaError | None = None
+        self.failures = 0
+        self.refreshed_at = -math.inf
+        self._max_age = max_age
+        self._max_idle = max_idle
+        self._backoff = backoff
+        self._rng = rng
+        self._wanted: dict[str, _Interest] = {}
+        self._needs = _Needs(full=1, serial=1)
+        self._allowed_at = -math.inf
+        self._stalls = 0
+        self._told_to_rebootstrap = False
+        self._lost: dict[str, Topic] = {}
+        self._doubts: dict[str, int] = {}
+
+    # What is wanted.
+
+    def pin(self, topic: str) -> bool:
+        """Want ``topic`` until ``unpin``. True if that makes a refresh due."""
+        self._interest(topic).pins += 1
+        return topic in self._needs.topics
+
+    def unpin(self, topic: str, now: float) -> None:
+        """Take one ``pin`` back; then it is as if ``topic`` had been used just now."""
+        interest = self._wanted.get(topic)
+        if interest is not None and interest.pins:
+            interest.pins -= 1
+            interest.last_used = now
+
+    def touch(self, topic: str, now: float) -> bool:
+        """Want ``topic`` for ``max_idle`` seconds from now. True if that makes a refresh due."""
+        interest = self._wanted.get(topic)
+        if interest is None:
+            interest = self._interest(topic)
+        interest.last_used = now
+        return topic in self._needs.topics
+
+    def _interest(self, topic: str) -> _Interest:
+        interest = self._wanted.get(topic)
+        if interest is None:
+            # A name that no broker could take would spoil the request for all others.
+            interest = self._wanted[check_topic_name(topic)] = _Interest()
+            self.need(topic)
+        return interest
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The topics that the next full refresh asks for."""
+        return tuple(self._wanted)
+
+    def need(self, topic: str | None = None) -> None:
+        """A refresh is due: of ``topic`` if wanted, else of all; a request under way won't do."""
+        self._needs.serial += 1
+        if topic is not None and topic in self._wanted:
+            self._needs.topics[topic] = self._needs.serial
+        else:
+            self._needs.full = self._needs.serial
+
+    # When to ask.
+
+    def decide(self, now: float) -> Ask | float:
+        """The request to make now, or the time at which to decide again."""
+        if now < self._allowed_at and not self.failures:
+            fresh = tuple(t for t in self._needed_topics() if not self._wanted[t].asked)
+            if fresh:
+                return self._ask(fresh, full=False)
+        due = now if self._needs else self.refreshed_at + self._max_age
+        at = max(due, self._allowed_at)
+        if at > now:
+            return at
+        too_old = now >= self.refreshed_at + self._max_age
+        if self._needs.topics and not self._needs.full and not too_old:
+            return self._ask(self._needed_topics(), full=False)
+        self._expire(now)
+        return self._ask(tuple(self._wanted), full=True)
+
+    def _needed_topics(self) -> tuple[str, ...]:
+        return tuple(name for name in self._needs.topics if name in self._wanted)
+
+    def _ask(self, topics: tuple[str, ...], *, full: bool) -> Ask:
+        for name in topics:
+            self._wanted[name].asked = True
+        return Ask(topics, full, self._needs.serial, self._goes_to_bootstrap())
+
+    def _goes_to_bootstrap(self) -> bool:
+        if self._told_to_rebootstrap or not self.view.brokers:
+            return True
+        # Every known broker had its chance; from there on both kinds take turns.
+        tried = self.failures - max(3, len(self.view.brokers))
+        return tried >= 0 and tried % 2 == 0
+
+    def _expire(self, now: float) -> None:
+        horizon = now - self._max_idle
+        for name in [n for n, i in self._wanted.items() if not i.pins and i.last_used < horizon]:
+            del self._wanted[name]
+            self._needs.topics.pop(name, None)
+            self._lost.pop(name, None)
+            self._doubts.pop(name, None)
+
+    def failed(self, error: KafkaError, now: float) -> None:
+        """The request that ``decide`` asked for failed: the view stays, the need too."""
+        self.last_error = error
+        if isinstance(error, BrokerError) and error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._told_to_rebootstrap = True
+        self._allowed_at = now + self._backoff.delay(self.failures, self._rng)
+        self.failures += 1
+
+    # What an answer changes.
+
+    def absorb_steps(
+        self, ask: Ask, response: MetadataResponse, version: int, now: float
+    ) -> Generator[None, None, Cluster]:
+        """Merge an answer into the view, in steps of one topic; ``response`` is used up.
+
+        Raises:
+            BrokerError: The answer as a whole is a refusal. Call ``failed`` with it.
+            ProtocolError: It lists no broker. The old view stays: an answer like that is given by
+                a broker that is starting up.
+        """
+        if response.error_code:
+            raise broker_error(response.error_code, "Metadata failed")
+        brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        if not brokers:
+            raise ProtocolError(
+                "Metadata lists no brokers", struct="MetadataResponse", field="brokers"
+            )
+        base = self.view
+        other_cluster = None not in (base.cluster_id, response.cluster_id) and (
+            base.cluster_id != response.cluster_id
+        )
+        if other_cluster:
+            self._lost.clear()
+            self.need()
+        known = {} if other_cluster else base.topics
+        topics = dict(known) if not ask.full else {}
+        rows: dict[Row, Row] = {}
+        changed = brokers != base.brokers
+        # Popped one by one: freeing 100,000 decoded partitions at the end would hold the loop.
+        said = response.topics
+        said.reverse()
+        while said:
+            new = merge.read_topic(said.pop(), version, rows)
+            if new.name in self._wanted:
+                old = known.get(new.name)
+                topics[new.name] = merged = self._merged(old, new)
+                changed = changed or merged != old
+            yield
+        self._carry_over(ask, base, topics, {} if other_cluster else known)
+        self.view = Cluster(
+            self.view.version + 1,
+            response.cluster_id,
+            response.controller_id if response.controller_id >= 0 else None,
+            MappingProxyType(brokers),
+            MappingProxyType(topics),
+        )
+        self._succeeded(ask, changed, now)
+        return self.view
+
+    def _merged(self, old: Topic | None, new: Topic) -> Topic:
+        """``new`` after a look at what is known; remembers what a refused topic was."""
+        name = new.name
+        floor = self._lost.get(name) if old is None or old.error else old
+        if new.error:
+            # Without an id there is no telling whether it will be the same topic again.
+            if floor is not None and floor.topic_id != NO_TOPIC_ID:
+                self._lost[name] = floor
+            return Topic(name, topic_id=new.topic_id, is_internal=new.is_internal, error=new.error)
+        self._lost.pop(name, None)
+        if floor is None or not merge.goes_back(floor, new):
+            self._doubts.pop(name, None)
+            return new
+        if NO_TOPIC_ID in (floor.topic_id, new.topic_id):
+            self._doubts[name] = self._doubts.get(name, 0) + 1
+            if self._doubts[name] >= BELIEVE_AFTER:
+                del self._doubts[name]
+                return new
+        return merge.keep_newest(floor, new)
+
+    def _carry_over(
+        self, ask: Ask, base: Cluster, topics: dict[str, Topic], known: Iterable[str]
+    ) -> None:
+        """What changed while the answer was merged in slices, and what it left out."""
+        for name in known:
+            if name not in self._wanted:
+                topics.pop(name, None)
+            elif name not in topics:
+                topics[name] = self.view.topics[name]
+        if self.view is base:
+            return
+        for name, hinted in self.view.topics.items():
+            new = topics.get(name)
+            if hinted is not base.topics.get(name) and new is not None and not new.error:
+                if merge.goes_back(hinted, new):
+                    topics[name] = merge.keep_newest(hinted, new)
+
+    def _succeeded(self, ask: Ask, changed: bool, now: float) -> None:
+        self._stalls = 0 if changed else self._stalls + 1
+        self.failures = 0
+        self.last_error = None
+        self._told_to_rebootstrap = False
+        self._allowed_at = now + self._backoff.delay(max(0, self._stalls - 1), self._rng)
+        self._needs.met(ask)
+        if ask.full:
+            self.refreshed_at = now
+
+    def hint(self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()) -> bool:
+        """Take brokers' word on new leaders; True if any was news.
+
+        A hint counts only with a higher epoch than the known one, and only where the leader's
+        address is known or comes along.
+        """
+        brokers = dict(self.view.brokers)
+        for e in endpoints:
+            if e.node_id >= 0 and e.host:
+                brokers[e.node_id] = Broker(e.node_id, e.host, e.port, e.rack)
+        topics = dict(self.view.topics)
+        news = False
+        for hint in hints:
+            topic = topics.get(hint.topic)
+            if topic is None or not 0 <= hint.partition < len(topic.leaders):
+                continue
+            newer = hint.leader_epoch > topic.leader_epochs[hint.partition]
+            if newer and hint.leader_id in brokers:
+                topics[hint.topic] = topic.with_leader(
+                    hint.partition, hint.leader_id, hint.leader_epoch
+                )
+                news = True
+        if news:
+            self.view = Cluster(
+                self.view.version + 1,
+                self.view.cluster_id,
+                self.view.controller_id,
+                MappingProxyType(brokers),
+                MappingProxyType(topics),
+            )
+        return news
+
+    # What a waiter for a topic should do.
+
+    def look(self, topic: str) -> Topic | KafkaError | None:
+        """The topic if it can be used, the error if waiting won't help, None to wait."""
+        found = self.view.topics.get(topic)
+        if found is None:
+            return None
+        if not found.error:
+            return found if found.leaders else None
+        info = error_codes.TABLE.get(found.error)
+        if info is not None and info.retriable:
+            return None
+        return broker_error(found.error, f"topic {topic} can't be used")
+
+
+def metadata_request(ask: Ask, version: int, *, allow_auto_create: bool) -> MetadataRequest:
+    """The message for ``ask`` in ``version``.
+
+    Version 0 can't ask for no topic: its empty list means all, and so the answer is filtered.
+    From version 4 on the broker is told whether it may create what it doesn't know.
+    """
+    from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in ask.topics],
+        allow_auto_topic_creation=allow_auto_create or version < 4,
+    )

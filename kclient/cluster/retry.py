@@ -1,0 +1,121 @@
+"""What to do after a failed attempt of a request, and how to tell the user in the end. Sans-IO.
+
+``calls`` and ``fanout`` ask ``judge`` after each failure; this is the one place of the room where
+facts about errors become decisions. ``Attempts`` remembers them for the final error.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from kclient.error_codes import ErrorCode
+from kclient.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    ConnectionLost,
+    KafkaError,
+    RequestTimedOut,
+)
+
+SHOWN = 3
+"""Attempts that the final error describes; the others are counted."""
+
+UNKNOWN_TOPIC_GRACE = 5.0
+"""Seconds for which a topic that the brokers don't know may still be on its way to them."""
+
+_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_MOVED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+
+
+class Verdict(enum.Enum):
+    """What follows from a failure."""
+
+    GIVE_UP = "the same request will fail again: raise the error"
+    REFRESH = "our view of the cluster is old: get a newer one, then try again"
+    LOOK_AROUND = "the broker is gone: get a newer view, and try again after a little while"
+    BACK_OFF = "wait a little, then try again"
+
+
+def judge(error: KafkaError, waited: float) -> Verdict:
+    """The verdict on one failed attempt.
+
+    Args:
+        error: Why it failed.
+        waited: Seconds since the call began. A new topic takes a moment to reach all brokers, so
+            one that they don't know is asked for again, but not for as long as the call may last.
+    """
+    if isinstance(error, BrokerError) and error.code in _UNKNOWN_TOPIC:
+        return Verdict.REFRESH if waited < UNKNOWN_TOPIC_GRACE else Verdict.GIVE_UP
+    if isinstance(error, BrokerError):
+        if error.code in _MOVED or (error.refresh_metadata and error.retriable):
+            return Verdict.REFRESH
+        return Verdict.BACK_OFF if error.retriable else Verdict.GIVE_UP
+    if not error.retriable:
+        return Verdict.GIVE_UP
+    # A broker that is gone may have handed its partitions, or its address, to another one.
+    gone = isinstance(error, BrokerUnreachable | ConnectionLost)
+    return Verdict.LOOK_AROUND if gone else Verdict.BACK_OFF
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The failures of one call so far.
+
+    Attributes:
+        what: The request and its aim, such as ``ListOffsets to the leader of orders-3``.
+        started: When the call began, in the client's time.
+    """
+
+    what: str
+    started: float
+    failures: list[tuple[str, KafkaError]] = field(default_factory=list)
+
+    def add(self, where: str, error: KafkaError) -> None:
+        """Remember that ``where`` (a broker) gave ``error``."""
+        self.failures.append((where, error))
+
+    @property
+    def count(self) -> int:
+        return len(self.failures)
+
+    def out_of_time(self, now: float) -> RequestTimedOut:
+        """The error of a call whose deadline is here, with the last failure as its cause."""
+        lasted = f"{now - self.started:.1f} s"
+        if not self.failures:
+            return RequestTimedOut(f"{self.what} got no answer in {lasted}")
+        where, last = self.failures[-1]
+        times = "1 attempt" if self.count == 1 else f"{self.count} attempts"
+        text = f"{self.what} did not succeed in {lasted}, {times}; last on {where}: {last}"
+        earlier = self._earlier()
+        error = RequestTimedOut(
+            text + (f"; before that {earlier}" if earlier else ""),
+            topic_partition=last.topic_partition,
+            node_id=last.node_id,
+            hint=last.hint,
+        )
+        if last.hint:  # it is in the text of the last failure already
+            error.message = error.message.replace(f" ({last.hint})", "", 1)
+        error.__cause__ = last
+        return error
+
+    def explain(self, error: KafkaError) -> KafkaError:
+        """``error``, which ends the call, with a note on the failed attempts before it."""
+        earlier = self._earlier()
+        if earlier:
+            error.add_note(
+                f"{self.what} had failed before with {earlier}; such an attempt may have taken "
+                "effect all the same"
+            )
+        return error
+
+    def _earlier(self) -> str:
+        """The attempts before the last one in short, equal ones counted."""
+        counted: dict[str, int] = {}
+        for where, error in self.failures[:-1]:
+            name = error.name if isinstance(error, BrokerError) else type(error).__name__
+            key = f"{name} on {where}"
+            counted[key] = counted.get(key, 0) + 1
+        latest = list(counted.items())[-SHOWN:]
+        parts = [key if count == 1 else f"{key} ({count} times)" for key, count in latest]
+        return ", ".join((["..."] if len(counted) > SHOWN else []) + parts)

@@ -1,0 +1,171 @@
+"""Supervisor: the internal tasks of one client, and the context in which it may be used.
+
+``ClientCore`` has one. An internal task that ends with an error must reach the user: the error is
+remembered, told to observers, and raised by ``check`` from then on. ``check`` also refuses another
+loop, thread or process than the client was entered in; it is called per record, so it is one
+comparison unless something is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from asyncio.events import _get_running_loop
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError, WrongContext
+from kclient.hooks import TaskDied
+
+if TYPE_CHECKING:
+    from kclient.hooks import Counters, Hooks
+
+logger = logging.getLogger("kclient.cluster")
+
+_NOWHERE = object()
+"""Stands for the loop of a client that is not in use: no running loop is equal to it."""
+
+
+class Supervisor:
+    """Tasks and context of one client.
+
+    Tasks: those of ``spawn``, until they end, ``stop`` or ``close``.
+
+    Args:
+        on_death: Called with the error when an internal task died, so that waiters hear of it.
+    """
+
+    def __init__(
+        self, hooks: Hooks, counters: Counters, on_death: Callable[[KafkaError], object]
+    ) -> None:
+        self._hooks = hooks
+        self._counters = counters
+        self._on_death = on_death
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._expected: set[asyncio.Task[Any]] = set()
+        self._home: object = _NOWHERE
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._pid = 0
+        self._closed = False
+        self.failure: KafkaError | None = None
+
+    def enter(self) -> None:
+        """Bind to the running loop, thread and process."""
+        self._loop = asyncio.get_running_loop()
+        self._home = self._loop
+        self._thread = threading.get_ident()
+        self._pid = os.getpid()
+
+    def check(self) -> None:
+        """Raise unless the client can be used, here and now.
+
+        Raises:
+            ClientClosed: Before ``start`` or after ``close``.
+            WrongContext: Another event loop, thread or process than that of ``start``.
+            BackgroundTaskDied: An internal task ended with an error, which is the ``__cause__``.
+        """
+        # CPython's own record of the running loop is per thread and is void after a fork.
+        if _get_running_loop() is not self._home or self.failure is not None:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        self.check_context()
+        if self._home is _NOWHERE:
+            raise self._not_in_use()
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    def check_context(self) -> None:
+        """Raise WrongContext in another loop, thread or process than that of ``start``."""
+        if self._loop is None:
+            return
+        if os.getpid() != self._pid:
+            raise WrongContext(
+                f"this client was started in process {self._pid} and used in process "
+                f"{os.getpid()}, after a fork",
+                hint="make a client of its own in each process",
+            )
+        if threading.get_ident() != self._thread:
+            raise WrongContext(
+                f"this client was started in thread {self._thread} and used in thread "
+                f"{threading.get_ident()}",
+                hint="use asyncio.run_coroutine_threadsafe to reach its event loop",
+            )
+        if _get_running_loop() is not self._loop:
+            raise WrongContext(
+                "this client was started in another event loop than the one that it is used in",
+                hint="make and use a client inside one asyncio.run",
+            )
+
+    def _not_in_use(self) -> ClientClosed:
+        if self._closed:
+            return ClientClosed("this client is closed", hint="make a new one")
+        return ClientClosed(
+            "this client was not started", hint="use it in 'async with', or call start() first"
+        )
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run an internal task; if it raises, or somebody else cancels it, the client fails."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=f"kclient:{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks that run."""
+        return tuple(sorted(task.get_name() for task in self._tasks))
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if task in self._expected or self._closed:
+            self._expected.discard(task)
+            if error is not None:
+                logger.warning(
+                    "task %s failed while it was stopped", task.get_name(), exc_info=error
+                )
+            return
+        if task.cancelled():
+            self._died(task.get_name(), "was cancelled from outside", None)
+        elif error is not None:
+            self._died(task.get_name(), f"ended with {type(error).__name__}: {error}", error)
+
+    def _died(self, name: str, how: str, error: BaseException | None) -> None:
+        self._counters.add("tasks.died")
+        logger.error("internal task %s %s", name, how, exc_info=error)
+        if self._hooks.active:
+            self._hooks.emit(TaskDied(name, how))
+        if self.failure is None:
+            self.failure = BackgroundTaskDied(
+                f"the client's internal task {name} {how}",
+                hint="close this client and make a new one; please report it as a bug",
+            )
+            self.failure.__cause__ = error
+            self._on_death(self.failure)
+
+    async def stop(self, *tasks: asyncio.Task[Any]) -> None:
+        """Cancel tasks of ``spawn`` on purpose and wait for their end.
+
+        Cancellation: they are cancelled all the same.
+        """
+        mine = [task for task in tasks if not task.done()]
+        for task in mine:
+            self._expected.add(task)
+            task.cancel()
+        if mine:
+            await asyncio.wait(mine)
+
+    def shut(self) -> None:
+        """Refuse all further use."""
+        self._closed = True
+        self._home = _NOWHERE
+
+    async def close(self) -> None:
+        """Refuse all further use and stop what still runs."""
+        self.shut()
+        current = asyncio.current_task()
+        await self.stop(*[task for task in self._tasks if task is not current])

@@ -1,0 +1,361 @@
+"""MetadataUpdater: keeps the view of the cluster fresh, and lets others wait for a newer one.
+
+The producer's sender, the consumer's fetcher and ``calls`` use it. What to ask and when is decided
+in ``metadata``; here are the one task, the request, the slices and the waiters. No rules here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.cluster.metadata import Ask, Endpoint, LeaderHint, MetadataState, metadata_request
+from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
+from kclient.cluster.slices import run_sliced
+from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut
+from kclient.hooks import MetadataUpdated
+from kclient.network import Node
+
+if TYPE_CHECKING:
+    from kclient.clock import Clock
+    from kclient.cluster.topic import Topic
+    from kclient.cluster.view import Cluster
+    from kclient.hooks import Counters, Hooks
+    from kclient.network import NetworkClient, RawResponse, RequestFuture
+
+logger = logging.getLogger("kclient.cluster")
+
+
+class MetadataUpdater:
+    """The view of one client and the task that refreshes it.
+
+    Tasks: ``run``, one per client, started by ``ClientCore.start`` after the first metadata and
+    cancelled by its ``close``. It makes one request at a time.
+
+    Args:
+        state: The rules.
+        network: To ask through; its address book follows the view.
+        allow_auto_create: Let brokers create topics that are asked for.
+    """
+
+    def __init__(
+        self,
+        state: MetadataState,
+        network: NetworkClient,
+        *,
+        clock: Clock,
+        hooks: Hooks,
+        counters: Counters,
+        allow_auto_create: bool = False,
+    ) -> None:
+        self._state = state
+        self._network = network
+        self._clock = clock
+        self._hooks = hooks
+        self._counters = counters
+        self._allow_auto_create = allow_auto_create
+        self._listeners: list[Callable[[Cluster], object]] = []
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._alarm: asyncio.Future[None] | None = None
+        self._ended: KafkaError | None = None
+        counters.gauge("metadata.version", lambda: float(self.view.version))
+        counters.gauge("metadata.topics", lambda: float(len(self.view.topics)))
+        counters.gauge("metadata.brokers", lambda: float(len(self.view.brokers)))
+
+    @property
+    def view(self) -> Cluster:
+        """The cluster as far as it is known now."""
+        return self._state.view
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """Why the latest refresh failed; None after one that didn't."""
+        return self._state.last_error
+
+    @property
+    def refreshed_at(self) -> float:
+        """When, on the client's clock, all that is wanted was last refreshed."""
+        return self._state.refreshed_at
+
+    # What to keep fresh.
+
+    def add_topic(self, topic: str) -> None:
+        """Keep ``topic`` in the view until ``remove_topic``; calls are counted.
+
+        Raises:
+            InvalidArgument: Kafka can't have a topic of that name.
+        """
+        if self._state.pin(topic):
+            self._wake()
+
+    def remove_topic(self, topic: str) -> None:
+        """Take back one ``add_topic``. The topic then expires unless somebody uses it."""
+        self._state.unpin(topic, self._clock.now())
+
+    def touch(self, topic: str) -> None:
+        """Keep ``topic`` in the view for another ``metadata_max_idle`` seconds.
+
+        Cheap; for those who use a topic as long as records for it come (once per batch, say).
+        """
+        if self._state.touch(topic, self._clock.now()):
+            self._wake()
+
+    def request_update(self, topic: str | None = None) -> None:
+        """Have the view refreshed soon: of ``topic`` only, if given and wanted, else of all.
+
+        Returns at once. Many calls make one request, and requests keep a back-off between them,
+        which grows as long as the answers bring nothing new.
+        """
+        self._state.need(topic)
+        self._wake()
+
+    def add_listener(self, listener: Callable[[Cluster], object]) -> None:
+        """Have ``listener(view)`` called after each refresh; it must be quick and not raise."""
+        self._listeners.append(listener)
+
+    def apply_leader_hint(
+        self,
+        topic: str,
+        partition: int,
+        leader_id: int,
+        leader_epoch: int,
+        endpoints: Iterable[Endpoint] = (),
+    ) -> bool:
+        """Take a broker's word on the new leader of a partition (KIP-951). True if it was news.
+
+        ``endpoints`` are the addresses that came along with it.
+        """
+        hint = LeaderHint(topic, partition, leader_id, leader_epoch)
+        return self.apply_leader_hints([hint], endpoints)
+
+    def apply_leader_hints(
+        self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()
+    ) -> bool:
+        """The same for all hints of one response, with one new view."""
+        news = self._state.hint(hints, endpoints)
+        if news:
+            self._counters.add("metadata.leader_hints")
+            self._publish()
+        return news
+
+    # Waiting.
+
+    async def wait_newer(self, version: int, timeout: float) -> Cluster:
+        """Return a view with a higher version than ``version`` as soon as there is one.
+
+        Args:
+            version: Of the view that was found to be old.
+            timeout: Seconds.
+
+        Raises:
+            MetadataTimedOut: None came in time; the text has the latest refusal.
+            BackgroundTaskDied, ClientClosed: The client ended meanwhile.
+
+        Cancellation: leaves nothing behind.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while self.view.version <= version:
+                    await self._wait_for_news()
+        except TimeoutError:
+            raise self._timed_out("no newer metadata", timeout) from self.last_error
+        return self.view
+
+    async def wait_for_topic(
+        self, topic: str, timeout: float, *, grace: float = UNKNOWN_TOPIC_GRACE
+    ) -> Topic:
+        """Return ``topic`` once the view has it with its partitions.
+
+        Counts as a use of the topic (see ``touch``). Without suspending if it is there already.
+
+        Args:
+            topic: Its name.
+            timeout: Seconds, at most.
+            grace: Seconds for which a topic that the brokers don't know is asked for again, since
+                a new one takes a moment to reach all of them.
+
+        Raises:
+            UnknownTopicOrPartition: The brokers don't know it after ``grace`` seconds.
+            InvalidArgument, InvalidTopic: No topic can have that name.
+            TopicAuthorizationFailed: This client may not see it.
+            MetadataTimedOut: No answer about it in time.
+            BackgroundTaskDied, ClientClosed: The client ended meanwhile.
+
+        Cancellation: leaves nothing behind.
+        """
+        self.touch(topic)
+        found = self._state.look(topic)
+        if found is not None and not isinstance(found, KafkaError):
+            return found
+        if self.view.topic(topic) is not None:
+            self.request_update(topic)  # an error of an earlier answer may be out of date
+        seen = self.view.version
+        deadline = self._clock.now() + timeout
+        unknown_since: float | None = None
+        while True:
+            now = self._clock.now()
+            limit = deadline if unknown_since is None else min(deadline, unknown_since + grace)
+            try:
+                seen = (await self.wait_newer(seen, max(0.0, limit - now))).version
+            except MetadataTimedOut as late:
+                raise self._topic_missing(topic, timeout, unknown_since) from late.__cause__
+            found = self._state.look(topic)
+            if isinstance(found, KafkaError):
+                raise found
+            if found is not None:
+                return found
+            if self.view.topic(topic) is not None and unknown_since is None:
+                unknown_since = self._clock.now()
+            self.touch(topic)
+            self.request_update(topic)
+
+    def _topic_missing(self, topic: str, timeout: float, unknown_since: float | None) -> KafkaError:
+        code = self.view.topic_error(topic)
+        if unknown_since is None or code not in (0, UnknownTopicOrPartition.code):
+            return self._timed_out(f"no usable metadata of topic {topic}", timeout, code)
+        waited = self._clock.now() - unknown_since
+        return UnknownTopicOrPartition(
+            f"topic {topic}: the brokers don't know it, asked for {waited:.1f} s",
+            hint=f"create topic {topic} first, or check its spelling",
+        )
+
+    def _timed_out(self, what: str, timeout: float, code: int = 0) -> MetadataTimedOut:
+        why = f"; last refusal: {self.last_error}" if self.last_error is not None else ""
+        said = f"; the brokers answer with error code {code}" if code else ""
+        return MetadataTimedOut(
+            f"{what} after {timeout:g} s{said}{why}",
+            hint="check that the brokers are up and reachable from here",
+        )
+
+    async def _wait_for_news(self) -> None:
+        if self._ended is not None:
+            raise self._ended
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    def end(self, error: KafkaError) -> None:
+        """No refresh will come any more: all who wait, now or later, get ``error``."""
+        self._ended = error
+        self._wake_waiters()
+
+    # The task, and the pieces of it that the first refresh is made of, too.
+
+    def first_ask(self) -> Ask:
+        """What the first refresh asks for: all that is wanted so far, at a bootstrap address."""
+        step = self._state.decide(self._clock.now())
+        if isinstance(step, float):
+            raise RuntimeError("metadata was refreshed before")
+        return step
+
+    async def run(self) -> None:
+        """Refresh whenever ``metadata`` says so, until cancelled."""
+        while True:
+            step = self._state.decide(self._clock.now())
+            if isinstance(step, float):
+                await self._sleep(step - self._clock.now())
+            else:
+                await self._refresh(step)
+
+    async def _refresh(self, ask: Ask) -> None:
+        node_id = self._choose(ask)
+        if node_id is None:
+            # Nothing was sent, so this is no failure yet, unless every address is in back-off.
+            error = BrokerUnreachable("no broker can be asked for metadata at the moment")
+            self._failed(ask, error)
+            return
+        try:
+            raw = await self.send(ask, node_id)
+            await self.absorb(ask, raw)
+        except KafkaError as error:
+            self._failed(ask, error)
+
+    def _choose(self, ask: Ask) -> int | None:
+        network, known = self._network, self.view.brokers
+        if known and not ask.bootstrap:
+            node_id = network.least_loaded(known)
+            if node_id is not None:
+                return node_id
+        return network.least_loaded([node.node_id for node in network.bootstrap_nodes])
+
+    def send(self, ask: Ask, node_id: int) -> RequestFuture[RawResponse]:
+        """Ask ``node_id``; the answer is not decoded yet, hand it to ``absorb``."""
+        from kclient.protocol.messages.metadata import MetadataRequest
+
+        def build(version: int) -> MetadataRequest:
+            return metadata_request(ask, version, allow_auto_create=self._allow_auto_create)
+
+        return self._network.send(node_id, build, api=MetadataRequest, raw=True)
+
+    async def absorb(self, ask: Ask, raw: RawResponse) -> Cluster:
+        """Decode an answer and merge it into the view, in slices; tell everybody."""
+        from kclient.protocol.messages.metadata import MetadataResponse
+
+        started = self._clock.now()
+        try:
+            response = await run_sliced(MetadataResponse.decode_steps(raw.body, raw.version))
+        finally:
+            raw.release()
+        steps = self._state.absorb_steps(ask, response, raw.version, self._clock.now())
+        view = await run_sliced(steps)
+        self._counters.add("metadata.refreshes")
+        self._publish()
+        if self._hooks.active:
+            self._hooks.emit(
+                MetadataUpdated(
+                    view.version,
+                    len(view.brokers),
+                    len(view.topics),
+                    view.partition_total,
+                    self._clock.now() - started,
+                )
+            )
+        return view
+
+    def _failed(self, ask: Ask, error: KafkaError) -> None:
+        first = self._state.failures == 0
+        self._state.failed(error, self._clock.now())
+        self._counters.add("metadata.failures")
+        logger.log(
+            logging.INFO if first else logging.DEBUG,
+            "metadata refresh failed topics=%d full=%s bootstrap=%s: %s",
+            len(ask.topics),
+            ask.full,
+            ask.bootstrap,
+            error,
+        )
+
+    def _publish(self) -> None:
+        view = self.view
+        self._network.update_nodes(
+            Node(b.node_id, b.host, b.port, b.rack) for b in view.brokers.values()
+        )
+        self._wake_waiters()
+        for listener in self._listeners:
+            listener(view)
+
+    def _wake_waiters(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _sleep(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._alarm = alarm = loop.create_future()
+        # Infinity is no time of day for a timer; a day is.
+        timer = loop.call_later(max(0.0, min(seconds, 86_400.0)), self._wake)
+        try:
+            await alarm
+        finally:
+            timer.cancel()
+            self._alarm = None
+
+    def _wake(self) -> None:
+        if self._alarm is not None and not self._alarm.done():
+            self._alarm.set_result(None)
