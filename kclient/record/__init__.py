@@ -1,0 +1,42 @@
+"""Records and batches: the codec of what is inside produce and fetch requests.
+
+The room's public names, and nothing else. ``IMPLEMENTATION`` says which of the two builds runs:
+"cython", or "pure" where nothing was compiled or ``KCLIENT_PURE=1`` is set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kclient.record.compression import Compression, compress, predicted_cost
+from kclient.record.crc import crc32c
+from kclient.record.implementation import codec as _codec
+from kclient.record.inflate import DEFAULT_CAP, decompress
+from kclient.record.reader import Batch, read_batches
+
+if TYPE_CHECKING:
+    from kclient.record.batch import Record
+    from kclient.record.builder import BatchBuilder
+    from kclient.record.murmur import murmur2
+else:
+    Record = _codec.Record
+    BatchBuilder = _codec.BatchBuilder
+    murmur2 = _codec.murmur2
+
+IMPLEMENTATION: str = _codec.name
+"""The build in use: "cython" or "pure"."""
+
+__all__ = [
+    "DEFAULT_CAP",
+    "IMPLEMENTATION",
+    "Batch",
+    "BatchBuilder",
+    "Compression",
+    "Record",
+    "compress",
+    "crc32c",
+    "decompress",
+    "murmur2",
+    "predicted_cost",
+    "read_batches",
+]

@@ -1,0 +1,36 @@
+"""What the compiled sources see as ``cython`` when they run as plain Python.
+
+``batch.py``, ``builder.py`` and their like are one source for two builds. Cython replaces the name
+``cython`` at compile time; the pure build takes it from here, so that Cython is not needed (nor
+its import paid for) on the machine of a user. Nothing but no-ops may stand here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+_C = TypeVar("_C", bound=type)
+
+compiled = False
+
+
+def cclass(cls: _C) -> _C:
+    return cls
+
+
+def final(cls: _C) -> _C:
+    return cls
+
+
+def no_gc(cls: _C) -> _C:
+    return cls
+
+
+def freelist(size: int) -> Callable[[_C], _C]:
+    return cclass
+
+
+def memcpy(target: object, source: object, size: int) -> None:
+    """Named for the type checker; the compiled source has C's own in its place."""
+    raise NotImplementedError("memcpy is for the compiled build")

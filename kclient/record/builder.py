@@ -1,0 +1,393 @@
+"""``BatchBuilder``: records in, one v2 batch out. One source, two builds.
+
+Compiled a second time as ``kclient.record._builder_c`` with the C types of ``_builder_c.pxd``. The
+producer's accumulator appends to it, its sender closes and encodes it, as often as it must retry.
+Appending happens on the loop; ``compress`` may run in a thread, since it touches nothing but the
+builder itself. It must not know about partitions, sequence numbering or time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import InvalidArgument, RecordTooLarge, SerializationFailed
+from kclient.record.compression import Compression, compress
+from kclient.record.inflate import decompress
+from kclient.record.layout import (
+    BATCH_HEADER_BYTES,
+    LOG_APPEND_BIT,
+    TRANSACTIONAL_BIT,
+    encode_batch,
+)
+from kclient.types import TimestampType
+
+if TYPE_CHECKING:
+    import cython  # type: ignore[import-untyped]
+
+    from kclient.record._cython import memcpy
+    from kclient.record.batch import Origin, decode_records, encode_headers
+    from kclient.types import Headers
+else:
+    from kclient.record import _cython as cython
+
+if TYPE_CHECKING:
+    pass
+elif cython.compiled:
+    from kclient.record._batch_c import Origin, decode_records, encode_headers
+else:
+    from kclient.record.batch import Origin, decode_records, encode_headers
+
+DEFAULT_LIMIT = 65_536
+_INT32_MAX = 0x7FFFFFFF
+_INT64_MAX = 0x7FFFFFFFFFFFFFFF
+_MOST_OVERHEAD_BYTES = 64
+"""More than all lengths and deltas of one record can take."""
+_FIRST_BYTES = 1024
+_NO_HEADERS = b"\x00"
+_NULL = b"\x01"
+_TABLE_SIZE = 8192
+
+
+def varint(number: int) -> bytes:
+    """``number`` as a zigzag varint; for the pure build, and not on its fast path."""
+    value = number << 1 if number >= 0 else (-number << 1) - 1
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+# The pure build looks the common varints up: joining them is three times as fast as storing bytes.
+_VARINTS: list[bytes] = [] if cython.compiled else [varint(n) for n in range(_TABLE_SIZE)]
+
+
+def zigzag(number: int) -> int:
+    """Small positive for numbers near 0, as the wire has them."""
+    return number << 1 if number >= 0 else (-number << 1) - 1
+
+
+def varint_size(value: int) -> int:
+    """Bytes that ``put_varint`` writes for ``value``."""
+    size = 1
+    while value > 127:
+        value >>= 7
+        size += 1
+    return size
+
+
+def put_varint(out: Any, pos: int, value: int) -> int:
+    """Write ``value`` (not negative) at ``pos``, return the position after it."""
+    while value > 127:
+        out[pos] = value & 127 | 128
+        value >>= 7
+        pos += 1
+    out[pos] = value
+    return pos + 1
+
+
+@cython.final
+@cython.cclass
+class BatchBuilder:
+    """Collects records up to a size, then becomes a batch.
+
+    Args:
+        limit: Bytes of the uncompressed batch, its 61-byte header included. The first record is
+            admitted whatever its size.
+        log_append_time: Write a batch whose timestamps the broker gave (for brokers).
+        transactional: The batch is part of a transaction.
+    """
+
+    __slots__ = (
+        "_attributes",
+        "_base_timestamp",
+        "_buffer",
+        "_closed",
+        "_codec",
+        "_count",
+        "_max_timestamp",
+        "_payload",
+        "_room",
+        "_used",
+    )
+
+    def __init__(
+        self,
+        limit: int = DEFAULT_LIMIT,
+        *,
+        log_append_time: bool = False,
+        transactional: bool = False,
+    ) -> None:
+        if not 0 < limit <= _INT32_MAX:
+            raise InvalidArgument(f"limit must be 1 to {_INT32_MAX} bytes, not {limit}")
+        self._room = limit - BATCH_HEADER_BYTES
+        self._attributes = (LOG_APPEND_BIT if log_append_time else 0) | (
+            TRANSACTIONAL_BIT if transactional else 0
+        )
+        self._buffer = bytearray(_FIRST_BYTES) if cython.compiled else bytearray()
+        self._payload: bytes | None = None
+        self._codec = 0
+        self._used = 0
+        self._count = 0
+        self._base_timestamp = -1
+        self._max_timestamp = -1
+        self._closed = False
+
+    @property
+    def record_count(self) -> int:
+        """Records in it so far."""
+        return self._count
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the batch, header included, uncompressed."""
+        return BATCH_HEADER_BYTES + self._used
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Size of what ``encode`` returns; smaller than ``size_bytes`` once compressed."""
+        return BATCH_HEADER_BYTES + (self._used if self._payload is None else len(self._payload))
+
+    @property
+    def base_timestamp(self) -> int:
+        """Timestamp of the first record, -1 before it."""
+        return self._base_timestamp
+
+    @property
+    def max_timestamp(self) -> int:
+        """Greatest timestamp so far, -1 before the first record."""
+        return self._max_timestamp
+
+    @property
+    def codec(self) -> Compression:
+        """How it is compressed; NONE until ``compress``."""
+        return Compression(self._codec)
+
+    @property
+    def closed(self) -> bool:
+        """It takes no more records, since it was compressed or encoded."""
+        return self._closed
+
+    def append(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None
+    ) -> int:
+        """Add one record.
+
+        Args:
+            timestamp_ms: Milliseconds since the epoch; -1 for none.
+            key: The key, or None.
+            value: The value, or None.
+            headers: (name, value) pairs, or None.
+
+        Returns:
+            Its index in the batch, or -1 if there is no room or the batch is closed.
+
+        Raises:
+            SerializationFailed: Key, value or a header has the wrong type.
+            InvalidArgument: The timestamp is not an int within -1 to 2**63 - 1.
+            RecordTooLarge: No batch can hold it (2 GiB).
+        """
+        if self._closed:
+            return -1
+        timestamp = checked_timestamp(timestamp_ms)
+        if key is not None and not isinstance(key, bytes):
+            raise wrong_type("key", key)
+        if value is not None and not isinstance(value, bytes):
+            raise wrong_type("value", value)
+        count = self._count
+        delta = timestamp - self._base_timestamp if count else 0
+        raw_headers = encode_headers(headers) if headers else _NO_HEADERS
+        if cython.compiled:
+            written = self._store(delta, key, value, raw_headers)
+        else:
+            written = self._join(delta, key, value, raw_headers)
+        if written == 0:
+            return -1
+        self._used += written
+        self._count = count + 1
+        if count == 0:
+            self._base_timestamp = timestamp
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        return count
+
+    def _join(self, delta: int, key: bytes | None, value: bytes | None, headers: bytes) -> int:
+        """Append the record's bytes in the pure build; bytes written, 0 if there is no room."""
+        count = self._count
+        if key is None:
+            key_size = _NULL
+            key = b""
+        else:
+            size = len(key)
+            key_size = _VARINTS[size] if size < _TABLE_SIZE else varint(size)
+        if value is None:
+            value_size = _NULL
+            value = b""
+        else:
+            size = len(value)
+            value_size = _VARINTS[size] if size < _TABLE_SIZE else varint(size)
+        time = _VARINTS[delta] if 0 <= delta < _TABLE_SIZE else varint(delta)
+        index = _VARINTS[count] if count < _TABLE_SIZE else varint(count)
+        record = b"".join((b"\0", time, index, key_size, key, value_size, value, headers))
+        size = len(record)
+        prefix = _VARINTS[size] if size < _TABLE_SIZE else varint(size)
+        total = len(prefix) + size
+        if self._used + total > self._room:
+            check_size(size)
+            if count:
+                return 0
+        self._buffer += prefix
+        self._buffer += record
+        return total
+
+    def _store(self, delta: int, key: Any, value: Any, headers: bytes) -> int:
+        """As ``_join``, in the compiled build."""
+        key_size = 0 if key is None else len(key)
+        value_size = 0 if value is None else len(value)
+        headers_size = len(headers)
+        time = zigzag(delta)
+        index = zigzag(self._count)
+        key_length = 1 if key is None else zigzag(key_size)
+        value_length = 1 if value is None else zigzag(value_size)
+        size = 1 + varint_size(time) + varint_size(index) + varint_size(key_length) + key_size
+        size += varint_size(value_length) + value_size + headers_size
+        total = size + varint_size(zigzag(size))
+        if self._used + total > self._room:
+            check_size(size)
+            if self._count > 0:
+                return 0
+        if self._used + total > len(self._buffer):
+            self._grow(self._used + total)
+        out_cstr: Any = self._buffer
+        pos = put_varint(out_cstr, self._used, zigzag(size))
+        out_cstr[pos] = 0
+        pos = put_varint(out_cstr, pos + 1, time)
+        pos = put_varint(out_cstr, pos, index)
+        pos = put_varint(out_cstr, pos, key_length)
+        if key_size > 0:
+            source_cstr = key
+            memcpy(out_cstr + pos, source_cstr, key_size)
+            pos += key_size
+        pos = put_varint(out_cstr, pos, value_length)
+        if value_size > 0:
+            source_cstr = value
+            memcpy(out_cstr + pos, source_cstr, value_size)
+            pos += value_size
+        source_cstr = headers
+        memcpy(out_cstr + pos, source_cstr, headers_size)
+        return total
+
+    def _grow(self, wanted: int) -> None:
+        size = max(wanted, min(2 * len(self._buffer), self._room))
+        self._buffer.extend(bytes(size - len(self._buffer)))
+
+    def _body(self) -> bytes | memoryview:
+        """What lies behind the header: compressed, if it was."""
+        return memoryview(self._buffer)[: self._used] if self._payload is None else self._payload
+
+    def compress(self, codec: Compression, level: int | None = None) -> None:
+        """Compress what is in it, and close it to appends. May run in a thread.
+
+        Args:
+            codec: How; ``Compression.NONE`` only closes it.
+            level: The codec's own scale; None is its default.
+
+        Raises:
+            InvalidConfig: The codec's package is not installed.
+            InvalidArgument: It is compressed already.
+        """
+        if self._payload is not None:
+            raise InvalidArgument(f"the batch is already compressed with {self.codec.name}")
+        self._closed = True
+        if codec != 0:
+            self._payload = compress(codec, self._body(), level)
+            self._codec = int(codec)
+            self._buffer = bytearray()
+
+    def encode(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        *,
+        leader_epoch: int = -1,
+        transactional: bool = False,
+    ) -> bytes:
+        """The batch on the wire: v2, base offset 0, its CRC right. Closes it to appends.
+
+        May be called again with other ids, for a retry or after an epoch bump.
+
+        Raises:
+            InvalidArgument: There is no record in it.
+        """
+        if self._count == 0:
+            raise InvalidArgument("a batch without records can't be encoded")
+        self._closed = True
+        attributes = self._attributes | self._codec | (TRANSACTIONAL_BIT if transactional else 0)
+        return encode_batch(
+            self._body(),
+            attributes,
+            self._count,
+            self._base_timestamp,
+            self._max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            leader_epoch=leader_epoch,
+        )
+
+    def split(self, limit: int) -> list[BatchBuilder]:
+        """The same records, in order, in new builders of ``limit`` bytes; for MESSAGE_TOO_LARGE.
+
+        A record over the limit is alone in its builder. This one stays as it is, but closed.
+        """
+        self._closed = True
+        body = bytes(self._body())
+        if self._codec:
+            body = decompress(Compression(self._codec), body, max(self._used, 1))
+        log_append_time = bool(self._attributes & LOG_APPEND_BIT)
+        transactional = bool(self._attributes & TRANSACTIONAL_BIT)
+        origin = Origin("", 0, TimestampType.CREATE_TIME, None)
+        records, _, _ = decode_records(
+            body, 0, self._count, 0, self._count - 1, self._base_timestamp, None, origin, 0,
+            self._count,
+        )  # fmt: skip
+        parts: list[BatchBuilder] = []
+        for record in records:
+            fields = (record.timestamp, record.key, record.value, record.headers)
+            if not parts or parts[-1].append(*fields) < 0:
+                part = BatchBuilder(
+                    limit, log_append_time=log_append_time, transactional=transactional
+                )
+                part.append(*fields)
+                parts.append(part)
+        return parts
+
+
+def checked_timestamp(timestamp_ms: int) -> int:
+    """``timestamp_ms``, if it is an int that a batch can hold."""
+    if type(timestamp_ms) is int:
+        try:
+            timestamp = timestamp_ms
+            if -1 <= timestamp <= _INT64_MAX:
+                return timestamp
+        except OverflowError:  # the compiled build's, on the way into 64 bits
+            pass
+    raise InvalidArgument(
+        f"timestamp_ms must be an int of milliseconds within -1 to 2**63 - 1, not {timestamp_ms!r}"
+    )
+
+
+def wrong_type(what: str, given: object) -> SerializationFailed:
+    """The error for a key or value that is not bytes."""
+    return SerializationFailed(
+        f"the {what} of a record must be bytes or None when it is appended, "
+        f"not {type(given).__name__}"
+    )
+
+
+def check_size(size: int) -> None:
+    """Refuse what no batch can hold, as its length is a 32-bit int."""
+    if size > _INT32_MAX - BATCH_HEADER_BYTES - _MOST_OVERHEAD_BYTES:
+        raise RecordTooLarge(f"a record of {size} bytes is more than any batch can hold (2 GiB)")

@@ -1,0 +1,79 @@
+"""Which build of the record codec runs: compiled where it can be, pure else or on request.
+
+``KCLIENT_PURE=1`` in the environment picks the pure one. ``kclient.record`` exports what is chosen
+here; tests and benchmarks ``load`` either by name. A compiled module that is there but can't be
+loaded is an error and not a silent fall-back, since that is a broken installation.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.record import batch as _batch
+    from kclient.record import builder as _builder
+    from kclient.types import Headers
+
+_COMPILED = {"batch": "_batch_c", "builder": "_builder_c", "murmur": "_murmur_c"}
+"""Source module -> name of its compiled twin; the list that setup.py builds is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """One build's public parts, under the same names in both."""
+
+    name: str
+    Record: type[_batch.Record]
+    Origin: type[_batch.Origin]
+    BatchBuilder: type[_builder.BatchBuilder]
+    decode_records: Callable[..., tuple[list[_batch.Record], int, int]]
+    encode_headers: Callable[[Headers], bytes]
+    decode_headers: Callable[[bytes], Headers]
+    murmur2: Callable[[bytes], int]
+
+
+def module(name: str, source: str) -> Any:
+    """The module made from ``source`` ("batch", "builder", ...) in the build ``name``."""
+    return import_module(f"kclient.record.{_COMPILED[source] if name == 'cython' else source}")
+
+
+def load(name: str) -> Implementation:
+    """The build ``name``, which is "cython" or "pure".
+
+    Raises:
+        ImportError: There is no compiled build here.
+    """
+    batch, builder, murmur = (module(name, source) for source in _COMPILED)
+    return Implementation(
+        name=name,
+        Record=batch.Record,
+        Origin=batch.Origin,
+        BatchBuilder=builder.BatchBuilder,
+        decode_records=batch.decode_records,
+        encode_headers=batch.encode_headers,
+        decode_headers=batch.decode_headers,
+        murmur2=murmur.murmur2,
+    )
+
+
+def chosen() -> str:
+    """ "cython" or "pure": the build that this process uses."""
+    if os.environ.get("KCLIENT_PURE", "") not in ("", "0"):
+        return "pure"
+    there = all(find_spec(f"kclient.record.{twin}") for twin in _COMPILED.values())
+    return "cython" if there else "pure"
+
+
+def make_record(*fields: Any) -> _batch.Record:
+    """Unpickle a record into the class of the build that runs here."""
+    return codec.Record(*fields)
+
+
+codec: Implementation = load(chosen())
+"""The build in use."""

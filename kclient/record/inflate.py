@@ -1,0 +1,237 @@
+"""Inflating, without trust: however a payload lies about its size, the cap is what is held.
+
+``decompress`` is called by ``reader.py`` and ``legacy.py``. Each codec is a generator of chunks of
+at most ``CHUNK`` bytes, so that passing the cap is noticed before memory is. Concatenated frames
+are read as Java reads them, one after the other.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import DecompressionFailed
+from kclient.record.codec_packages import codec_package
+from kclient.record.compression import XERIAL_MAGIC, Compression
+from kclient.record.zstd_frames import zstd_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kclient.record.codec_packages import Bytes
+
+DEFAULT_CAP = 256 * 1024 * 1024
+"""Bytes that one batch may inflate to, where nothing else is configured."""
+
+CHUNK = 1024 * 1024
+_SMALLEST_CHUNK = 64 * 1024
+_INPUT_SLICE = 64 * 1024
+_GZIP_FRAMING = 31
+_XERIAL_HEADER = 16
+_INT32 = struct.Struct(">i")
+_LARGEST_XERIAL_BLOCK = 16 * 1024 * 1024
+_SNAPPY_RATIO = 22
+"""Snappy's best: three bytes that copy sixty-four."""
+_FREE_WINDOW = 24 * 1024 * 1024
+"""The zstd window that may come on top of the cap; a larger one counts against it."""
+
+
+def decompress(codec: Compression, data: Bytes, cap: int = DEFAULT_CAP) -> bytes:
+    """What ``data`` inflates to, if that is at most ``cap`` bytes. May run in a thread.
+
+    Raises:
+        DecompressionFailed: It is not what the codec writes, it is over the cap, or the codec's
+            package is not installed.
+    """
+    chunks = _INFLATERS[codec](data, cap)
+    first = next(chunks, b"")
+    total = len(first)
+    if total > cap:
+        raise _over_cap(codec, cap)
+    second = next(chunks, None)
+    if second is None:
+        return first
+    # BytesIO grows in place and hands its bytes over without another copy.
+    sink = BytesIO()
+    sink.write(first)
+    del first
+    while second is not None:
+        total += len(second)
+        if total > cap:
+            raise _over_cap(codec, cap)
+        sink.write(second)
+        second = next(chunks, None)
+    return sink.getvalue()
+
+
+def _over_cap(codec: Compression, cap: int) -> DecompressionFailed:
+    return DecompressionFailed(
+        f"the {codec.name.lower()} payload inflates to more than the {cap} bytes allowed",
+        hint="if the batch is to be trusted raise decompression_cap, else seek past it",
+    )
+
+
+def _bad(codec: str, what: object) -> DecompressionFailed:
+    return DecompressionFailed(f"the payload is not {codec}: {what}")
+
+
+def _chunk_for(size: int) -> int:
+    """A first chunk that the usual payload fits into, without asking for much more than that."""
+    return min(CHUNK, max(_SMALLEST_CHUNK, 8 * size))
+
+
+def _inflate_none(data: Bytes, cap: int) -> Iterator[bytes]:
+    yield bytes(data)
+
+
+def _inflate_gzip(data: Bytes, cap: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    chunk = _chunk_for(len(view))
+    stream = zlib.decompressobj(wbits=_GZIP_FRAMING)
+    pos = 0
+    pending: Bytes = b""
+    try:
+        while pending or pos < len(view):
+            if not pending:
+                pending = view[pos : pos + _INPUT_SLICE]
+                pos += len(pending)
+            out = stream.decompress(pending, chunk)
+            pending = stream.unconsumed_tail
+            if stream.eof:
+                pending = stream.unused_data
+                if pending or pos < len(view):
+                    stream = zlib.decompressobj(wbits=_GZIP_FRAMING)
+            if out:
+                yield out
+        while not stream.eof:
+            out = stream.decompress(b"", chunk)
+            if not out:
+                raise _bad("gzip", "it ends in the middle")
+            yield out
+    except zlib.error as error:
+        raise _bad("gzip", error) from error
+
+
+def _inflate_lz4(data: Bytes, cap: int) -> Iterator[bytes]:
+    frame = codec_package("lz4", DecompressionFailed)
+    view = memoryview(data)
+    chunk = _chunk_for(len(view))
+    stream = frame.LZ4FrameDecompressor()
+    pos = 0
+    pending = b""
+    try:
+        while True:
+            if not pending and stream.needs_input:
+                pending = bytes(view[pos : pos + _INPUT_SLICE])
+                pos += len(pending)
+            out = stream.decompress(pending, max_length=chunk)
+            if stream.eof:
+                pending = stream.unused_data or b""
+                if out:
+                    yield out
+                if not pending and pos >= len(view):
+                    return
+                stream = frame.LZ4FrameDecompressor()
+                continue
+            if out:
+                yield out
+            elif not pending and pos >= len(view):
+                raise _bad("lz4", "it ends in the middle")
+            pending = b""
+    except RuntimeError as error:
+        raise _bad("lz4", error) from error
+
+
+def _inflate_snappy(data: Bytes, cap: int) -> Iterator[bytes]:
+    """Both what Java writes (blocks in snappy-java's framing) and one bare block."""
+    view = memoryview(data)
+    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        yield _snappy_block(view, cap // 2)
+        return
+    pos = _XERIAL_HEADER
+    if len(view) < pos:
+        raise _bad("snappy", "its framing ends in the middle")
+    while pos < len(view):
+        if len(view) - pos < _INT32.size:
+            raise _bad("snappy", "a block's length ends in the middle")
+        (size,) = _INT32.unpack_from(view, pos)
+        pos += _INT32.size
+        if size < 0 or size > len(view) - pos:
+            raise _bad("snappy", f"a block of {size} bytes does not fit")
+        yield _snappy_block(view[pos : pos + size], min(cap, _LARGEST_XERIAL_BLOCK))
+        pos += size
+
+
+def _snappy_block(block: memoryview, most: int) -> bytes:
+    """Inflate one bare block. The package allocates what the block declares: check that first."""
+    declared = 0
+    shift = 0
+    for byte in block[:5]:
+        declared |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    if declared > most:
+        raise DecompressionFailed(
+            f"a snappy block inflates to {declared} bytes, more than the {most} allowed here",
+            hint="if the batch is to be trusted raise decompression_cap, else seek past it",
+        )
+    if declared > _SNAPPY_RATIO * len(block) + _SNAPPY_RATIO:
+        raise _bad("snappy", f"{len(block)} bytes can't inflate to {declared}")
+    snappy = codec_package("snappy", DecompressionFailed)
+    try:
+        return bytes(snappy.uncompress(bytes(block)))
+    except snappy.UncompressError as error:
+        raise _bad("snappy", error) from error
+
+
+_zstd_decompressors = threading.local()
+
+
+def _inflate_zstd(data: Bytes, cap: int) -> Iterator[bytes]:
+    package = codec_package("zstd", DecompressionFailed)
+    raw = bytes(data)
+    held = 0
+    try:
+        for start, end in zstd_frames(raw):
+            frame = raw if end - start == len(raw) else raw[start:end]
+            parameters = package.get_frame_parameters(frame)
+            declared = parameters.content_size
+            if declared == 0:
+                continue
+            if declared <= min(CHUNK, cap):
+                out = _zstd_decompressor(package).decompress(frame)
+                held += len(out)
+                yield out
+                continue
+            most = cap - max(0, parameters.window_size - _FREE_WINDOW)
+            if declared != package.CONTENTSIZE_UNKNOWN and declared > most:
+                raise _over_cap(Compression.ZSTD, cap)
+            with package.ZstdDecompressor().stream_reader(frame) as stream:
+                while out := stream.read(CHUNK):
+                    held += len(out)
+                    if held > most:
+                        raise _over_cap(Compression.ZSTD, cap)
+                    yield out
+    except package.ZstdError as error:
+        raise _bad("zstd", error) from error
+
+
+def _zstd_decompressor(package: Any) -> Any:
+    """A kept context for frames of known, small size: making one costs twice its use."""
+    kept = _zstd_decompressors.__dict__.get("kept")
+    if kept is None:
+        kept = _zstd_decompressors.kept = package.ZstdDecompressor()
+    return kept
+
+
+_INFLATERS: dict[Compression, Callable[[Bytes, int], Iterator[bytes]]] = {
+    Compression.NONE: _inflate_none,
+    Compression.GZIP: _inflate_gzip,
+    Compression.SNAPPY: _inflate_snappy,
+    Compression.LZ4: _inflate_lz4,
+    Compression.ZSTD: _inflate_zstd,
+}

@@ -1,0 +1,61 @@
+"""The 61 bytes before the records of a v2 batch: layout, attribute bits, encode.
+
+Used by ``builder.py`` (write) and ``reader.py`` (read). The first 12 bytes (base offset and
+length) lie outside of what ``length`` counts; the CRC covers everything from the attributes on,
+so that a broker can set base offset and leader epoch without computing it again.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from kclient.record.crc import crc32c
+
+BATCH_HEADER_BYTES = 61
+"""Of a v2 batch, base offset and length included."""
+LOG_OVERHEAD = 12
+"""Base offset and length: the bytes that ``length`` does not count."""
+CRC_START = 21
+"""Where the bytes begin that the CRC-32C covers."""
+
+MAGIC_POSITION = 16
+"""The same in message sets v0 and v1."""
+
+CODEC_MASK = 0x07
+LOG_APPEND_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+HEAD = struct.Struct(">qiibI")
+"""Base offset, length, leader epoch, magic, CRC."""
+REST = struct.Struct(">hiqqqhii")
+"""Attributes, last offset delta, base and max timestamp, producer id, epoch, sequence, count."""
+
+
+def encode_batch(
+    body: bytes | bytearray | memoryview,
+    attributes: int,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """A whole v2 batch around ``body``, with its CRC."""
+    rest = REST.pack(
+        attributes,
+        record_count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    length = BATCH_HEADER_BYTES - LOG_OVERHEAD + len(body)
+    head = HEAD.pack(base_offset, length, leader_epoch, 2, crc32c(body, crc32c(rest)))
+    return b"".join((head, rest, body))

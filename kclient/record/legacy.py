@@ -1,0 +1,225 @@
+"""Message sets v0 and v1 (before Kafka 0.11), read only; what topics of that time still hold.
+
+``reader.py`` makes a ``LegacyBatch`` of each outer message: alone when it is not compressed, a
+wrapper around an inner message set when it is. The face is that of ``Batch``. Differences between
+the two magics: v0 has no timestamps, and inner offsets are absolute; in v1 they are relative, and
+a wrapper with LogAppendTime gives its own timestamp to all.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from kclient.errors import CorruptRecord, DecompressionFailed
+from kclient.record.compression import Compression
+from kclient.record.implementation import codec
+from kclient.record.inflate import DEFAULT_CAP, decompress
+from kclient.record.lz4_legacy import mended_frame
+from kclient.record.reader import Batch
+from kclient.types import TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kclient.record.batch import Record
+    from kclient.types import TopicPartition
+
+_OVERHEAD = struct.Struct(">qi")
+_V0 = struct.Struct(">Ibb")
+_V1 = struct.Struct(">Ibbq")
+_SIZE = struct.Struct(">i")
+_CODEC_MASK = 0x07
+_LOG_APPEND_BIT = 0x08
+_CRC_BYTES = 4
+_NO_TIMESTAMP = -1
+
+
+class Message(NamedTuple):
+    """One message of a set; key and value are views of its bytes."""
+
+    offset: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: memoryview | None
+    value: memoryview | None
+
+
+def parse_message(view: memoryview) -> Message:
+    """The message that ``view``, from its offset to its end, holds.
+
+    Raises:
+        CorruptRecord: The bytes are no message.
+    """
+    offset, length = _OVERHEAD.unpack_from(view, 0)
+    pos = _OVERHEAD.size
+    magic = view[pos + _CRC_BYTES]
+    fixed = _V0 if magic == 0 else _V1
+    if magic > 1 or length < fixed.size + 2 * _SIZE.size:
+        raise CorruptRecord(f"a message with magic {magic} in {length} bytes")
+    crc, _, attributes = _V0.unpack_from(view, pos)
+    timestamp = _V1.unpack_from(view, pos)[3] if magic == 1 else _NO_TIMESTAMP
+    key, pos = _sized(view, pos + fixed.size)
+    value, pos = _sized(view, pos)
+    if pos != len(view):
+        raise CorruptRecord(f"the message at offset {offset} has {len(view) - pos} bytes too many")
+    return Message(offset, crc, magic, attributes, timestamp, key, value)
+
+
+def _sized(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
+    if len(view) - pos < _SIZE.size:
+        raise CorruptRecord("a message ends in the middle")
+    (size,) = _SIZE.unpack_from(view, pos)
+    pos += _SIZE.size
+    if size < 0:
+        return None, pos
+    if size > len(view) - pos:
+        raise CorruptRecord(f"{size} bytes are announced in a message that has {len(view) - pos}")
+    return view[pos : pos + size], pos + size
+
+
+def parse_set(view: memoryview) -> Iterator[Message]:
+    """Every message of an inner message set, which must be whole.
+
+    Raises:
+        CorruptRecord: It is not a message set, or its messages are compressed once more.
+    """
+    pos = 0
+    while pos < len(view):
+        if len(view) - pos < _OVERHEAD.size + _V0.size:
+            raise CorruptRecord("a compressed message set ends in the middle")
+        offset, length = _OVERHEAD.unpack_from(view, pos)
+        end = pos + _OVERHEAD.size + length
+        if length < 0 or end > len(view):
+            raise CorruptRecord(f"a message of {length} bytes in a set of {len(view)}")
+        message = parse_message(view[pos:end])
+        if message.attributes & _CODEC_MASK:
+            raise CorruptRecord(f"the message at offset {offset} is compressed in a compressed one")
+        yield message
+        pos = end
+
+
+class LegacyBatch(Batch):
+    """An outer message of a message set, with the face of ``Batch``.
+
+    What needs the inner messages is known only once it is inflated: until then ``base_offset`` is
+    the wrapper's, that of the last inner message, and ``record_count`` is -1.
+    """
+
+    __slots__ = ("_inner", "_message")
+
+    def __init__(self, view: memoryview, topic_partition: TopicPartition | None = None) -> None:
+        self._view = view
+        self._topic_partition = topic_partition
+        self.size_bytes = len(view)
+        self.base_offset = _OVERHEAD.unpack_from(view, 0)[0]
+        try:
+            self._message = message = parse_message(view)
+        except CorruptRecord as error:
+            raise self._located(error) from error
+        codec_id = message.attributes & _CODEC_MASK
+        if codec_id > Compression.LZ4:
+            raise self.corrupt(f"has the unknown codec {codec_id}")
+        if message.offset < 0:
+            raise self.corrupt("has a negative offset")
+        self.magic = message.magic
+        self.crc = message.crc
+        self.codec = Compression(codec_id)
+        self.last_offset = message.offset
+        self.timestamp_type = (
+            TimestampType.LOG_APPEND_TIME
+            if message.magic == 1 and message.attributes & _LOG_APPEND_BIT
+            else TimestampType.CREATE_TIME
+        )
+        self.base_timestamp = self.max_timestamp = message.timestamp
+        self.partition_leader_epoch = self.producer_id = -1
+        self.producer_epoch = self.base_sequence = -1
+        self.is_transactional = self.is_control = False
+        self.record_count = -1 if self.codec else 1
+        self._payload = None
+        self._inner: list[Message] | None = None if self.codec else [message]
+        self._last_delta = 0
+        self._left = 1
+        self._pos = 0
+
+    def check_crc(self) -> None:
+        """Compare the outer message's CRC, and those of the inner ones where it is inflated.
+
+        Raises:
+            CorruptRecord: One is another than announced.
+        """
+        computed = zlib.crc32(self._view[_OVERHEAD.size + _CRC_BYTES :])
+        if computed != self.crc:
+            raise self.corrupt(f"has CRC {computed:08x} where {self.crc:08x} is announced")
+
+    def inflate(self, cap: int = DEFAULT_CAP) -> None:
+        """As ``Batch.inflate``."""
+        if self._inner is not None:
+            return
+        value = self._message.value
+        if value is None:
+            raise self.corrupt("is compressed and has no value")
+        data: bytes | memoryview = value
+        if self.codec == Compression.LZ4 and self.magic == 0:
+            data = mended_frame(value)
+        try:
+            payload = decompress(self.codec, data, cap)
+            inner = list(parse_set(memoryview(payload)))
+        except CorruptRecord as error:
+            raise self._located(error) from error
+        if not inner:
+            raise self.corrupt("is compressed and holds no message")
+        self._inner = self._placed(inner)
+        self.base_offset = self._inner[0].offset
+        self.record_count = self._left = len(self._inner)
+        self._payload = payload
+
+    def _placed(self, inner: list[Message]) -> list[Message]:
+        """Inner messages with absolute offsets and the timestamps that they should have."""
+        shift = self.last_offset - inner[-1].offset if self.magic == 1 else 0
+        appended = self.timestamp_type == TimestampType.LOG_APPEND_TIME
+        placed = []
+        for message in inner:
+            if message.magic != self.magic:
+                raise self.corrupt(f"holds a message with magic {message.magic}")
+            offset = message.offset + shift
+            if not 0 <= offset <= self.last_offset:
+                raise self.corrupt(f"holds a message at offset {offset}")
+            timestamp = self._message.timestamp if appended else message.timestamp
+            placed.append(message._replace(offset=offset, timestamp=timestamp))
+        return placed
+
+    def records(
+        self, topic: str, partition: int, *, start_offset: int = 0, limit: int | None = None
+    ) -> list[Record]:
+        """As ``Batch.records``."""
+        self.inflate()
+        messages = self._inner or []
+        out: list[Record] = []
+        while self._left and (limit is None or len(out) < limit):
+            message = messages[self._pos]
+            self._pos += 1
+            self._left -= 1
+            if message.offset >= start_offset:
+                out.append(
+                    codec.Record(
+                        topic,
+                        partition,
+                        message.offset,
+                        message.timestamp,
+                        None if message.key is None else bytes(message.key),
+                        None if message.value is None else bytes(message.value),
+                        (),
+                        self.timestamp_type,
+                    )
+                )
+        if self._left == 0:
+            self._inner = []
+        return out
+
+    def needs_thread(self) -> bool:
+        """As ``Batch.needs_thread``."""
+        return self._inner is None and super().needs_thread()

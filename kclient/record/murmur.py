@@ -1,0 +1,40 @@
+"""Java-identical murmur2: what keyed records are partitioned by. One source, two builds.
+
+Compiled a second time as ``kclient.record._murmur_c``. The same key must go to the same partition
+as from any Java producer, so this is a contract and not a detail.
+"""
+
+from __future__ import annotations
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 of ``data``, as Java's signed int (``Utils.murmur2``)."""
+    data_cstr = data
+    size = len(data)
+    mixed = (0x9747B28C ^ size) & 0xFFFFFFFF
+    pos = 0
+    while size - pos >= 4:
+        word = (
+            data_cstr[pos]
+            | data_cstr[pos + 1] << 8
+            | data_cstr[pos + 2] << 16
+            | data_cstr[pos + 3] << 24
+        )
+        word = (word * 0x5BD1E995) & 0xFFFFFFFF
+        word ^= word >> 24
+        word = (word * 0x5BD1E995) & 0xFFFFFFFF
+        mixed = (mixed * 0x5BD1E995) & 0xFFFFFFFF
+        mixed ^= word
+        pos += 4
+    left = size - pos
+    if left > 0:
+        if left == 3:
+            mixed ^= data_cstr[pos + 2] << 16
+        if left >= 2:
+            mixed ^= data_cstr[pos + 1] << 8
+        mixed ^= data_cstr[pos]
+        mixed = (mixed * 0x5BD1E995) & 0xFFFFFFFF
+    mixed ^= mixed >> 13
+    mixed = (mixed * 0x5BD1E995) & 0xFFFFFFFF
+    mixed ^= mixed >> 15
+    return mixed - 0x100000000 if mixed > 0x7FFFFFFF else mixed
