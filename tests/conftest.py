@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 
 import kclient
+from kclient.record import IMPLEMENTATION
 from tests.support.outcomes import OutcomeWriter
-
-try:
-    from kclient.record import IMPLEMENTATION
-except ImportError:
-    IMPLEMENTATION = "none yet"
 
 pytest_plugins = ["tests.support.leaks", "tests.support.skip_policy"]
 

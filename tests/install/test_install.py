@@ -1,0 +1,116 @@
+"""Installs a source distribution in three ways; each must work and say what it is.
+
+Each install goes into a directory of its own and is used by a fresh interpreter, which sees neither
+this working tree nor its compiled files.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+BUILD_TIMEOUT = 300.0
+
+EXERCISE = """
+import kclient, kclient.record as record
+from kclient.record import BatchBuilder, Compression, read_batches
+assert kclient.__file__.startswith({target!r}), kclient.__file__
+builder = BatchBuilder()
+builder.append(1, b"key", b"value", (("h", None),))
+builder.compress(Compression.GZIP)
+(batch,) = read_batches(builder.encode())
+batch.check_crc()
+(read,) = batch.records("topic", 0)
+assert (read.key, read.value, read.headers) == (b"key", b"value", (("h", None),))
+print(record.IMPLEMENTATION)
+"""
+
+
+def run(command: list[str], environment: dict[str, str], where: Path) -> str:
+    """Run a command to its end and return what it said; fails with all of it."""
+    done = subprocess.run(
+        command,
+        cwd=where,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BUILD_TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def clean_environment(**changes: str) -> dict[str, str]:
+    """The environment without what would steer a build, and with `changes`."""
+    steering = {"CC", "CFLAGS", "KCLIENT_PURE", "PYTHONPATH"}
+    kept = {key: value for key, value in os.environ.items() if key not in steering}
+    return {**kept, **changes}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source distribution of this tree."""
+    where = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(where)]
+    run([*command, str(PROJECT)], clean_environment(), where)
+    (archive,) = where.glob("kclient-*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(where, filter="data")
+    return where / archive.name.removesuffix(".tar.gz")
+
+
+def install(source: Path, where: Path, **environment: str) -> tuple[Path, Path]:
+    """Build a wheel of `source` and install it; returns the wheel and the directory."""
+    wheels, target = where / "wheels", where / "installed"
+    pip = [sys.executable, "-m", "pip", "--no-input"]
+    build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir"]
+    run([*build, "--wheel-dir", str(wheels), str(source)], clean_environment(**environment), where)
+    (wheel,) = wheels.glob("kclient-*.whl")
+    run(
+        [*pip, "install", "--no-deps", "--target", str(target), str(wheel)],
+        clean_environment(),
+        where,
+    )
+    return wheel, target
+
+
+def implementation(target: Path) -> str:
+    """Use the installed package in a fresh interpreter; returns which build it says it is."""
+    environment = clean_environment(PYTHONPATH=str(target))
+    code = EXERCISE.format(target=str(target))
+    return run([sys.executable, "-c", code], environment, target).strip()
+
+
+def test_with_a_compiler_the_record_path_is_compiled(source: Path, tmp_path: Path) -> None:
+    _, target = install(source, tmp_path)
+    assert implementation(target) == "cython"
+
+
+def test_without_a_compiler_the_pure_build_works_and_says_so(source: Path, tmp_path: Path) -> None:
+    _, target = install(source, tmp_path, CC="/no/such/compiler")
+    assert implementation(target) == "pure"
+    assert not list(target.rglob("kclient/**/*.so"))
+
+
+def test_a_pure_wheel_can_be_asked_for(source: Path, tmp_path: Path) -> None:
+    wheel, target = install(source, tmp_path, KCLIENT_PURE="1")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert implementation(target) == "pure"
+
+
+def test_a_wheel_holds_the_package_and_nothing_else(source: Path, tmp_path: Path) -> None:
+    wheel, _ = install(source, tmp_path, KCLIENT_PURE="1")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"kclient"}
+    assert "kclient/py.typed" in names
+    assert not [name for name in names if name.endswith((".c", ".so", ".html"))]
