@@ -29,8 +29,3 @@ def no_gc(cls: _C) -> _C:
 
 def freelist(size: int) -> Callable[[_C], _C]:
     return cclass
-
-
-def memcpy(target: object, source: object, size: int) -> None:
-    """Named for the type checker; the compiled source has C's own in its place."""
-    raise NotImplementedError("memcpy is for the compiled build")

@@ -27,7 +27,6 @@ SMALLEST_RECORD_BYTES = 7
 """Length, attributes, two deltas, two lengths and a header count of one byte each."""
 
 _SHOWN_BYTES = 40
-_INT32_MAX = 0x7FFFFFFF
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
 

@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from kclient.errors import CorruptRecord, DecompressionFailed
+from kclient.errors import CorruptRecord
 from kclient.record.compression import Compression
 from kclient.record.implementation import codec
 from kclient.record.inflate import DEFAULT_CAP, decompress
@@ -146,10 +146,10 @@ class LegacyBatch(Batch):
         self._pos = 0
 
     def check_crc(self) -> None:
-        """Compare the outer message's CRC, and those of the inner ones where it is inflated.
+        """Compare the outer message's CRC, which covers the inner ones as well.
 
         Raises:
-            CorruptRecord: One is another than announced.
+            CorruptRecord: It is another than announced.
         """
         computed = zlib.crc32(self._view[_OVERHEAD.size + _CRC_BYTES :])
         if computed != self.crc:

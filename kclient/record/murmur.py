@@ -6,12 +6,16 @@ as from any Java producer, so this is a contract and not a detail.
 
 from __future__ import annotations
 
+_SEED = 0x9747B28C
+_MULTIPLIER = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
 
 def murmur2(data: bytes) -> int:
     """Kafka's 32-bit murmur2 of ``data``, as Java's signed int (``Utils.murmur2``)."""
     data_cstr = data
     size = len(data)
-    mixed = (0x9747B28C ^ size) & 0xFFFFFFFF
+    mixed = (_SEED ^ size) & _MASK
     pos = 0
     while size - pos >= 4:
         word = (
@@ -20,10 +24,10 @@ def murmur2(data: bytes) -> int:
             | data_cstr[pos + 2] << 16
             | data_cstr[pos + 3] << 24
         )
-        word = (word * 0x5BD1E995) & 0xFFFFFFFF
+        word = (word * _MULTIPLIER) & _MASK
         word ^= word >> 24
-        word = (word * 0x5BD1E995) & 0xFFFFFFFF
-        mixed = (mixed * 0x5BD1E995) & 0xFFFFFFFF
+        word = (word * _MULTIPLIER) & _MASK
+        mixed = (mixed * _MULTIPLIER) & _MASK
         mixed ^= word
         pos += 4
     left = size - pos
@@ -33,8 +37,8 @@ def murmur2(data: bytes) -> int:
         if left >= 2:
             mixed ^= data_cstr[pos + 1] << 8
         mixed ^= data_cstr[pos]
-        mixed = (mixed * 0x5BD1E995) & 0xFFFFFFFF
+        mixed = (mixed * _MULTIPLIER) & _MASK
     mixed ^= mixed >> 13
-    mixed = (mixed * 0x5BD1E995) & 0xFFFFFFFF
+    mixed = (mixed * _MULTIPLIER) & _MASK
     mixed ^= mixed >> 15
-    return mixed - 0x100000000 if mixed > 0x7FFFFFFF else mixed
+    return (mixed ^ 0x80000000) - 0x80000000

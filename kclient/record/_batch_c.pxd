@@ -1,0 +1,65 @@
+# C types of batch.py for the compiled build: data only, no rules. Functions that are declared here
+# become C functions; whatever is not named here stays as Python has it.
+
+from libc.stdint cimport int64_t, uint64_t
+import cython
+
+cdef int64_t _INT64_MAX
+cdef Py_ssize_t _SHOWN_BYTES
+
+
+cdef class Origin:
+    cdef readonly object topic
+    cdef readonly object partition
+    cdef readonly object timestamp_type
+    cdef readonly object leader_epoch
+
+
+cdef class Record:
+    cdef Origin _origin
+    cdef int64_t _offset
+    cdef int64_t _timestamp
+    cdef bytes _key
+    cdef bytes _value
+    cdef bytes _headers
+
+
+cpdef object corrupt(Py_ssize_t position, object what)
+
+@cython.locals(shift=int, value=uint64_t, start=Py_ssize_t, byte=uint64_t)
+cdef (int64_t, Py_ssize_t) long_varint(
+    const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) except *
+
+@cython.locals(shift=int, value=uint64_t, start=Py_ssize_t, byte=uint64_t)
+cdef (int64_t, Py_ssize_t) long_varlong(
+    const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) except *
+
+@cython.locals(count=int64_t, size=int64_t)
+cdef int check_headers(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) except -1
+
+@cython.locals(byte=int, size=int64_t, stop=Py_ssize_t, timestamp_delta=int64_t,
+               offset_delta=int64_t, key_size=int64_t, key_pos=Py_ssize_t, value_size=int64_t,
+               value_pos=Py_ssize_t)
+cdef (int64_t, int64_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) \
+    parse_record(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) except *
+
+cdef int64_t offset_of(
+    int64_t base_offset, int64_t delta, int64_t last_delta, Py_ssize_t pos) except? -1
+
+cdef int64_t timestamp_of(int64_t base_timestamp, int64_t delta, Py_ssize_t pos) except? -1
+
+@cython.locals(data_cstr="const unsigned char*", end=Py_ssize_t, records=list, taken=Py_ssize_t,
+               fixed_time=bint, fixed_timestamp=int64_t, time_delta=int64_t, delta=int64_t,
+               key_pos=Py_ssize_t, key_size=Py_ssize_t, value_pos=Py_ssize_t,
+               value_size=Py_ssize_t, headers_pos=Py_ssize_t, stop=Py_ssize_t, offset=int64_t,
+               timestamp=int64_t, record=Record)
+cpdef tuple decode_records(
+    bytes data, Py_ssize_t pos, Py_ssize_t left, int64_t base_offset, int64_t last_delta,
+    int64_t base_timestamp, object append_timestamp, Origin origin, int64_t start_offset,
+    Py_ssize_t limit)
+
+@cython.locals(data_cstr="const unsigned char*", end=Py_ssize_t, pos=Py_ssize_t, count=int64_t,
+               size=int64_t, raw_name=bytes)
+cpdef object decode_headers(bytes data)
+
+cpdef bytes encode_headers(object headers)

@@ -1,0 +1,51 @@
+# C types of builder.py for the compiled build: data only, no rules.
+
+from libc.stdint cimport int64_t, uint64_t
+import cython
+
+cdef int64_t _INT64_MAX
+cdef Py_ssize_t _INT32_MAX
+cdef Py_ssize_t _MOST_OVERHEAD_BYTES
+cdef Py_ssize_t _FIRST_BYTES
+cdef Py_ssize_t _TABLE_SIZE
+cdef bytes _NO_HEADERS
+cdef bytes _NULL
+cdef list _VARINTS
+
+
+cdef class BatchBuilder:
+    cdef Py_ssize_t _room
+    cdef int _attributes
+    cdef bytearray _buffer
+    cdef bytes _payload
+    cdef int _codec
+    cdef Py_ssize_t _used
+    cdef Py_ssize_t _count
+    cdef int64_t _base_timestamp
+    cdef int64_t _max_timestamp
+    cdef bint _closed
+
+    @cython.locals(timestamp=int64_t, count=Py_ssize_t, delta=int64_t, written=Py_ssize_t,
+                   raw_headers=bytes)
+    cpdef Py_ssize_t append(
+        self, object timestamp_ms, object key, object value, object headers) except? -2
+
+    @cython.locals(key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t,
+                   time=uint64_t, index=uint64_t, key_length=uint64_t, value_length=uint64_t,
+                   size=Py_ssize_t, total=Py_ssize_t, pos=Py_ssize_t,
+                   out_cstr="unsigned char*", source_cstr="const unsigned char*")
+    cdef Py_ssize_t _store(self, int64_t delta, bytes key, bytes value, bytes headers) except -1
+
+    cdef int _grow(self, Py_ssize_t wanted) except -1
+
+
+cdef uint64_t zigzag(int64_t number) noexcept
+
+cdef Py_ssize_t varint_size(uint64_t value) noexcept
+
+cdef Py_ssize_t put_varint(unsigned char* out, Py_ssize_t pos, uint64_t value) noexcept
+
+@cython.locals(timestamp=int64_t)
+cdef int64_t checked_timestamp(object timestamp_ms) except? -2
+
+cdef int check_size(Py_ssize_t size) except -1

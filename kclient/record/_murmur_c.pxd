@@ -1,0 +1,13 @@
+# C types of murmur.py for the compiled build: data only, no rules.
+
+from libc.stdint cimport uint32_t
+import cython
+
+cdef uint32_t _SEED
+cdef uint32_t _MULTIPLIER
+cdef uint32_t _MASK
+
+
+@cython.locals(data_cstr="const unsigned char*", size=Py_ssize_t, mixed=uint32_t, word=uint32_t,
+               pos=Py_ssize_t, left=Py_ssize_t)
+cpdef object murmur2(bytes data)

@@ -1,0 +1,95 @@
+"""Builds the compiled twins of kclient's hot modules; everything else is in pyproject.toml.
+
+``COMPILED`` is the whole list: to compile another module write the ``.pxd`` beside it and add its
+name. Each source is compiled under a second name (``batch`` -> ``_batch_c``) and stays importable
+as plain Python; which of the two runs is decided at import. The extensions are optional: without
+Cython or without a C compiler the installation succeeds and is pure. ``KCLIENT_PURE=1`` in the
+environment makes a pure wheel on purpose.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+COMPILED = [
+    "kclient.record.batch",
+    "kclient.record.builder",
+    "kclient.record.murmur",
+]
+
+DIRECTIVES = {
+    "language_level": 3,
+    # Types come from the .pxd only: an annotation is a statement for people and mypy.
+    "annotation_typing": False,
+    # Bounds are checked by the shared source itself, so that both builds find the same errors.
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+    "embedsignature": True,
+}
+ROOT = Path(__file__).resolve().parent
+GENERATED = Path("build") / "compiled"
+
+
+def pure_wanted() -> bool:
+    return os.environ.get("KCLIENT_PURE", "") not in ("", "0")
+
+
+def twin_of(module: str) -> str:
+    """The name that ``module`` is compiled under."""
+    package, _, name = module.rpartition(".")
+    return f"{package}._{name}_c"
+
+
+def extensions() -> list[Extension]:
+    """One optional extension per module of ``COMPILED``; none where it can't or shall not be."""
+    if pure_wanted():
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        sys.stderr.write("kclient: no Cython here, so this will be the pure-Python build\n")
+        return []
+    found = []
+    for module in COMPILED:
+        # Cython wants the source under the name of the module that it makes. The copies lie in
+        # build/, so that no import can ever take one for the compiled module.
+        source = GENERATED.joinpath(*twin_of(module).split(".")).with_suffix(".py")
+        (ROOT / source).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT.joinpath(*module.split(".")).with_suffix(".py"), ROOT / source)
+        found.append(Extension(twin_of(module), [source.as_posix()]))
+    # Always from scratch: a .c that is left over from an older source would be shipped silently.
+    built = cythonize(
+        found, include_path=["."], compiler_directives=DIRECTIVES, force=True, quiet=True
+    )
+    for extension in built:
+        extension.optional = True  # cythonize drops it
+    return list(built)
+
+
+class BuildOptional(build_ext):
+    """Leaves out what can't be compiled, and says so in one line; all or nothing."""
+
+    def run(self) -> None:
+        self.force = True
+        super().run()
+        missing = [
+            extension.name
+            for extension in self.extensions
+            if not os.path.exists(self.get_ext_fullpath(extension.name))
+        ]
+        if missing:
+            sys.stderr.write(
+                f"kclient: {', '.join(missing)} could not be compiled, "
+                "so this will be the pure-Python build\n"
+            )
+
+
+os.chdir(ROOT)
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOptional})
