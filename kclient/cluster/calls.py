@@ -172,24 +172,27 @@ class Calls:
         self.check_ended()
 
     async def _locate(self, target: Target, effort: Effort) -> int:
-        view = self.metadata.view
         match target:
             case NodeTarget(node_id):
-                if node_id >= 0 and node_id not in view.brokers:
+                if node_id >= 0 and node_id not in self.metadata.view.brokers:
                     raise BrokerUnreachable(f"the cluster has no broker {node_id} at the moment")
                 return node_id
             case ControllerTarget():
-                if view.controller_id is None:
-                    raise BrokerUnreachable("the cluster has no controller at the moment")
-                return view.controller_id
+                return self.controller()
             case LeaderTarget(topic, partition):
                 await self.metadata.wait_for_topic(topic, effort.time_left())
                 return self.leader_of(TopicPartition(topic, partition))
             case AnyNode():
-                found = self.network.least_loaded(view.brokers or None)
+                found = self.network.least_loaded()
                 if found is None:
                     raise BrokerUnreachable("no known broker can be reached at the moment")
                 return found
+
+    def controller(self) -> int:
+        """The controller's node id by the present view; BrokerUnreachable where there is none."""
+        if self.metadata.view.controller_id is None:
+            raise BrokerUnreachable("the cluster has no controller at the moment")
+        return self.metadata.view.controller_id
 
     def leader_of(self, key: TopicPartition) -> int:
         """The leader's node id by the present view.

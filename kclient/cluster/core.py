@@ -110,6 +110,7 @@ class ClientCore:
             hooks=self.hooks,
             counters=self.counters,
             rng=self.rng,
+            on_fault=self._supervisor.fault,
         )
         initial = max(config.retry_backoff, BACKOFF_FLOOR)
         self._backoff = Backoff(initial, max(config.retry_backoff_max, initial))

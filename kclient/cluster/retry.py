@@ -103,10 +103,10 @@ class Attempts:
         """``error``, which ends the call, with a note on the failed attempts before it."""
         earlier = self._earlier()
         if earlier:
-            error.add_note(
-                f"{self.what} had failed before with {earlier}; such an attempt may have taken "
-                "effect all the same"
-            )
+            note = f"{self.what} had failed before with {earlier}"
+            if any(_maybe_done(failure) for _, failure in self.failures[:-1]):
+                note += "; one of these attempts may have taken effect all the same"
+            error.add_note(note)
         return error
 
     def _earlier(self) -> str:
@@ -119,3 +119,10 @@ class Attempts:
         latest = list(counted.items())[-SHOWN:]
         parts = [key if count == 1 else f"{key} ({count} times)" for key, count in latest]
         return ", ".join((["..."] if len(counted) > SHOWN else []) + parts)
+
+
+def _maybe_done(error: KafkaError) -> bool:
+    """Whether the broker may have done what it was asked, although the attempt failed."""
+    if isinstance(error, BrokerError):
+        return error.code == ErrorCode.REQUEST_TIMED_OUT
+    return error.maybe_written is not False and isinstance(error, ConnectionLost | RequestTimedOut)

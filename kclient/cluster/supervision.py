@@ -134,6 +134,10 @@ class Supervisor:
         elif error is not None:
             self._died(task.get_name(), f"ended with {type(error).__name__}: {error}", error)
 
+    def fault(self, error: Exception) -> None:
+        """A listener of ours raised inside the network: as bad as the death of a task."""
+        self._died("network listener", f"failed with {type(error).__name__}: {error}", error)
+
     def _died(self, name: str, how: str, error: BaseException | None) -> None:
         self._counters.add("tasks.died")
         logger.error("internal task %s %s", name, how, exc_info=error)

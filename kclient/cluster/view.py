@@ -29,9 +29,6 @@ __all__ = [
     "Topic",
 ]
 
-_NO_BROKERS: Mapping[int, Broker] = MappingProxyType({})
-_NO_TOPICS: Mapping[str, Topic] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
@@ -48,8 +45,8 @@ class Cluster:
     version: int = 0
     cluster_id: str | None = None
     controller_id: int | None = None
-    brokers: Mapping[int, Broker] = _NO_BROKERS
-    topics: Mapping[str, Topic] = _NO_TOPICS
+    brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
     _names: Mapping[bytes, str] | None = field(default=None, repr=False)
 
     @classmethod

@@ -1,0 +1,18 @@
+"""Administration of topics and of the cluster: ``Admin`` and its values."""
+
+from __future__ import annotations
+
+from kclient.admin.admin import Admin
+from kclient.admin.cluster import ClusterDescription
+from kclient.admin.descriptions import TopicDescription, TopicListing
+from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
+
+__all__ = [
+    "Admin",
+    "ClusterDescription",
+    "CreatedTopic",
+    "DeletedTopic",
+    "NewTopic",
+    "TopicDescription",
+    "TopicListing",
+]

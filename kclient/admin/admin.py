@@ -1,0 +1,400 @@
+"""Admin: the facade for users who administer topics and look at the cluster. Thin.
+
+Each method checks its arguments, asks through ``cluster.calls`` or ``cluster.fanout``, and gives
+values. What is asked and how answers are read is in the S file of each subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, overload
+
+from kclient.admin import arguments
+from kclient.admin.arguments import When
+from kclient.admin.cluster import ClusterDescription
+from kclient.admin.descriptions import TopicDescription, TopicListing
+from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
+from kclient.admin.outcomes import values_or_raise
+from kclient.admin.topics import TopicRef
+from kclient.cluster.core import ClientCore, Health
+from kclient.config import AdminConfig, Bootstrap
+from kclient.errors import InvalidArgument, KafkaError
+from kclient.types import IsolationLevel, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from kclient.hooks import Observer
+    from kclient.keywords import AdminSettings
+
+
+class Admin:
+    """A client for administration: topics, partitions, offsets, the cluster.
+
+    Methods about several items ask about all of them and then raise the error of the first one
+    that failed, with notes about the others; those that could be done are done. With
+    ``return_errors=True`` they raise nothing of the kind, and the errors are values of the result.
+
+    ``timeout`` is in seconds for the whole call with its retries, ``api_timeout`` by default. Each
+    method raises ``RequestTimedOut`` when it is over, ``ClientClosed``, ``WrongContext`` and
+    ``BackgroundTaskDied`` as every client does, and ``InvalidArgument`` at once for an argument
+    that can't be right. Cancellation: abandons the answer; a change that is under way may be done.
+
+    Args:
+        bootstrap: ``"host:port"``, several with commas, or a sequence of them.
+        config: Settings, if they are kept in one value.
+        observers: Are told of events.
+        **settings: Single settings, over ``config``.
+
+    Example::
+
+        async with kclient.Admin("localhost:9092") as admin:
+            await admin.create_topics([NewTopic("flights", partitions=6)])
+    """
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        *,
+        config: AdminConfig | None = None,
+        observers: Sequence[Observer] = (),
+        **settings: Unpack[AdminSettings],
+    ) -> None:
+        merged = AdminConfig.of(config, {"bootstrap": bootstrap, **settings})
+        self._core = ClientCore(merged, observers=observers)
+
+    async def start(self) -> None:
+        """Connect. ``async with`` does it.
+
+        Raises:
+            BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
+        """
+        await self._core.start()
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """Disconnect; calls that are under way end with ClientClosed. Twice is fine.
+
+        Args:
+            timeout: Seconds after which connections are cut off.
+        """
+        await self._core.close(timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Topics
+
+    @overload
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[str, CreatedTopic]: ...
+    @overload
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[str, CreatedTopic | KafkaError]: ...
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[str, CreatedTopic | KafkaError]:
+        """Create topics, and wait a moment until the brokers show them with leaders.
+
+        Where partitions or replication factor are left open, the brokers' defaults apply; before
+        Apache Kafka 2.4 they are looked up in the controller's settings.
+
+        Args:
+            topics: What to create.
+            validate_only: Only check whether it could be done.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            What was created, by name.
+
+        Raises:
+            TopicAlreadyExists: There is one of that name. If an attempt before had no answer, a
+                note says so: it may be the one that was asked for.
+            InvalidReplicationFactor: More replicas than brokers.
+            InvalidPartitions, BrokerInvalidConfig, PolicyViolation, TopicAuthorizationFailed: As
+                the broker says.
+
+        Example::
+
+            await admin.create_topics(
+                [NewTopic("flights", partitions=6, configs={"retention.ms": 86_400_000})]
+            )
+        """
+        from kclient.admin.creation import create_topics
+
+        self._core.check_usable()
+        chosen = arguments.new_topics(topics)
+        outcomes = await create_topics(self._core, chosen, validate_only, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    @overload
+    async def delete_topics(
+        self,
+        topics: Iterable[TopicRef],
+        *,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[TopicRef, DeletedTopic]: ...
+    @overload
+    async def delete_topics(
+        self,
+        topics: Iterable[TopicRef],
+        *,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[TopicRef, DeletedTopic | KafkaError]: ...
+    async def delete_topics(
+        self,
+        topics: Iterable[TopicRef],
+        *,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[TopicRef, DeletedTopic | KafkaError]:
+        """Delete topics, and wait a moment until the brokers don't show them any more.
+
+        Args:
+            topics: Names, or ids of 16 bytes (Apache Kafka 2.8 or newer).
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            What was deleted, by name or id as asked.
+
+        Raises:
+            UnknownTopicOrPartition, UnknownTopicId: There is no such topic.
+            TopicDeletionDisabled: The cluster doesn't allow it.
+            TopicAuthorizationFailed: This client may not.
+            NoCommonVersion: By id, and the controller is too old.
+        """
+        from kclient.admin.creation import delete_topics
+
+        self._core.check_usable()
+        refs = arguments.topic_refs(topics)
+        outcomes = await delete_topics(self._core, refs, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    @overload
+    async def create_partitions(
+        self,
+        totals: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[str, int]: ...
+    @overload
+    async def create_partitions(
+        self,
+        totals: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[str, int | KafkaError]: ...
+    async def create_partitions(
+        self,
+        totals: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[str, int | KafkaError]:
+        """Give topics more partitions. Keys then go to other partitions than before.
+
+        Args:
+            totals: How many partitions each topic shall have, those that it has included.
+            assignments: For each *added* partition the node ids of its replicas, by topic; the
+                brokers choose by default.
+            validate_only: Only check whether it could be done.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            The new totals, by name.
+
+        Raises:
+            InvalidPartitions: Not more than there are.
+            UnknownTopicOrPartition: There is no such topic.
+            InvalidReplicaAssignment, TopicAuthorizationFailed: As the broker says.
+        """
+        from kclient.admin.creation import create_partitions
+
+        self._core.check_usable()
+        checked = arguments.totals(totals, assignments)
+        outcomes = await create_partitions(self._core, *checked, validate_only, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    @overload
+    async def describe_topics(
+        self,
+        topics: Iterable[TopicRef],
+        *,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[TopicRef, TopicDescription]: ...
+    @overload
+    async def describe_topics(
+        self,
+        topics: Iterable[TopicRef],
+        *,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[TopicRef, TopicDescription | KafkaError]: ...
+    async def describe_topics(
+        self,
+        topics: Iterable[TopicRef],
+        *,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[TopicRef, TopicDescription | KafkaError]:
+        """Tell partitions, leaders, replicas and ISR of topics, as a broker sees them now.
+
+        Args:
+            topics: Names, or ids of 16 bytes (Apache Kafka 3.0 or newer).
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            The description of each, by name or id as asked.
+
+        Raises:
+            UnknownTopicOrPartition, UnknownTopicId: There is no such topic.
+            TopicAuthorizationFailed: This client may not see it.
+            NoCommonVersion: By id, and the broker is too old.
+        """
+        from kclient.admin.inspection import describe_topics
+
+        self._core.check_usable()
+        refs = arguments.topic_refs(topics)
+        outcomes = await describe_topics(self._core, refs, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    async def list_topics(
+        self, *, internal: bool = False, timeout: float | None = None
+    ) -> list[TopicListing]:
+        """List all topics that this client may see, by name.
+
+        Args:
+            internal: Kafka's own ones, such as ``__consumer_offsets``, too.
+            timeout: Seconds, see the class.
+        """
+        from kclient.admin.inspection import list_topics
+
+        self._core.check_usable()
+        return await list_topics(self._core, internal, self._time(timeout))
+
+    # Cluster and offsets
+
+    async def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
+        """Tell the cluster's id, its controller and its brokers, as a broker sees them now.
+
+        Args:
+            timeout: Seconds, see the class.
+        """
+        from kclient.admin.inspection import describe_cluster
+
+        self._core.check_usable()
+        return await describe_cluster(self._core, self._time(timeout))
+
+    @overload
+    async def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, When],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout: float | None = None,
+        return_errors: Literal[False] = False,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]: ...
+    @overload
+    async def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, When],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout: float | None = None,
+        return_errors: bool,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]: ...
+    async def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, When],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
+        """Look up offsets of partitions: earliest, latest, by time, of the greatest timestamp.
+
+        Args:
+            specs: Per partition an ``OffsetSpec``, or for the first record that is not older than
+                a time: an aware datetime or int milliseconds since the epoch.
+            isolation: ``READ_COMMITTED`` makes ``LATEST`` the last stable offset.
+            timeout: Seconds, see the class.
+            return_errors: See the class.
+
+        Returns:
+            What was found, None where no record is that young.
+
+        Raises:
+            UnknownTopicOrPartition: There is no such partition.
+            NoCommonVersion: The leader is too old for that ``OffsetSpec``.
+            TopicAuthorizationFailed: This client may not read it.
+
+        Example::
+
+            ends = await admin.list_offsets({TopicPartition("flights", 0): OffsetSpec.LATEST})
+        """
+        from kclient.admin.inspection import list_offsets
+
+        self._core.check_usable()
+        chosen = arguments.offset_specs(specs)
+        outcomes = await list_offsets(self._core, chosen, isolation, self._time(timeout))
+        return outcomes if return_errors else values_or_raise(outcomes)
+
+    # Looking at this client
+
+    def health(self) -> Health:
+        """A snapshot of this client: state, connections, age of its metadata, last error."""
+        return self._core.health()
+
+    def metrics(self) -> dict[str, float]:
+        """This client's counters and gauges by name."""
+        return self._core.metrics()
+
+    def _time(self, timeout: float | None) -> float:
+        if timeout is None:
+            return self._core.config.api_timeout
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+            raise InvalidArgument(
+                f"timeout={timeout!r}: allowed is a number of seconds above 0, or None"
+            )
+        return float(timeout)

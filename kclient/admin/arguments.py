@@ -1,0 +1,94 @@
+"""Checks of what users hand to Admin, so that a bad argument fails at once and by name. Sans-IO."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+
+from kclient.admin.new_topic import MAX_PARTITIONS, NewTopic, check_assignments
+from kclient.admin.topics import TopicRef
+from kclient.errors import InvalidArgument
+from kclient.types import OffsetSpec, TopicPartition, check_topic_name
+
+TOPIC_ID_BYTES = 16
+
+When = OffsetSpec | int | datetime.datetime
+"""What offset to look up: a spec, int milliseconds since the epoch, or an aware datetime."""
+
+
+def new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
+    """By name, each once."""
+    if isinstance(topics, NewTopic | str | bytes):
+        raise InvalidArgument("topics must be an iterable of NewTopic, such as [NewTopic('a')]")
+    by_name: dict[str, NewTopic] = {}
+    for topic in topics:
+        if not isinstance(topic, NewTopic):
+            raise InvalidArgument(f"topics holds {topic!r}: allowed is NewTopic")
+        if topic.name in by_name:
+            raise InvalidArgument(f"topics holds {topic.name!r} twice")
+        by_name[topic.name] = topic
+    return by_name
+
+
+def topic_refs(topics: Iterable[TopicRef]) -> list[TopicRef]:
+    """Names and ids, checked, each once."""
+    if isinstance(topics, str | bytes):
+        raise InvalidArgument(f"topics must be an iterable of names, such as [{topics!r}]")
+    refs: dict[TopicRef, None] = {}
+    for ref in topics:
+        if not isinstance(ref, bytes):
+            check_topic_name(ref, "topics holds a name that")
+        elif len(ref) != TOPIC_ID_BYTES or not any(ref):
+            raise InvalidArgument(
+                f"topics holds {ref!r}: a topic id has {TOPIC_ID_BYTES} bytes, not all of them 0"
+            )
+        refs[ref] = None
+    return list(refs)
+
+
+def totals(
+    counts: Mapping[str, int], assignments: Mapping[str, Sequence[Sequence[int]]] | None
+) -> tuple[dict[str, int], dict[str, tuple[tuple[int, ...], ...]]]:
+    """The arguments of ``create_partitions``."""
+    if not isinstance(counts, Mapping):
+        raise InvalidArgument("totals must be a mapping of topic name to number of partitions")
+    for name, count in counts.items():
+        check_topic_name(name, "totals has a name that")
+        whole = isinstance(count, int) and not isinstance(count, bool)
+        if not whole or not 1 <= count <= MAX_PARTITIONS:
+            raise InvalidArgument(f"totals[{name!r}]={count!r}: allowed is an int from 1")
+    for name in assignments or {}:
+        if name not in counts:
+            raise InvalidArgument(f"assignments names topic {name!r}, which totals does not")
+    checked = {
+        name: check_assignments(f"assignments[{name!r}]", given)
+        for name, given in (assignments or {}).items()
+    }
+    return dict(counts), checked
+
+
+def offset_specs(
+    specs: Mapping[TopicPartition, When],
+) -> dict[TopicPartition, OffsetSpec | int]:
+    """The argument of ``list_offsets``, with datetimes as milliseconds."""
+    if not isinstance(specs, Mapping):
+        raise InvalidArgument("specs must be a mapping of TopicPartition to OffsetSpec or time")
+    return {_partition(key): _when(key, when) for key, when in specs.items()}
+
+
+def _partition(key: object) -> TopicPartition:
+    if not isinstance(key, tuple) or len(key) != 2:
+        raise InvalidArgument(f"specs has the key {key!r}: allowed is TopicPartition")
+    topic, partition = key
+    check_topic_name(topic, "specs has a topic that")
+    if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
+        raise InvalidArgument(f"specs has partition {partition!r}: allowed is an int from 0")
+    return TopicPartition(topic, partition)
+
+
+def _when(key: object, when: When) -> OffsetSpec | int:
+    if not isinstance(when, datetime.datetime):
+        return when  # the lookup checks it
+    if when.tzinfo is None:
+        raise InvalidArgument(f"the time {when!r} asked of {key} has no time zone")
+    return int(when.timestamp() * 1000)

@@ -1,0 +1,156 @@
+"""Describing and listing topics: the values, the Metadata requests, and how answers are read.
+
+Sans-IO. Admin asks for metadata of its own instead of waiting for the client's view, since its user
+wants to know how things are now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kclient.admin.topics import TopicRef, name_of
+from kclient.cluster.merge import read_topic
+from kclient.cluster.view import NO_TOPIC_ID, Partition
+from kclient.errors import KafkaError, NoCommonVersion, broker_error
+from kclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from kclient.cluster.topic import Row, Topic
+
+IDS_SINCE = 12
+"""Metadata version that can be asked by topic id: Apache Kafka 3.0."""
+
+CHUNK = 500
+"""Topics asked for at once, so that reading an answer doesn't hold the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A topic in a list of topics.
+
+    Attributes:
+        name: Its name.
+        topic_id: Its id of 16 bytes; None where the brokers don't tell (before 2.8).
+        is_internal: It is one of Kafka's own, such as ``__consumer_offsets``.
+        partitions: How many it has.
+    """
+
+    name: str
+    topic_id: bytes | None
+    is_internal: bool
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic with its partitions.
+
+    Attributes:
+        name: Its name.
+        topic_id: Its id of 16 bytes; None where the brokers don't tell (before 2.8).
+        is_internal: It is one of Kafka's own, such as ``__consumer_offsets``.
+        partitions: By index, each with leader, epoch, replicas (AR), ISR and offline replicas.
+    """
+
+    name: str
+    topic_id: bytes | None
+    is_internal: bool
+    partitions: Sequence[Partition]
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas a partition has; the most, while a reassignment is under way."""
+        return max((len(p.replicas) for p in self.partitions), default=0)
+
+    @property
+    def under_replicated(self) -> list[Partition]:
+        """The partitions with fewer replicas in sync than assigned."""
+        return [p for p in self.partitions if p.under_replicated]
+
+    @property
+    def offline(self) -> list[Partition]:
+        """The partitions without a leader."""
+        return [p for p in self.partitions if p.offline]
+
+
+def request_for(refs: Sequence[TopicRef], version: int) -> MetadataRequest:
+    """The request about topics, all by name or all by id."""
+    if version < IDS_SINCE and any(isinstance(ref, bytes) for ref in refs):
+        raise NoCommonVersion(
+            f"Metadata version {version} can't be asked by topic id",
+            hint="give names, or use Apache Kafka 3.0 or newer",
+        )
+    return MetadataRequest(
+        topics=[
+            MetadataRequestTopic(name=ref)
+            if isinstance(ref, str)
+            else MetadataRequestTopic(name=None, topic_id=ref)
+            for ref in refs
+        ],
+        # Before version 4 a broker can't be told not to create what it doesn't know.
+        allow_auto_topic_creation=version < 4,
+    )
+
+
+def request_for_all(version: int) -> MetadataRequest:
+    """The request about all topics: none in version 0, null since."""
+    return MetadataRequest(
+        topics=None if version >= 1 else [], allow_auto_topic_creation=version < 4
+    )
+
+
+def chunks(refs: Iterable[TopicRef]) -> Iterable[list[TopicRef]]:
+    """Pieces of names and pieces of ids, since no request can hold both."""
+    names: list[TopicRef] = []
+    ids: list[TopicRef] = []
+    for ref in dict.fromkeys(refs):
+        (names if isinstance(ref, str) else ids).append(ref)
+    for kind in (names, ids):
+        for start in range(0, len(kind), CHUNK):
+            yield kind[start : start + CHUNK]
+
+
+def read_descriptions(
+    response: MetadataResponse, refs: Sequence[TopicRef]
+) -> dict[TopicRef, TopicDescription | KafkaError]:
+    """What the answer says of each topic."""
+    found: dict[TopicRef, TopicDescription | KafkaError] = {}
+    asked = set(refs)
+    rows: dict[Row, Row] = {}
+    # Epochs are shown as the broker tells them, also by those that are no base for decisions.
+    for said in response.topics:
+        ref: TopicRef = said.topic_id if said.topic_id in asked else said.name or ""
+        topic = read_topic(said, IDS_SINCE, rows)
+        if topic.error and not topic.leaders:
+            found[ref] = broker_error(topic.error, f"describing topic {name_of(ref)} failed")
+        else:
+            found[ref] = TopicDescription(
+                topic.name, _id(topic), topic.is_internal, topic.partitions
+            )
+    return found
+
+
+def listing_steps(
+    response: MetadataResponse, *, internal: bool
+) -> Generator[None, None, list[TopicListing]]:
+    """The topics of an answer by name, in steps of one; ``response`` is used up."""
+    listed = []
+    while response.topics:  # popped, since freeing them all at once would hold the loop
+        said = response.topics.pop()
+        if not said.error_code and (internal or not said.is_internal):
+            topic_id = said.topic_id if said.topic_id != NO_TOPIC_ID else None
+            listed.append(
+                TopicListing(said.name or "", topic_id, said.is_internal, len(said.partitions))
+            )
+        yield
+    return sorted(listed, key=lambda topic: topic.name)
+
+
+def _id(topic: Topic) -> bytes | None:
+    return topic.topic_id if topic.topic_id != NO_TOPIC_ID else None

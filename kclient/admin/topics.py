@@ -1,0 +1,266 @@
+"""The questions that change topics: create, delete, add partitions. Sans-IO.
+
+Each goes to the controller and says for every topic what became of it; ``cluster.fanout`` asks
+them. What differs between versions stays in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
+from kclient.broker_errors import UnknownTopicId, UnknownTopicOrPartition
+from kclient.cluster.view import NO_TOPIC_ID
+from kclient.errors import KafkaError, NoCommonVersion, broker_error
+from kclient.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kclient.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kclient.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from kclient.cluster.calls import Calls
+    from kclient.cluster.view import Cluster
+    from kclient.protocol.message import Request
+
+BROKERS_CHOOSE = -1
+"""On the wire: the number of partitions or replicas is up to the brokers (KIP-464)."""
+
+DEFAULTS_SINCE = 4
+"""CreateTopics version from which they can choose: Apache Kafka 2.4."""
+
+IDS_SINCE = 6
+"""DeleteTopics version that can name topics by id: Apache Kafka 2.8."""
+
+BROKER_SHARE = 0.8
+"""Part of the request's time that the controller may use up; the rest is for the way."""
+
+TopicRef = str | bytes
+"""A topic by its name, or by its id of 16 bytes."""
+
+
+class DefaultsNeeded(NoCommonVersion):
+    """The controller is too old to choose numbers itself: they must be looked up and given."""
+
+
+class _ControllerQuestion:
+    """What the questions of this file share: the controller answers them, and it knows."""
+
+    def topics(self, keys: Iterable[TopicRef]) -> set[str]:
+        """No leader is needed."""
+        return set()
+
+    def node_for(self, key: TopicRef, calls: Calls) -> tuple[int, Hashable]:
+        """The controller; topics by id go in a request of their own."""
+        return calls.controller(), isinstance(key, bytes)
+
+    def is_final(self, error: KafkaError) -> bool:
+        """A topic that the controller doesn't know isn't there."""
+        return isinstance(error, UnknownTopicOrPartition | UnknownTopicId)
+
+
+class CreateTopics(_ControllerQuestion):
+    """Creates topics; the keys are their names."""
+
+    what = "CreateTopics"
+    api: type[Request] = CreateTopicsRequest
+
+    def __init__(self, topics: Mapping[str, NewTopic], *, validate_only: bool) -> None:
+        self._topics = topics
+        self._validate_only = validate_only
+
+    def build(
+        self, keys: Sequence[str], version: int, view: Cluster, seconds: float
+    ) -> CreateTopicsRequest:
+        """The request for these names."""
+        chosen = [self._topics[name] for name in keys]
+        if version < DEFAULTS_SINCE and any(topic.needs_defaults for topic in chosen):
+            raise DefaultsNeeded(
+                f"CreateTopics version {version} needs partitions and replication_factor",
+                hint="give both, or use Apache Kafka 2.4 or newer",
+            )
+        return CreateTopicsRequest(
+            topics=[self._creatable(topic) for topic in chosen],
+            timeout_ms=broker_timeout_ms(seconds),
+            validate_only=self._validate_only,
+        )
+
+    @staticmethod
+    def _creatable(topic: NewTopic) -> CreatableTopic:
+        assigned = topic.assignments
+        return CreatableTopic(
+            name=topic.name,
+            num_partitions=(topic.partitions if assigned is None else None) or BROKERS_CHOOSE,
+            replication_factor=(
+                (topic.replication_factor if assigned is None else None) or BROKERS_CHOOSE
+            ),
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                for index, replicas in enumerate(assigned or ())
+            ],
+            configs=[
+                CreatableTopicConfig(name=name, value=str(value))
+                for name, value in topic.configs.items()
+            ],
+        )
+
+    def read(
+        self, response: CreateTopicsResponse, keys: Sequence[str]
+    ) -> dict[str, CreatedTopic | KafkaError]:
+        """What became of each."""
+        found: dict[str, CreatedTopic | KafkaError] = {}
+        for said in response.topics:
+            if said.error_code:
+                doing = f"creating topic {said.name} failed"
+                found[said.name] = broker_error(
+                    said.error_code, doing, broker_message=said.error_message
+                )
+            elif said.name in self._topics:
+                found[said.name] = self._created(said)
+        return found
+
+    def _created(self, said: CreatableTopicResult) -> CreatedTopic:
+        asked = self._topics[said.name]
+        assigned = asked.assignments
+        return CreatedTopic(
+            said.name,
+            topic_id=said.topic_id if said.topic_id != NO_TOPIC_ID else None,
+            partitions=_told(said.num_partitions, asked.partitions, assigned),
+            replication_factor=_told(
+                said.replication_factor, asked.replication_factor, assigned and assigned[0]
+            ),
+            configs={config.name: config.value for config in said.configs or ()},
+        )
+
+
+def _told(said: int, asked: int | None, assigned: Sequence[object] | None) -> int | None:
+    if said > 0:
+        return said
+    return len(assigned) if assigned is not None else asked
+
+
+class DeleteTopics(_ControllerQuestion):
+    """Deletes topics; the keys are names or ids."""
+
+    what = "DeleteTopics"
+    api: type[Request] = DeleteTopicsRequest
+
+    def build(
+        self, keys: Sequence[TopicRef], version: int, view: Cluster, seconds: float
+    ) -> DeleteTopicsRequest:
+        """The request for these topics, all by name or all by id."""
+        names = [key for key in keys if isinstance(key, str)]
+        ids = [key for key in keys if isinstance(key, bytes)]
+        if ids and version < IDS_SINCE:
+            raise NoCommonVersion(
+                f"DeleteTopics version {version} can't name topics by id",
+                hint="give names, or use Apache Kafka 2.8 or newer",
+            )
+        request = DeleteTopicsRequest(timeout_ms=broker_timeout_ms(seconds))
+        if version >= IDS_SINCE:
+            request.topics = [DeleteTopicState(name=name) for name in names]
+            request.topics += [DeleteTopicState(name=None, topic_id=topic_id) for topic_id in ids]
+        else:
+            request.topic_names = names
+        return request
+
+    def read(
+        self, response: DeleteTopicsResponse, keys: Sequence[TopicRef]
+    ) -> dict[TopicRef, DeletedTopic | KafkaError]:
+        """What became of each."""
+        found: dict[TopicRef, DeletedTopic | KafkaError] = {}
+        asked = set(keys)
+        for said in response.responses:
+            key: TopicRef = said.topic_id if said.topic_id in asked else said.name or ""
+            if said.error_code:
+                doing = f"deleting topic {name_of(key)} failed"
+                found[key] = broker_error(said.error_code, doing, broker_message=said.error_message)
+            else:
+                topic_id = said.topic_id if said.topic_id != NO_TOPIC_ID else None
+                found[key] = DeletedTopic(said.name, topic_id)
+        return found
+
+
+class CreatePartitions(_ControllerQuestion):
+    """Gives topics more partitions; the keys are names.
+
+    Args:
+        totals: How many each topic shall have.
+        assignments: Node ids of the replicas of each *added* partition, for some of the topics.
+    """
+
+    what = "CreatePartitions"
+    api: type[Request] = CreatePartitionsRequest
+
+    def __init__(
+        self,
+        totals: Mapping[str, int],
+        assignments: Mapping[str, Sequence[Sequence[int]]],
+        *,
+        validate_only: bool,
+    ) -> None:
+        self._totals = totals
+        self._assignments = assignments
+        self._validate_only = validate_only
+
+    def build(
+        self, keys: Sequence[str], version: int, view: Cluster, seconds: float
+    ) -> CreatePartitionsRequest:
+        """The request for these names."""
+        return CreatePartitionsRequest(
+            topics=[self._topic(name) for name in keys],
+            timeout_ms=broker_timeout_ms(seconds),
+            validate_only=self._validate_only,
+        )
+
+    def _topic(self, name: str) -> CreatePartitionsTopic:
+        assigned = self._assignments.get(name)
+        return CreatePartitionsTopic(
+            name=name,
+            count=self._totals[name],
+            assignments=(
+                None
+                if assigned is None
+                else [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assigned]
+            ),
+        )
+
+    def read(
+        self, response: CreatePartitionsResponse, keys: Sequence[str]
+    ) -> dict[str, int | KafkaError]:
+        """The new total of each."""
+        found: dict[str, int | KafkaError] = {}
+        for said in response.results:
+            if said.error_code:
+                doing = f"adding partitions to topic {said.name} failed"
+                found[said.name] = broker_error(
+                    said.error_code, doing, broker_message=said.error_message
+                )
+            elif said.name in self._totals:
+                found[said.name] = self._totals[said.name]
+        return found
+
+
+def broker_timeout_ms(seconds: float) -> int:
+    """How long a controller may work on a request that we wait ``seconds`` for."""
+    return max(1, int(seconds * 1000 * BROKER_SHARE))
+
+
+def name_of(ref: TopicRef) -> str:
+    """A topic as errors name it."""
+    return ref if isinstance(ref, str) else f"with id {ref.hex()}"

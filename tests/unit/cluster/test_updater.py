@@ -1,0 +1,409 @@
+"""The refresh task and its waiters, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kclient.backoff import Backoff
+from kclient.broker_errors import InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition
+from kclient.clock import SystemClock
+from kclient.cluster.metadata import MetadataState
+from kclient.cluster.slices import run_sliced
+from kclient.cluster.updater import MetadataUpdater
+from kclient.cluster.view import Cluster
+from kclient.errors import BrokerUnreachable, ClientClosed, MetadataTimedOut
+from kclient.hooks import Counters, Event, Hooks, MetadataUpdated
+from kclient.protocol.message import Request, Response
+from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.unit.cluster.answers import A, answer, topic
+from tests.unit.cluster.virtual import Answer, FakeNetwork, Script, Steady, run, turns
+
+
+class Seen:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def observe(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def knows(*names: str) -> Script:
+    """A cluster that knows these topics, led by 1 in epoch 1."""
+
+    def script(node: int, request: Request, version: int) -> Response:
+        assert isinstance(request, MetadataRequest)
+        asked = [t.name or "" for t in request.topics or []]
+        return answer(
+            *[topic(n, [(1, 1)], topic_id=A) if n in names else topic(n, error=3) for n in asked]
+        )
+
+    return script
+
+
+def make(
+    network: FakeNetwork, observers: tuple[Seen, ...] = (), **settings: float
+) -> MetadataUpdater:
+    state = MetadataState(
+        max_age=settings.get("max_age", 300.0),
+        max_idle=300.0,
+        backoff=Backoff(0.1, 1.0),
+        rng=Steady(),
+    )
+    return MetadataUpdater(
+        state,
+        network,  # type: ignore[arg-type]
+        clock=SystemClock(),
+        hooks=Hooks(observers),
+        counters=Counters(),
+    )
+
+
+@asynccontextmanager
+async def running(updater: MetadataUpdater) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(updater.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def test_a_topic_becomes_known_and_the_address_book_follows() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            found = await updater.wait_for_topic("t", 5.0)
+        assert found.leaders == (1,)
+        assert updater.view.leader("t", 0) == 1
+        assert {n.node_id: n.port for n in network.nodes.values()} == {1: 9001, 2: 9002}
+        assert all(raw.released for raw in network.raws)
+
+    run(main())
+
+
+def test_a_known_topic_is_given_without_suspending() -> None:
+    async def main() -> None:
+        updater = make(FakeNetwork(knows("t")))
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+        waiting = updater.wait_for_topic("t", 5.0)
+        with pytest.raises(StopIteration) as done:
+            waiting.send(None)
+        assert done.value.value.name == "t"
+
+    run(main())
+
+
+def test_an_unknown_topic_ends_after_the_grace_and_not_after_the_timeout() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = FakeNetwork(knows())
+        async with running(make(network)) as _, asyncio.timeout(100):
+            updater = make(network)
+            async with running(updater):
+                started = loop.time()
+                with pytest.raises(UnknownTopicOrPartition, match="topic typo: the brokers"):
+                    await updater.wait_for_topic("typo", 60.0)
+                assert loop.time() - started == pytest.approx(5.0, abs=0.1)
+
+    run(main())
+
+
+def test_an_unknown_topic_is_not_asked_for_in_a_storm() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows())
+        updater = make(network)
+        async with running(updater):
+            with pytest.raises(UnknownTopicOrPartition):
+                await updater.wait_for_topic("typo", 60.0)
+        assert len(network.sent) <= 12
+
+    run(main())
+
+
+def test_an_unknown_topic_holds_up_nobody_else() -> None:
+    async def main() -> None:
+        updater = make(FakeNetwork(knows("t")))
+        async with running(updater):
+            late = asyncio.create_task(updater.wait_for_topic("typo", 60.0))
+            started = asyncio.get_running_loop().time()
+            await updater.wait_for_topic("t", 1.0)
+            assert asyncio.get_running_loop().time() - started < 0.2
+            with pytest.raises(UnknownTopicOrPartition):
+                await late
+
+    run(main())
+
+
+def test_a_topic_that_appears_during_the_grace_is_given() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def script(node: int, request: Request, version: int) -> Response:
+            return knows(*(["t"] if loop.time() > 2.0 else []))(node, request, version)  # type: ignore[return-value]
+
+        updater = make(FakeNetwork(script))
+        async with running(updater):
+            assert (await updater.wait_for_topic("t", 60.0)).name == "t"
+        assert loop.time() < 3.2
+
+    run(main())
+
+
+@pytest.mark.parametrize(("code", "error"), [(17, InvalidTopic), (29, TopicAuthorizationFailed)])
+def test_a_refused_topic_ends_at_once(code: int, error: type[Exception]) -> None:
+    async def main() -> None:
+        updater = make(FakeNetwork(lambda *_: answer(topic("t", error=code))))
+        async with running(updater):
+            with pytest.raises(error, match="topic t"):
+                await updater.wait_for_topic("t", 60.0)
+        assert asyncio.get_running_loop().time() < 0.2
+
+    run(main())
+
+
+def test_a_refusal_of_before_is_asked_again_instead_of_repeated() -> None:
+    async def main() -> None:
+        codes = [29, 0]
+
+        def script(*_: object) -> Response:
+            code = codes.pop(0) if len(codes) > 1 else codes[0]
+            return answer(topic("t", [(1, 1)] if not code else (), error=code))
+
+        updater = make(FakeNetwork(script))
+        async with running(updater):
+            with pytest.raises(TopicAuthorizationFailed):
+                await updater.wait_for_topic("t", 60.0)
+            assert (await updater.wait_for_topic("t", 60.0)).leaders == (1,)
+
+    run(main())
+
+
+def test_without_any_answer_the_timeout_holds_and_the_text_says_why() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = FakeNetwork(lambda *_: BrokerUnreachable("refused"))
+        updater = make(network)
+        async with running(updater):
+            with pytest.raises(MetadataTimedOut, match=r"topic t after 7 s.*refused") as late:
+                await updater.wait_for_topic("t", 7.0)
+        assert loop.time() == pytest.approx(7.0)
+        assert isinstance(late.value.__cause__, BrokerUnreachable)
+
+    run(main())
+
+
+def test_waiters_wake_with_the_newer_view_and_not_before() -> None:
+    async def main() -> None:
+        network = FakeNetwork(lambda *_: Answer(answer(), delay=1.0))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_newer(0, 5.0)
+            version = updater.view.version
+            waiters = [asyncio.create_task(updater.wait_newer(version, 30.0)) for _ in range(3)]
+            await asyncio.sleep(5)
+            assert not any(w.done() for w in waiters)
+            updater.request_update()
+            views = await asyncio.gather(*waiters)
+            assert all(v.version > version for v in views)
+
+    run(main())
+
+
+def test_a_leader_hint_wakes_waiters_without_a_request() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            sent = len(network.sent)
+            waiter = asyncio.create_task(updater.wait_newer(updater.view.version, 5.0))
+            await turns()
+            assert updater.apply_leader_hint("t", 0, 2, 9)
+            assert (await waiter).leader("t", 0) == 2
+            assert len(network.sent) == sent
+
+    run(main())
+
+
+def test_a_thousand_needs_make_one_request() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            await asyncio.sleep(10)
+            sent = len(network.sent)
+            for _ in range(1000):
+                updater.request_update()
+            await asyncio.sleep(5)
+            assert len(network.sent) == sent + 1
+
+    run(main())
+
+
+def test_a_refused_leader_makes_no_storm() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            sent = len(network.sent)
+            for _ in range(2000):
+                updater.request_update()
+                await asyncio.sleep(0.01)
+            assert len(network.sent) - sent <= 25
+
+    run(main())
+
+
+def test_an_idle_client_asks_by_age_only() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows("t"))
+        updater = make(network, max_age=300.0)
+        updater.add_topic("t")
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            sent = len(network.sent)
+            await asyncio.sleep(3600)
+            assert len(network.sent) - sent == 12
+
+    run(main())
+
+
+def test_dead_brokers_lead_back_to_the_bootstrap_address() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            network.down = {1, 2}
+            version = updater.view.version
+            updater.request_update()
+            await updater.wait_newer(version, 30.0)
+            assert network.sent[-1][1] == -1
+
+    run(main())
+
+
+def test_malformed_metadata_is_a_failed_refresh_and_not_a_dead_task() -> None:
+    async def main() -> None:
+        network = FakeNetwork(lambda *_: answer(brokers=[]))
+        updater = make(network)
+        async with running(updater) as task:
+            with pytest.raises(MetadataTimedOut, match="no brokers"):
+                await updater.wait_newer(0, 3.0)
+            assert not task.done()
+
+    run(main())
+
+
+def test_the_end_of_the_client_reaches_waiters_at_once() -> None:
+    async def main() -> None:
+        updater = make(FakeNetwork(lambda *_: None))
+        async with running(updater):
+            waiter = asyncio.create_task(updater.wait_for_topic("t", 60.0))
+            await turns()
+            updater.end(ClientClosed("closed"))
+            with pytest.raises(ClientClosed):
+                await waiter
+            with pytest.raises(ClientClosed):
+                await updater.wait_newer(5, 60.0)
+        assert asyncio.get_running_loop().time() == 0.0
+
+    run(main())
+
+
+def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        updater = make(FakeNetwork(lambda *_: None))
+        waiter = asyncio.create_task(updater.wait_newer(0, 60.0))
+        await turns()
+        waiter.cancel()
+        await asyncio.wait([waiter])
+        assert not updater._waiters
+
+    run(main())
+
+
+def test_listeners_and_observers_are_told() -> None:
+    async def main() -> None:
+        seen = Seen()
+        views: list[Cluster] = []
+        updater = make(FakeNetwork(knows("t")), (seen,))
+        updater.add_listener(views.append)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+        assert views[-1] is updater.view
+        told = [e for e in seen.events if isinstance(e, MetadataUpdated)]
+        assert (told[-1].brokers, told[-1].topics, told[-1].partitions) == (2, 1, 1)
+
+    run(main())
+
+
+def test_long_work_gives_the_loop_its_turns() -> None:
+    async def main() -> None:
+        ticks = 0
+
+        async def ticker() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        def work() -> object:
+            end = time.thread_time() + 0.1
+            while time.thread_time() < end:
+                yield
+            return "done"
+
+        task = asyncio.create_task(ticker())
+        assert await run_sliced(work(), budget=0.01) == "done"  # type: ignore[arg-type]
+        task.cancel()
+        await asyncio.wait([task])
+        assert ticks >= 5
+
+    run(main())
+
+
+def test_short_work_does_not_suspend() -> None:
+    def work() -> object:
+        yield
+        return 1
+
+    coroutine = run_sliced(work())  # type: ignore[arg-type]
+    with pytest.raises(StopIteration) as done:
+        coroutine.send(None)
+    assert done.value.value == 1
+
+
+def big_answer() -> MetadataResponse:
+    return answer(
+        *[
+            topic(f"topic-{i:05}", [(p % 3, 1) for p in range(10)], topic_id=A)
+            for i in range(10_000)
+        ],
+        brokers=[0, 1, 2],
+    )
+
+
+def test_a_hundred_thousand_partitions_are_merged_in_slices() -> None:
+    async def main() -> None:
+        response = big_answer()
+        network = FakeNetwork(lambda *_: response)
+        updater = make(network)
+        for said in response.topics:
+            updater.touch(said.name or "")
+        async with running(updater):
+            await updater.wait_newer(0, 60.0)
+        assert updater.view.partition_total == 100_000
+
+    run(main())
