@@ -1,0 +1,222 @@
+"""One transport and one Connection: bytes go from the loop into the machine and back.
+
+Made by the selector's dial. As a BufferedProtocol it has the loop read a large response straight
+into the buffer that it is decoded from. It holds no rules: those are in ``connection.py``, and
+what follows from an answer or an end is its owner's business. It holds no timer either; its owner
+calls ``expire``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol, cast
+
+from kclient.errors import ConnectionLost, KafkaError
+from kclient.network.connection_states import ConnectionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.network.connection import Connection
+    from kclient.network.requests import PendingRequest
+
+
+class ChannelOwner(Protocol):
+    """Who is told what happens on a channel, on the loop, and must not raise."""
+
+    def channel_ready(self, channel: Channel) -> None:
+        """It became usable."""
+        ...
+
+    def channel_answered(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
+        """A request has its outcome: an exception or a value."""
+        ...
+
+    def channel_has_room(self, channel: Channel) -> None:
+        """Answers came, or the transport takes bytes again: more may be sent."""
+        ...
+
+    def channel_closed(self, channel: Channel) -> None:
+        """It is closed; ``channel.connection.error`` says why."""
+        ...
+
+
+class Channel(asyncio.BufferedProtocol):
+    """Drives one Connection over one transport. Has no task and no timer.
+
+    Args:
+        connection: The machine.
+        owner: Who is told.
+        now: Reads the clock.
+        setup_deadline: When the handshake must be over.
+
+    Attributes:
+        writable: The transport's buffer has room.
+        blameless: It was ended for a reason that says nothing about the node.
+        bytes_in: Received so far.
+        bytes_out: Handed to the transport so far.
+    """
+
+    __slots__ = (
+        "_gone",
+        "_now",
+        "_owner",
+        "_told_closed",
+        "_told_ready",
+        "_transport",
+        "blameless",
+        "bytes_in",
+        "bytes_out",
+        "connection",
+        "setup_deadline",
+        "writable",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        owner: ChannelOwner,
+        now: Callable[[], float],
+        setup_deadline: float,
+    ) -> None:
+        self.connection = connection
+        self.setup_deadline = setup_deadline
+        self.writable = True
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.blameless = False
+        self._gone = asyncio.Event()
+        self._owner = owner
+        self._now = now
+        self._transport: asyncio.Transport | None = None
+        self._told_ready = False
+        self._told_closed = False
+
+    # What the owner calls
+
+    def can_send(self, now: float) -> bool:
+        """A request may be submitted now."""
+        return self.writable and self.connection.can_send(now)
+
+    def submit(self, request: PendingRequest, now: float) -> None:
+        """Queue a request for the next ``flush``; raises what ``Connection.submit`` does."""
+        self.connection.submit(request, now)
+
+    def flush(self) -> None:
+        """Write what was submitted, in one piece, and hand over the answers that are there."""
+        output = self.connection.take_output()
+        if output and self._transport is not None:
+            self.bytes_out += len(output)
+            self._transport.write(output)
+        self._hand_over()
+
+    def expire(self, now: float) -> None:
+        """Close if a request or the handshake is past its deadline."""
+        self.connection.expire(now)
+        self._settle()
+
+    def retire(self) -> None:
+        """Take no new requests and close once those under way are answered."""
+        self.blameless = True
+        self.connection.retire()
+        self._settle(abort=False)
+
+    def end(self, error: KafkaError, *, abort: bool = True, blameless: bool = False) -> None:
+        """Close for the given reason; requests under way fail with it.
+
+        Args:
+            error: The reason.
+            abort: Drop the transport at once. False lets it write what it holds first;
+                ``abort_transport`` is there for when that takes too long.
+            blameless: The reason says nothing about the node.
+        """
+        if self.connection.state is not ConnectionState.CLOSED:
+            self.blameless = blameless
+            self.connection.end(error)
+            self._settle(abort=abort)
+
+    async def wait_closed(self) -> None:
+        """Wait until the transport is gone; at once if there is none."""
+        if self._transport is not None:
+            await self._gone.wait()
+
+    def abort_transport(self) -> None:
+        """Drop the transport at once, with whatever it still holds."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The transport is open: begin the handshake."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self.connection.state is ConnectionState.CLOSED:
+            self._transport.abort()  # ended while it was being dialed
+            return
+        self.connection.opened(self._now(), self.setup_deadline)
+        self.flush()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override]
+        """Where the loop reads to."""
+        return self.connection.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes arrived."""
+        self.bytes_in += nbytes
+        connection = self.connection
+        if connection.state is ConnectionState.CLOSED:
+            return
+        connection.received(nbytes, self._now())
+        self._settle()
+        if connection.state is not ConnectionState.CLOSED:
+            self._owner.channel_has_room(self)
+
+    def eof_received(self) -> None:
+        """The peer closes; ``connection_lost`` follows."""
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full: no more requests until it drained."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """The transport's buffer drained."""
+        self.writable = True
+        if self.connection.state is not ConnectionState.CLOSED:
+            self._owner.channel_has_room(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self._gone.set()
+        self.connection.lost(exc)
+        self._transport = None
+        self._settle()
+
+    # Consequences
+
+    def _settle(self, *, abort: bool = True) -> None:
+        """Write, hand over and tell, after the machine may have moved."""
+        connection = self.connection
+        if connection.state is ConnectionState.CLOSED:
+            if self._transport is not None:
+                if abort:
+                    self._transport.abort()
+                else:
+                    self._transport.close()
+            self._hand_over()
+            if not self._told_closed:
+                self._told_closed = True
+                self._owner.channel_closed(self)
+            return
+        self.flush()
+        if not self._told_ready and connection.state is ConnectionState.READY:
+            self._told_ready = True
+            self._owner.channel_ready(self)
+
+    def _hand_over(self) -> None:
+        for request, outcome in self.connection.take_answers():
+            self._owner.channel_answered(self, request, outcome)
+
+
+def closed_by_us(where: str, why: str, node_id: int) -> ConnectionLost:
+    """The reason of an end that is nobody's fault."""
+    return ConnectionLost(f"the connection to {where} was closed: {why}", node_id=node_id)

@@ -1,0 +1,402 @@
+"""NetworkClient: the door of the network room. Requests go in, RequestFutures come out.
+
+Made by ``cluster.core`` for each client. It joins the address book, the back-off of nodes, the
+selector and the lines, and chooses the least loaded node. It must not retry a request, refresh
+metadata or know what a request means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kclient.backoff import Backoff
+from kclient.errors import ClientClosed, InvalidArgument, KafkaError
+from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
+from kclient.network.connection_states import ConnectionState
+from kclient.network.dialer import TcpDialer
+from kclient.network.future import RequestFuture
+from kclient.network.handshake import Identity
+from kclient.network.health import ConnectionHealth
+from kclient.network.line import Line, not_known
+from kclient.network.node_states import NodeStates
+from kclient.network.reporter import Reporter
+from kclient.network.requests import PendingRequest
+from kclient.network.selector import Selector
+from kclient.protocol.message import Request
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kclient.clock import Clock
+    from kclient.config import NetworkConfig
+    from kclient.hooks import Counters, Dialer, Hooks
+    from kclient.network.channel import Channel
+    from kclient.network.requests import RequestBuilder
+    from kclient.protocol.versions import NodeApiVersions
+
+SOFTWARE_NAME = "kclient"
+"""What we call ourselves to brokers (KIP-511)."""
+
+
+class NetworkClient:
+    """The connections of one client, by node and lane.
+
+    Tasks: one per dial, kept by the selector; ``close`` ends them. Timers: one per connection and
+    one for idle connections.
+
+    Args:
+        config: Addresses, security, time-outs and limits.
+        clock: Reads the time.
+        dialer: Opens transports; TCP by default.
+        hooks: The client's observers.
+        counters: The client's numbers.
+        rng: Source of jitter and of the start in ``least_loaded``.
+        on_fault: Given each exception out of a listener of ours: a defect, to fail the client with.
+
+    Attributes:
+        clock, book, states, selector, reporter: The parts, as the lines use them.
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        *,
+        clock: Clock,
+        hooks: Hooks,
+        counters: Counters,
+        rng: random.Random,
+        dialer: Dialer | None = None,
+        on_fault: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.book = AddressBook(config.bootstrap)
+        self.states = NodeStates(
+            Backoff(config.reconnect_backoff, config.reconnect_backoff_max),
+            Backoff(config.connection_setup_timeout, config.connection_setup_timeout_max),
+            rng,
+        )
+        self.reporter = Reporter(hooks, counters, on_fault)
+        self.selector = Selector(
+            config,
+            clock,
+            dialer if dialer is not None else _tcp(config, clock),
+            Identity(config.client_id, SOFTWARE_NAME, _version()),
+        )
+        self._config = config
+        self._rng = rng
+        self._lines: dict[tuple[int, int], Line] = {}
+        self._versions: dict[int, NodeApiVersions] = {}
+        self._room_listeners: list[Callable[[int, Lane], object]] = []
+        self._running = False
+        self._closed = False
+        counters.gauge("network.connections", self._count_ready)
+
+    # Life
+
+    async def start(self) -> None:
+        """Make the client usable. Opens nothing yet: connections open when first needed.
+
+        Raises:
+            ClientClosed: It was closed before.
+        """
+        if self._closed:
+            raise ClientClosed("the network client was closed and can't be started again")
+        self._running = True
+
+    async def close(self, timeout: float) -> None:
+        """Close all connections; every request that has no outcome yet fails with ClientClosed.
+
+        Args:
+            timeout: Seconds for transports to write what they hold; dropped after that.
+
+        Cancellation: transports are dropped at once. Closing twice is fine.
+        """
+        self._closed = True
+        self._running = False
+        for line in list(self._lines.values()):
+            line.close(ClientClosed("the client was closed"))
+        await self.selector.close(timeout)
+
+    # Nodes
+
+    @property
+    def bootstrap_nodes(self) -> Sequence[Node]:
+        """The nodes to start from; their ids are negative."""
+        return tuple(self.book.bootstrap.values())
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The brokers that ``update_nodes`` named last."""
+        return tuple(self.book.nodes.values())
+
+    def update_nodes(self, nodes: Iterable[Node]) -> None:
+        """Take ``nodes`` as the brokers of the cluster; bootstrap nodes are kept apart.
+
+        Connections to a node that is gone, or has another address, finish what is under way and
+        close; a node that has moved is dialed at its new address when it is needed.
+        """
+        gone, moved = self.book.replace(nodes)
+        for node_id in gone | moved:
+            self.states.forget(node_id)
+            self._versions.pop(node_id, None)
+            for line in self._lines_of(node_id):
+                if node_id in gone:
+                    line.fail_waiting(not_known(node_id))
+                line.retire()
+        for node_id in gone:
+            for line in self._lines_of(node_id):
+                if line.channel is None:
+                    line.close(not_known(node_id))
+                    del self._lines[line.key]
+
+    def api_versions(self, node_id: int) -> NodeApiVersions | None:
+        """What the node said last that it speaks; None before it was ever connected."""
+        return self._versions.get(node_id)
+
+    # Requests
+
+    def send(
+        self,
+        node_id: int,
+        request: RequestBuilder,
+        *,
+        api: type[Request] | None = None,
+        lane: Lane = Lane.GENERAL,
+        timeout: float | None = None,
+        max_version: int | None = None,
+        raw: bool = False,
+        expect_response: bool = True,
+        response_bytes: int = 0,
+    ) -> RequestFuture[Any]:
+        """Send a request to a node, dialing it first where needed.
+
+        Never raises what happens to the request: that arrives through the future. Requests of one
+        lane to one node are written in the order of the calls.
+
+        Args:
+            node_id: Of a broker or a bootstrap node.
+            request: The message, or a callable that makes it for the negotiated version.
+            api: The request's class; needed where ``request`` is a callable.
+            lane: Which of the node's connections.
+            timeout: Seconds for waiting, writing and the answer; ``request_timeout`` by default.
+            max_version: Highest version that the caller can make use of.
+            raw: Give a ``RawResponse``. Needed where the answer holds ``records``.
+            expect_response: False where the broker sends none; done once it is written.
+            response_bytes: How large an answer it asks for, over which ``receive_frame_limit``
+                counts.
+
+        Returns:
+            The response message, a ``RawResponse`` if ``raw``, None if no answer is expected; or
+            the error: ``NoCommonVersion``, ``BrokerUnreachable``, ``ConnectionLost``,
+            ``RequestTimedOut``, ``ProtocolError`` or ``ClientClosed``. Its ``maybe_written`` says
+            whether the broker may have acted on the request.
+
+        Raises:
+            InvalidArgument: ``request`` is a callable and ``api`` is missing.
+        """
+        if api is None:
+            if not isinstance(request, Request):
+                raise InvalidArgument("api is needed beside a callable request")
+            api = type(request)
+        if not self._running:
+            return RequestFuture.failed(
+                ClientClosed(
+                    "the client is closed" if self._closed else "the client is not started",
+                    node_id=node_id,
+                    maybe_written=False,
+                )
+            )
+        now = self.clock.now()
+        seconds = self._config.request_timeout if timeout is None else timeout
+        pending = PendingRequest(
+            api,
+            request,
+            timeout=seconds,
+            deadline=now + seconds,
+            max_version=max_version,
+            raw=raw,
+            expect_response=expect_response,
+            response_bytes=response_bytes,
+        )
+        line = self._lines.get((node_id, lane))
+        if line is None:
+            line = self._new_line(node_id, lane)
+        line.send(pending, now)
+        return pending.future
+
+    def can_send(self, node_id: int, lane: Lane = Lane.GENERAL) -> bool:
+        """A request would be written now, or once a connection that may be dialed now is there.
+
+        False where the node is unknown or in back-off, and where the connection has as many
+        requests under way as it may, is throttled, or doesn't take bytes. When that changes, room
+        listeners are called.
+        """
+        if not self._running:
+            return False
+        line = self._lines.get((node_id, lane))
+        if line is None:
+            if self.book.get(node_id) is None:
+                return False
+            line = self._new_line(node_id, lane)
+        return line.can_send(self.clock.now())
+
+    def is_connected(self, node_id: int, lane: Lane = Lane.GENERAL) -> bool:
+        """There is a usable connection."""
+        line = self._lines.get((node_id, lane))
+        return line is not None and line.is_ready
+
+    def in_flight(self, node_id: int, lane: Lane = Lane.GENERAL) -> int:
+        """Requests without an outcome, written or waiting."""
+        line = self._lines.get((node_id, lane))
+        return line.in_flight if line is not None else 0
+
+    def retry_at(self, node_id: int) -> float:
+        """When the node's back-off ends, on the clock's scale; 0.0 if it has none."""
+        return self.states.retry_at(node_id)
+
+    def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
+        """Have ``listener(node_id, lane)`` called when sending may have become possible.
+
+        That is when a connection becomes ready, gains room after ``can_send`` said no, takes
+        bytes again, or goes away.
+        """
+        self._room_listeners.append(listener)
+
+    def remove_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
+        """Call ``listener`` no more; nothing happens if it isn't registered."""
+        if listener in self._room_listeners:
+            self._room_listeners.remove(listener)
+
+    def least_loaded(
+        self, node_ids: Iterable[int] | None = None, lane: Lane = Lane.GENERAL
+    ) -> int | None:
+        """The node that will answer soonest, by what is under way to it; None if none can be asked.
+
+        A connected node with nothing under way is best, then a connected one with little, then
+        one that is being connected, then one that may be dialed.
+
+        Args:
+            node_ids: Whom to choose from. All known brokers by default; where none of them can be
+                asked, the bootstrap nodes.
+            lane: On which connection it would be asked.
+        """
+        if node_ids is not None:
+            return self._least_loaded_of(list(node_ids), lane)
+        best = self._least_loaded_of(list(self.book.nodes), lane)
+        if best is None:
+            best = self._least_loaded_of(list(self.book.bootstrap), lane)
+        return best
+
+    # Looking at it
+
+    def snapshot(self) -> list[ConnectionHealth]:
+        """How each connection is, by node and lane."""
+        now = self.clock.now()
+        lines = sorted(self._lines.values(), key=lambda line: line.key)
+        return [self._health(line, now) for line in lines]
+
+    # What lines tell
+
+    def line_ready(self, line: Line, channel: Channel) -> None:
+        """The node is usable: other lanes may open now."""
+        versions = channel.connection.versions
+        if versions is not None:
+            self._versions[line.key.node_id] = versions
+        now = self.clock.now()
+        for other in self._lines_of(line.key.node_id):
+            if other is not line and other.waiting:
+                other.open(now)
+
+    def line_failed(self, line: Line, error: KafkaError) -> None:
+        """The node is out of reach: whoever waits for it on any lane is told."""
+        for each in self._lines_of(line.key.node_id):
+            if each.channel is None:
+                each.fail_waiting(error)
+
+    def line_changed(self, line: Line) -> None:
+        """Tell those who wait for room; forget the line of a node that is gone."""
+        node_id, lane = line.key
+        if line.channel is None and self.book.get(node_id) is None:
+            line.close(not_known(node_id))
+            self._lines.pop(line.key, None)
+        for listener in tuple(self._room_listeners):
+            try:
+                listener(node_id, lane)
+            except Exception as error:
+                self.reporter.fault(error, f"room on {line.key}")
+
+    # Inside
+
+    def _new_line(self, node_id: int, lane: Lane) -> Line:
+        key = ConnectionKey(node_id, lane)
+        line = self._lines[key] = Line(key, self)
+        return line
+
+    def _lines_of(self, node_id: int) -> list[Line]:
+        lines = self._lines
+        return [lines[node_id, lane] for lane in Lane if (node_id, lane) in lines]
+
+    def _least_loaded_of(self, node_ids: list[int], lane: Lane) -> int | None:
+        now = self.clock.now()
+        best: int | None = None
+        best_rank = (3, 0)
+        start = self._rng.randrange(len(node_ids)) if node_ids else 0
+        for node_id in node_ids[start:] + node_ids[:start]:
+            rank = self._rank(node_id, lane, now)
+            if rank is not None and rank < best_rank:
+                best, best_rank = node_id, rank
+                if rank == (0, 0):
+                    break
+        return best
+
+    def _rank(self, node_id: int, lane: Lane, now: float) -> tuple[int, int] | None:
+        """(0 connected, 1 connecting, 2 dialable; requests there); None if it can't be asked."""
+        line = self._lines.get((node_id, lane))
+        if line is None:
+            known = self.book.get(node_id) is not None
+            return (2, 0) if known and self.states.can_dial(node_id, now) else None
+        if not line.can_send(now):
+            return None
+        if line.channel is None:
+            return 2, line.in_flight
+        return (0 if line.is_ready else 1), line.in_flight
+
+    def _count_ready(self) -> float:
+        return sum(line.is_ready for line in self._lines.values())
+
+    def _health(self, line: Line, now: float) -> ConnectionHealth:
+        node_id, lane = line.key
+        node, channel = self.book.get(node_id), line.channel
+        connection = channel.connection if channel is not None else None
+        retry_in = max(0.0, self.states.retry_at(node_id) - now)
+        error = self.states.last_error(node_id)
+        if connection is not None:
+            state = connection.state.name.lower()
+        else:
+            state = "backing_off" if retry_in else "idle"
+        opened = connection is not None and connection.state is not ConnectionState.DIALING
+        return ConnectionHealth(
+            node_id=node_id,
+            lane=lane.name.lower(),
+            address=node.address if node is not None else "",
+            state=state,
+            in_flight=line.in_flight - len(line.waiting),
+            waiting=len(line.waiting),
+            writable=channel is None or channel.writable,
+            throttled_for=max(0.0, connection.throttled_until - now) if connection else 0.0,
+            retry_in=retry_in,
+            idle_for=now - connection.last_used if connection is not None and opened else None,
+            failures=self.states.failures(node_id),
+            last_error=str(error) if error is not None else None,
+        )
+
+
+def _tcp(config: NetworkConfig, clock: Clock) -> TcpDialer:
+    return TcpDialer(clock, send_buffer=config.send_buffer, receive_buffer=config.receive_buffer)
+
+
+def _version() -> str:
+    from kclient import __version__
+
+    return __version__

@@ -1,0 +1,410 @@
+"""One connection to one broker, from the open transport to its end, as a machine without I/O.
+
+The story: a transport is dialed (DIALING) and opens; the first request on it is always
+ApiVersions, since nothing is known about the peer, which may have been upgraded since the last
+connection (NEGOTIATING). A broker that doesn't know our version of it answers UNSUPPORTED_VERSION
+in version 0, with what it does know about that one API, or with nothing at all (KIP-511), and we
+ask again, lower. Then the seat of SASL (AUTHENTICATING), passed at once where none is configured.
+From READY on, requests are written in order and answered in that order. A connection that is to
+go away finishes what is under way (DRAINING). Everything ends in CLOSED, with ``error`` as reason.
+
+``Channel`` drives it: it hands bytes and ``now`` in, and takes bytes to write and answers out.
+This file must not import asyncio, sockets or clocks.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    KafkaError,
+    ProtocolError,
+    RequestTimedOut,
+)
+from kclient.network.connection_states import (
+    HANDSHAKE,
+    TRANSITIONS,
+    ConnectionEvent,
+    ConnectionState,
+)
+from kclient.network.frames import FramePool, FrameReader
+from kclient.network.handshake import Handshake, Identity, Step
+from kclient.network.in_flight import InFlightRequests
+from kclient.network.requests import PendingRequest, RawResponse
+from kclient.network.throttling import must_keep_silent, throttle_ms_of_raw
+from kclient.protocol.headers import decode_response_header, encode_request
+from kclient.transitions import IllegalTransition, step
+
+if TYPE_CHECKING:
+    from kclient.network.addresses import ConnectionKey
+    from kclient.network.sasl import Authenticator
+    from kclient.protocol.message import Request
+    from kclient.protocol.versions import NodeApiVersions
+
+_CORRELATION_MASK = 0x7FFFFFFF
+_INT32 = struct.Struct(">i")
+
+
+class Connection:
+    """The machine of one connection. See the file's docstring.
+
+    Args:
+        key: Node and lane, for texts.
+        address: ``host:port``, for texts.
+        identity: Who we are.
+        pool: Buffers for received frames.
+        frame_limit: Largest response in bytes, over what its request asked for.
+        in_flight_limit: Requests under way at once.
+        authenticator: The SASL step machine; None where none is configured.
+
+    Attributes:
+        state: Changed by ``apply`` only.
+        versions: What the broker speaks; None before it is known.
+        error: Why it is CLOSED; None before.
+        throttled_until: No request may be written before that time (KIP-219).
+        last_used: When a request was last written or answered.
+        answered: Requests answered since READY.
+        lost_requests: Requests that were under way when it closed.
+        setup_timed_out: It closed since the handshake took too long.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_client_id",
+        "_correlation_id",
+        "_frame_limit",
+        "_frames",
+        "_handshake",
+        "_output",
+        "_setup_deadline",
+        "address",
+        "answered",
+        "error",
+        "in_flight",
+        "key",
+        "last_used",
+        "lost_requests",
+        "setup_timed_out",
+        "state",
+        "throttled_until",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        key: ConnectionKey,
+        address: str,
+        identity: Identity,
+        *,
+        pool: FramePool,
+        frame_limit: int,
+        in_flight_limit: int,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self.key = key
+        self.address = address
+        self.state = ConnectionState.DIALING
+        self.versions: NodeApiVersions | None = None
+        self.error: KafkaError | None = None
+        self.in_flight = InFlightRequests(in_flight_limit)
+        self.throttled_until = 0.0
+        self.last_used = 0.0
+        self.answered = 0
+        self.lost_requests = 0
+        self.setup_timed_out = False
+        self._client_id = identity.client_id
+        self._handshake = Handshake(identity, authenticator, self.where, key.node_id)
+        self._frames = FrameReader(pool, frame_limit)
+        self._frame_limit = frame_limit
+        self._correlation_id = 0
+        self._setup_deadline = 0.0
+        self._output: list[bytes] = []
+        self._answers: list[tuple[PendingRequest, object]] = []
+
+    # What the driver asks
+
+    @property
+    def where(self) -> str:
+        """The peer, for texts."""
+        if self.key.node_id < 0:
+            return f"bootstrap broker {self.address}"
+        return f"broker {self.key.node_id} at {self.address}"
+
+    def can_send(self, now: float) -> bool:
+        """A request may be written now."""
+        return (
+            self.state is ConnectionState.READY
+            and self.in_flight.can_send_more
+            and now >= self.throttled_until
+        )
+
+    def next_deadline(self) -> float | None:
+        """When ``expire`` has something to do: the first deadline of what is in flight."""
+        return self.in_flight.earliest_deadline()
+
+    def take_output(self) -> bytes:
+        """The bytes to write now, joined; empty if there are none."""
+        output = self._output
+        if not output:
+            return b""
+        self._output = []
+        return output[0] if len(output) == 1 else b"".join(output)
+
+    def take_answers(self) -> list[tuple[PendingRequest, object]]:
+        """Requests that have their outcome, an exception or a value, oldest first."""
+        answers = self._answers
+        if answers:
+            self._answers = []
+        return answers
+
+    # What the driver tells
+
+    def opened(self, now: float, setup_deadline: float) -> None:
+        """The transport is open. ``setup_deadline`` is when the handshake must be over."""
+        self.apply(ConnectionEvent.OPENED)
+        self.last_used = now
+        self._setup_deadline = setup_deadline
+        self._ask(self._handshake.begin(), now)
+
+    def submit(self, request: PendingRequest, now: float) -> None:
+        """Write a request; only where ``can_send`` says so.
+
+        Raises:
+            NoCommonVersion: Broker and client share no version of this API.
+            ProtocolError: The message can't be written in the version found.
+            Exception: What the request's own builder raised. In all cases nothing was written.
+        """
+        if self.state is not ConnectionState.READY or self.versions is None:
+            raise IllegalTransition(f"submit in state {self.state.name}")
+        request.version = self.versions.latest_usable(request.api, request.max_version)
+        self._write(request, request.message(), now)
+        if request.expect_response:
+            self.in_flight.add(request)
+        else:
+            self._answers.append((request, None))
+
+    def buffer(self) -> memoryview:
+        """Where the transport puts the next bytes."""
+        return self._frames.buffer()
+
+    def received(self, count: int, now: float) -> None:
+        """``count`` bytes arrived in ``buffer``: read all complete frames."""
+        self._frames.received(count)
+        try:
+            while self.state is not ConnectionState.CLOSED:
+                oldest = self.in_flight.oldest
+                self._frames.limit = self._frame_limit + (oldest.response_bytes if oldest else 0)
+                frame = self._frames.next_frame()
+                if frame is None:
+                    return
+                if self.state in HANDSHAKE:
+                    self._take_handshake(frame, now)
+                else:
+                    self._take_response(frame, now)
+        except ProtocolError as error:
+            self._end(self._broken(error))
+        finally:
+            if self.state is ConnectionState.CLOSED:
+                self._frames.close()
+
+    def expire(self, now: float) -> None:
+        """Close if a deadline is over: answers come in order, so what lies behind is lost too."""
+        if self.state is ConnectionState.CLOSED or not self.in_flight.has_expired(now):
+            return
+        if self.state in HANDSHAKE:
+            self.setup_timed_out = True
+            doing = "ApiVersions" if self.versions is None else "authentication"
+            self._end(
+                BrokerUnreachable(
+                    f"{self.where} accepted the connection but gave no answer to {doing} in time",
+                    node_id=self.key.node_id,
+                )
+            )
+            return
+        self._end(
+            ConnectionLost(
+                f"the connection to {self.where} was closed, since an earlier request timed out",
+                node_id=self.key.node_id,
+                maybe_written=True,
+            ),
+            expired_at=now,
+        )
+
+    def retire(self) -> None:
+        """Take no more requests and close once those under way are answered."""
+        if self.state is ConnectionState.READY:
+            self.apply(ConnectionEvent.RETIRED)
+        if self.state is ConnectionState.DRAINING and not len(self.in_flight):
+            self.end(
+                ConnectionLost(
+                    f"the connection to {self.where} was retired", node_id=self.key.node_id
+                )
+            )
+
+    def lost(self, cause: Exception | None) -> None:
+        """The transport is gone; ``cause`` is None where the peer closed in good order."""
+        if self.state is ConnectionState.CLOSED:
+            return
+        how = f"broke: {cause}" if cause is not None else "was closed by the broker"
+        partial = self._frames.received_of_frame
+        if partial:
+            how += f" in the middle of a response, after {partial} bytes of it"
+        if self.state in HANDSHAKE:
+            error: KafkaError = BrokerUnreachable(
+                f"the connection to {self.where} {how} before it was usable",
+                node_id=self.key.node_id,
+                hint=self._refusal_hint(),
+            )
+        else:
+            error = ConnectionLost(
+                f"the connection to {self.where} {how}",
+                node_id=self.key.node_id,
+                maybe_written=True,
+                hint=None if self.answered else "a listener that wants SASL ends this way too",
+            )
+        error.__cause__ = cause
+        self.end(error)
+
+    def end(self, error: KafkaError) -> None:
+        """Close for the given reason; whatever is under way fails with it."""
+        if self.state is not ConnectionState.CLOSED:
+            self._end(error)
+            self._frames.close()
+
+    def apply(self, event: ConnectionEvent) -> None:
+        """Make the transition for ``event``. Raises IllegalTransition where the table has none."""
+        self.state = step(TRANSITIONS, self.state, event)
+
+    # Requests and responses
+
+    def _write(self, request: PendingRequest, message: Request, now: float) -> None:
+        correlation_id = self._correlation_id
+        data = encode_request(message, request.version, correlation_id, self._client_id)
+        self._correlation_id = (correlation_id + 1) & _CORRELATION_MASK
+        request.correlation_id = correlation_id
+        request.sent_at = self.last_used = now
+        request.request_bytes = len(data)
+        self._output.append(data)
+
+    def _take_response(self, frame: memoryview, now: float) -> None:
+        request = self.in_flight.complete_next(_INT32.unpack_from(frame)[0])
+        request.received_bytes = frame.nbytes
+        self.last_used = now
+        self.answered += 1
+        outcome: object
+        try:
+            outcome = self._decode(request, frame, now)
+        except ProtocolError as error:
+            # The frame was whole, so the next one can be read: only this request failed.
+            error.node_id = self.key.node_id
+            outcome = error
+        finally:
+            frame.release()
+        self._answers.append((request, outcome))
+        if self.state is ConnectionState.DRAINING:
+            self.retire()
+
+    def _decode(self, request: PendingRequest, frame: memoryview, now: float) -> object:
+        api, version = request.api, request.version
+        _, offset = decode_response_header(frame, api.API_KEY, version)
+        if request.raw:
+            answer = RawResponse(api.API_KEY, version, self._frames.keep(), offset)
+            self._throttle(request, throttle_ms_of_raw(api.API_KEY, version, answer.body), now)
+            return answer
+        response: Any = api.RESPONSE.decode(frame, version, offset)
+        # Nearly all responses have the field, and the others cost one look-up.
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0 and must_keep_silent(api.API_KEY, version):
+            self._throttle(request, throttle_ms, now)
+        return response
+
+    def _throttle(self, request: PendingRequest, milliseconds: int, now: float) -> None:
+        if milliseconds > 0:
+            request.throttle = milliseconds / 1000
+            self.throttled_until = max(self.throttled_until, now + request.throttle)
+
+    # The handshake
+
+    def _ask(self, question: Step, now: float) -> None:
+        """Write a request of the handshake."""
+        message, version = question
+        request = PendingRequest(type(message), message, timeout=0.0, deadline=self._setup_deadline)
+        request.version = version
+        self._write(request, message, now)
+        self.in_flight.add(request)
+
+    def _take_handshake(self, frame: memoryview, now: float) -> None:
+        request = self.in_flight.complete_next(_INT32.unpack_from(frame)[0])
+        try:
+            events, question = self._handshake.advance(frame, request)
+        except ProtocolError:
+            raise
+        except KafkaError as error:
+            error.node_id = self.key.node_id
+            self._end(error)
+            return
+        finally:
+            frame.release()
+        for event in events:
+            self.apply(event)
+        self.versions = self._handshake.versions
+        if question is not None:
+            self._ask(question, now)
+
+    # The end
+
+    def _end(self, error: KafkaError, *, expired_at: float | None = None) -> None:
+        in_handshake = self.state in HANDSHAKE
+        self.apply(ConnectionEvent.ENDED)
+        self.error = error
+        requests = self.in_flight.clear()
+        if in_handshake:
+            return  # those were our own; the driver tells the ones that wait
+        self.lost_requests = len(requests)
+        for request in requests:
+            if expired_at is not None and request.deadline <= expired_at:
+                self._answers.append((request, self._timed_out(request)))
+            else:
+                self._answers.append((request, self._lost_under(request, error)))
+
+    def _timed_out(self, request: PendingRequest) -> RequestTimedOut:
+        return RequestTimedOut(
+            f"{request} to {self.where} got no answer within {request.timeout:g} s, so the "
+            "connection was closed",
+            node_id=self.key.node_id,
+            maybe_written=True,
+        )
+
+    def _lost_under(self, request: PendingRequest, error: KafkaError) -> KafkaError:
+        """``error`` for one request: an instance of its own, since notes and causes are kept."""
+        if not isinstance(error, ConnectionLost):
+            return error
+        own = ConnectionLost(
+            f"{request} got no answer: {error.message}",
+            node_id=self.key.node_id,
+            hint=error.hint,
+            maybe_written=True,
+        )
+        own.__cause__ = error.__cause__
+        return own
+
+    def _broken(self, cause: ProtocolError) -> KafkaError:
+        """The peer sent what can't be read, so the connection is of no more use."""
+        text = f"{self.where} sent what can't be read: {cause.message}"
+        error: KafkaError
+        if self.state in HANDSHAKE:
+            error = BrokerUnreachable(text, node_id=self.key.node_id, hint=cause.hint)
+        else:
+            error = ConnectionLost(
+                text, node_id=self.key.node_id, hint=cause.hint, maybe_written=True
+            )
+        error.__cause__ = cause
+        return error
+
+    def _refusal_hint(self) -> str | None:
+        if self.versions is None and not self._frames.received_of_frame:
+            return "the listener may want TLS or SASL: see security="
+        return "see the broker's log for the reason"

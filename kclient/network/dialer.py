@@ -1,0 +1,216 @@
+"""Opens TCP and TLS connections: name lookup, every address in turn, socket options, time-outs.
+
+``TcpDialer`` is the real network behind ``hooks.Dialer``; the selector calls it, once per
+connection. It must not decide when to dial or whether to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from kclient.errors import BrokerUnreachable
+
+if TYPE_CHECKING:
+    from kclient.clock import Clock
+    from kclient.hooks import DialTarget
+
+TLS_SHUTDOWN_TIMEOUT = 2.0
+"""Seconds for a peer to answer our goodbye; Python's own default of 30 would hold up close()."""
+
+SocketAddress: TypeAlias = tuple[int, Any]
+"""Address family, and what ``socket.connect`` takes for it."""
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[SocketAddress]]]
+"""Gives all addresses of a host, in the order to try them; raises OSError."""
+
+
+async def resolve(host: str, port: int) -> Sequence[SocketAddress]:
+    """All stream addresses of ``host``, looked up in a thread that ends with the look-up.
+
+    A slow name server so holds up neither the loop nor whoever else uses the loop's own threads.
+    An address in digits needs no thread.
+    """
+    try:
+        return _addresses(host, port, socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        pass
+    executor = ThreadPoolExecutor(1, thread_name_prefix="kclient-dns")
+    try:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(executor, _addresses, host, port, 0)
+    finally:
+        executor.shutdown(wait=False)
+
+
+def _addresses(host: str, port: int, flags: int) -> Sequence[SocketAddress]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return list(dict.fromkeys((int(family), address) for family, _, _, _, address in found))
+
+
+class TcpDialer:
+    """Dials over TCP, with TLS where the target has a context. Has no task of its own.
+
+    Each dial looks the name up anew and tries every address it has, the one that worked last
+    first; an address may use its share of the time that is left.
+
+    Args:
+        clock: For the time that is left.
+        send_buffer: SO_SNDBUF in bytes; None leaves the system's.
+        receive_buffer: SO_RCVBUF in bytes; None leaves the system's.
+        resolver: Looks names up.
+    """
+
+    __slots__ = ("_clock", "_last_good", "_receive_buffer", "_resolver", "_send_buffer")
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        send_buffer: int | None = None,
+        receive_buffer: int | None = None,
+        resolver: Resolver = resolve,
+    ) -> None:
+        self._clock = clock
+        self._send_buffer = send_buffer
+        self._receive_buffer = receive_buffer
+        self._resolver = resolver
+        self._last_good: dict[tuple[str, int], SocketAddress] = {}
+
+    async def dial(
+        self, target: DialTarget, protocol_factory: Callable[[], asyncio.BaseProtocol]
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect, TLS included.
+
+        Args:
+            target: Where to, and in how many seconds.
+            protocol_factory: Called once TCP is connected.
+
+        Returns:
+            The open transport and its protocol.
+
+        Raises:
+            BrokerUnreachable: Not resolvable, refused, not in time, or TLS failed. The text has
+                each address and its reason; ``__cause__`` is the last reason.
+
+        Cancellation: nothing stays open.
+        """
+        deadline = self._clock.now() + target.setup_timeout
+        addresses = await self._resolve(target, target.setup_timeout)
+        reasons: list[str] = []
+        last: Exception | None = None
+        for index, address in enumerate(addresses):
+            share = (deadline - self._clock.now()) / (len(addresses) - index)
+            try:
+                async with asyncio.timeout(share):
+                    opened = await self._open(target, address, protocol_factory)
+            except TimeoutError as error:
+                reasons.append(f"{_text(address)}: {_timed_out(error, share)}")
+                last = error
+            except (OSError, ssl.SSLError) as error:
+                reasons.append(f"{_text(address)}: {_reason(error)}")
+                last = error
+            else:
+                self._last_good[target.host, target.port] = address
+                return opened
+        raise _unreachable(target, "; ".join(reasons), last)
+
+    async def _resolve(self, target: DialTarget, timeout: float) -> Sequence[SocketAddress]:
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = await self._resolver(target.host, target.port)
+        except TimeoutError as error:
+            raise _unreachable(
+                target, f"the name server gave no answer in {timeout:.3g} s", error
+            ) from error
+        except (OSError, UnicodeError) as error:
+            unreachable = _unreachable(target, f"it can't be resolved: {_reason(error)}", error)
+            unreachable.hint = "check the name"
+            raise unreachable from error
+        if not addresses:
+            raise _unreachable(target, "it resolves to no address", None)
+        last_good = self._last_good.get((target.host, target.port))
+        return sorted(addresses, key=lambda address: address != last_good)
+
+    async def _open(
+        self,
+        target: DialTarget,
+        address: SocketAddress,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        loop = asyncio.get_running_loop()
+        family, where = address
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            self._set_options(sock)
+            await loop.sock_connect(sock, where)
+            context = target.ssl_context
+            if context is None:
+                opened = await loop.create_connection(protocol_factory, sock=sock)
+            else:
+                opened = await loop.create_connection(
+                    protocol_factory,
+                    sock=sock,
+                    ssl=context,
+                    # A certificate never has the root's dot, nor the zone of an IPv6 address.
+                    server_hostname=target.host.rstrip(".").partition("%")[0],
+                    ssl_handshake_timeout=target.setup_timeout,
+                    ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT,
+                )
+        except BaseException:
+            sock.close()
+            raise
+        return cast("tuple[asyncio.Transport, asyncio.BaseProtocol]", opened)
+
+    def _set_options(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._send_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
+        if self._receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
+
+
+def _unreachable(target: DialTarget, why: str, cause: Exception | None) -> BrokerUnreachable:
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    error = BrokerUnreachable(f"{host}:{target.port} can't be reached: {why}", hint=_hint(cause))
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        error.retriable = False  # the same certificate would be refused again
+    error.__cause__ = cause
+    return error
+
+
+def _timed_out(error: Exception, share: float) -> str:
+    return f"no connection within {max(share, 0.0):.3g} s" if not str(error) else str(error)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def _hint(cause: Exception | None) -> str | None:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return "trust its authority with security=Security.tls(ca_file=...), or check the host name"
+    if isinstance(cause, ssl.SSLError):
+        return "is that listener plaintext, or does it want a client certificate?"
+    if isinstance(cause, ConnectionRefusedError):
+        return "is a broker running there?"
+    return None
+
+
+def _text(address: SocketAddress) -> str:
+    family, where = address
+    if family == socket.AF_INET6:
+        return f"[{where[0]}]:{where[1]}"
+    return f"{where[0]}:{where[1]}" if family == socket.AF_INET else str(where)

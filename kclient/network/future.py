@@ -1,0 +1,230 @@
+"""RequestFuture: the outcome of a request, without a loop until somebody awaits it.
+
+Made by ``NetworkClient.send`` for each request and composed by the rooms above it. An outcome is
+given once, by ``complete`` or ``fail``, and listeners run at once in the callback that gave it.
+An exception is never a value, so one slot holds the outcome of either kind. This file must not
+import asyncio: the loop is touched in ``waiting.py``, by an ``await`` that has to wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from kclient.errors import KafkaError
+from kclient.network import waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class AlreadyDone(RuntimeError):
+    """A RequestFuture was completed or failed for the second time: a bug in the caller."""
+
+
+class _Pending:
+    """The outcome of a future that has none yet."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "pending"
+
+
+_PENDING = _Pending()
+
+
+class RequestFuture(Generic[T]):
+    """A value or an error that arrives later.
+
+    ``await future`` gives the value or raises the error, in any number of tasks. Cancellation:
+    cancelling an await abandons that waiter only, without a trace; the request itself goes on and
+    the other waiters and listeners get its outcome.
+    """
+
+    __slots__ = ("_listeners", "_outcome")
+
+    def __init__(self) -> None:
+        self._outcome: object = _PENDING
+        self._listeners: list[Callable[[RequestFuture[T]], object]] | None = None
+
+    @classmethod
+    def completed(cls, value: T) -> RequestFuture[T]:
+        """A future that has ``value`` already."""
+        future = cls()
+        future.complete(value)
+        return future
+
+    @classmethod
+    def failed(cls, error: Exception) -> RequestFuture[T]:
+        """A future that has failed with ``error`` already."""
+        future = cls()
+        future.fail(error)
+        return future
+
+    @property
+    def done(self) -> bool:
+        """It has a value or an error."""
+        return self._outcome is not _PENDING
+
+    @property
+    def succeeded(self) -> bool:
+        """It has a value."""
+        return self._outcome is not _PENDING and not isinstance(self._outcome, BaseException)
+
+    @property
+    def error(self) -> Exception | None:
+        """The error that it failed with; None while pending and after success."""
+        return self._outcome if isinstance(self._outcome, Exception) else None
+
+    @property
+    def retriable(self) -> bool:
+        """It failed with an error after which the same request may succeed."""
+        return isinstance(self._outcome, KafkaError) and self._outcome.retriable
+
+    def result(self) -> T:
+        """The value; raises the error if it failed, RuntimeError while it is pending."""
+        outcome = self._outcome
+        if isinstance(outcome, BaseException):
+            try:
+                raise outcome
+            finally:
+                del outcome, self  # else the traceback keeps itself alive through this frame
+        if outcome is _PENDING:
+            raise RuntimeError("the request has no outcome yet: await it")
+        return cast("T", outcome)
+
+    def complete(self, value: T) -> None:
+        """Give the value and run the listeners.
+
+        Raises:
+            AlreadyDone: There is an outcome already.
+            TypeError: ``value`` is an exception: that is what ``fail`` is for.
+            Exception: What the first failing listener raised, after all listeners have run.
+        """
+        if self._outcome is not _PENDING:
+            raise AlreadyDone(f"complete() on a future that has its outcome: {self._outcome!r}")
+        if isinstance(value, BaseException):
+            raise TypeError(f"an exception is not a value, use fail(): {value!r}")
+        self._outcome = value
+        if self._listeners is not None:
+            self._run_listeners()
+
+    def fail(self, error: Exception) -> None:
+        """Give the error and run the listeners.
+
+        Raises:
+            AlreadyDone: There is an outcome already.
+            TypeError: ``error`` is not an exception instance, or is a StopIteration.
+            Exception: What the first failing listener raised, after all listeners have run.
+        """
+        if self._outcome is not _PENDING:
+            raise AlreadyDone(f"fail() on a future that has its outcome: {self._outcome!r}")
+        if not isinstance(error, Exception) or isinstance(error, StopIteration):
+            raise TypeError(f"fail() takes an exception other than StopIteration, not {error!r}")
+        self._outcome = error
+        if self._listeners is not None:
+            self._run_listeners()
+
+    def add_listener(self, listener: Callable[[RequestFuture[T]], object]) -> None:
+        """Have ``listener(self)`` called when the outcome comes; at once if it is there."""
+        if self._outcome is not _PENDING:
+            listener(self)
+        elif self._listeners is None:
+            self._listeners = [listener]
+        else:
+            self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[RequestFuture[T]], object]) -> None:
+        """Forget ``listener``; nothing happens if it isn't registered or was called already."""
+        if self._listeners is not None and listener in self._listeners:
+            self._listeners.remove(listener)
+            if not self._listeners:
+                self._listeners = None
+
+    @property
+    def listener_count(self) -> int:
+        """How many listeners and waiters there are."""
+        return len(self._listeners) if self._listeners is not None else 0
+
+    def compose(self, adapt: Callable[[T], U | RequestFuture[U]]) -> RequestFuture[U]:
+        """A new future with ``adapt(value)`` as its value.
+
+        ``adapt`` may return another RequestFuture, whose outcome is then taken. What ``adapt``
+        raises, and an error of this future, fail the new one.
+        """
+        adapted: RequestFuture[U] = RequestFuture()
+
+        def step(source: RequestFuture[T]) -> None:
+            outcome = source._outcome
+            if isinstance(outcome, Exception):
+                adapted.fail(outcome)
+                return
+            try:
+                value = adapt(cast("T", outcome))
+                if isinstance(value, BaseException):
+                    raise TypeError(f"an exception was returned, not raised: {value!r}")
+            except Exception as error:
+                adapted.fail(error)
+                return
+            if isinstance(value, RequestFuture):
+                value.chain(adapted)
+            else:
+                adapted.complete(value)
+
+        self.add_listener(step)
+        return adapted
+
+    def chain(self, other: RequestFuture[T]) -> None:
+        """Give ``other`` the outcome of this future when it comes."""
+
+        def hand_over(source: RequestFuture[T]) -> None:
+            outcome = source._outcome
+            if isinstance(outcome, Exception):
+                other.fail(outcome)
+            else:
+                other.complete(cast("T", outcome))
+
+        self.add_listener(hand_over)
+
+    def __await__(self) -> Generator[object, None, T]:
+        if self._outcome is _PENDING:
+            waiter = waiting.new_waiter()
+
+            def wake(_: RequestFuture[T]) -> None:
+                waiting.wake(waiter)
+
+            self.add_listener(wake)
+            try:
+                yield from waiter
+            except BaseException:
+                self.remove_listener(wake)
+                raise
+        return self.result()
+
+    def _run_listeners(self) -> None:
+        """Call every listener; the first error is raised at the end, others are its notes."""
+        listeners = self._listeners
+        self._listeners = None
+        first: Exception | None = None
+        for listener in listeners or ():
+            try:
+                listener(self)
+            except Exception as error:
+                if first is None:
+                    first = error
+                else:
+                    first.add_note(f"another listener of the same request failed too: {error!r}")
+        if first is not None:
+            try:
+                raise first
+            finally:
+                del first
+
+    def __repr__(self) -> str:
+        if self._outcome is _PENDING:
+            return "<RequestFuture pending>"
+        kind = "failed" if isinstance(self._outcome, BaseException) else "completed"
+        return f"<RequestFuture {kind} {self._outcome!r:.80}>"

@@ -1,0 +1,77 @@
+"""The requests of one connection that wait for their answers, oldest first.
+
+Brokers answer in order, so a response belongs to the oldest request, or the connection is broken.
+Called by ``connection.py`` only. Sans-IO: ``now`` comes in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kclient.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from kclient.network.requests import PendingRequest
+
+
+class InFlightRequests:
+    """A bounded queue of written requests."""
+
+    __slots__ = ("_queue", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self._queue: deque[PendingRequest] = deque()
+        self.limit = limit
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def can_send_more(self) -> bool:
+        """One more request may be written."""
+        return len(self._queue) < self.limit
+
+    @property
+    def oldest(self) -> PendingRequest | None:
+        """The one that the next response must answer."""
+        return self._queue[0] if self._queue else None
+
+    def add(self, request: PendingRequest) -> None:
+        """Append a request that is about to be written."""
+        self._queue.append(request)
+
+    def complete_next(self, correlation_id: int) -> PendingRequest:
+        """Take out the oldest request, which a response with ``correlation_id`` answers.
+
+        Raises:
+            ProtocolError: Nothing waits, or the oldest has another id. Nothing is taken out.
+        """
+        if not self._queue:
+            raise ProtocolError(
+                f"a response with correlation id {correlation_id} came, but no request waits",
+                struct="ResponseHeader",
+                field="correlation_id",
+            )
+        oldest = self._queue[0]
+        if oldest.correlation_id != correlation_id:
+            raise ProtocolError(
+                f"the response to {oldest} came with correlation id {correlation_id}",
+                struct="ResponseHeader",
+                field="correlation_id",
+            )
+        return self._queue.popleft()
+
+    def earliest_deadline(self) -> float | None:
+        """When the first of them times out, not always the oldest; None if there are none."""
+        return min((request.deadline for request in self._queue), default=None)
+
+    def has_expired(self, now: float) -> bool:
+        """At least one of them is past its deadline."""
+        return any(request.deadline <= now for request in self._queue)
+
+    def clear(self) -> list[PendingRequest]:
+        """Take out all, oldest first."""
+        requests = list(self._queue)
+        self._queue.clear()
+        return requests

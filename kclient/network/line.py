@@ -1,0 +1,355 @@
+"""The way to one node on one lane: who waits for its connection, the connection, and one timer.
+
+``NetworkClient`` makes a line when a ConnectionKey is first used and keeps it. Requests queue here
+while there is no usable connection and are written, in order, when it has room. It owns the one
+timer of the connection, which stands at the earliest of its deadlines. Rules of a connection are
+in ``connection.py``, those of back-off in ``node_states.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from kclient.errors import BrokerUnreachable, KafkaError, RequestTimedOut
+from kclient.network.addresses import AddressBook, ConnectionKey
+from kclient.network.channel import Channel, closed_by_us
+from kclient.network.connection_states import HANDSHAKE, ConnectionState
+
+if TYPE_CHECKING:
+    from kclient.clock import Clock
+    from kclient.network.node_states import NodeStates
+    from kclient.network.reporter import Reporter
+    from kclient.network.requests import PendingRequest
+    from kclient.network.selector import Selector
+
+_NEVER = math.inf
+
+
+class LineOwner(Protocol):
+    """What a line needs of its client."""
+
+    clock: Clock
+    book: AddressBook
+    states: NodeStates
+    selector: Selector
+    reporter: Reporter
+
+    def line_ready(self, line: Line, channel: Channel) -> None:
+        """The node proved usable on that line."""
+        ...
+
+    def line_failed(self, line: Line, error: KafkaError) -> None:
+        """The node could not be reached on that line."""
+        ...
+
+    def line_changed(self, line: Line) -> None:
+        """The line became ready, gained room, or went away."""
+        ...
+
+
+class Line:
+    """One ConnectionKey of a client. Has no task; timers: one.
+
+    Args:
+        key: Which.
+        owner: The client.
+
+    Attributes:
+        waiting: Requests that are not written yet, oldest first.
+        channel: The present connection, in whatever state; None if there is none.
+    """
+
+    __slots__ = (
+        "_established",
+        "_limit",
+        "_opened_at",
+        "_owner",
+        "_refused",
+        "_timer",
+        "_timer_at",
+        "channel",
+        "key",
+        "waiting",
+    )
+
+    def __init__(self, key: ConnectionKey, owner: LineOwner) -> None:
+        self.key = key
+        self.waiting: deque[PendingRequest] = deque()
+        self.channel: Channel | None = None
+        self._owner = owner
+        self._limit = owner.selector.in_flight_limit(key.lane)
+        self._established = False
+        self._opened_at = 0.0
+        self._refused = False  # somebody was told that there is no room: say when there is
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = _NEVER
+
+    # What the client asks
+
+    @property
+    def in_flight(self) -> int:
+        """Requests under way or waiting to be."""
+        channel = self.channel
+        under_way = len(channel.connection.in_flight) if channel and self._established else 0
+        return under_way + len(self.waiting)
+
+    @property
+    def is_ready(self) -> bool:
+        """There is a usable connection."""
+        return self.channel is not None and self.channel.connection.state is ConnectionState.READY
+
+    def can_send(self, now: float) -> bool:
+        """A request would be written now, or as soon as a connection that may be made is made."""
+        room = self._can_send(now)
+        if not room:
+            self._refused = True
+        return room
+
+    def _can_send(self, now: float) -> bool:
+        channel = self.channel
+        if channel is None:
+            return len(self.waiting) < self._limit and self._may_open(now)
+        if channel.connection.state is ConnectionState.READY:
+            return not self.waiting and channel.can_send(now)
+        return channel.connection.state in HANDSHAKE and len(self.waiting) < self._limit
+
+    def _may_open(self, now: float) -> bool:
+        node_id = self.key.node_id
+        return self._owner.book.get(node_id) is not None and self._owner.states.can_dial(
+            node_id, now
+        )
+
+    # What the client tells
+
+    def send(self, request: PendingRequest, now: float) -> None:
+        """Write the request, or let it wait for the connection."""
+        channel = self.channel
+        if channel is not None and not self.waiting and channel.can_send(now):
+            if self._submit(channel, request, now):
+                channel.flush()
+        else:
+            self.waiting.append(request)
+            if channel is None:
+                self.open(now)
+        if request.deadline < self._timer_at and not request.future.done:
+            self._arm(request.deadline)
+
+    def open(self, now: float) -> None:
+        """Dial if that is allowed now, else see that it happens when it is."""
+        owner, node_id = self._owner, self.key.node_id
+        if self.channel is not None:
+            return
+        node = owner.book.get(node_id)
+        if node is None:
+            self.fail_waiting(not_known(node_id))
+        elif owner.states.can_dial(node_id, now):
+            owner.states.dialing(node_id)
+            self._established = False
+            self._opened_at = now
+            self.channel = owner.selector.open(
+                self.key, node, owner.states.setup_timeout(node_id), self
+            )
+            self._arm(self.channel.setup_deadline)
+        else:
+            self._arm(owner.states.retry_at(node_id))
+
+    def fail_waiting(self, error: KafkaError) -> None:
+        """Fail what isn't written yet with an error like ``error``."""
+        waiting = list(self.waiting)
+        self.waiting.clear()
+        for request in waiting:
+            own = copy.copy(error)  # each its own, since tracebacks and notes are kept in it
+            own.node_id = self.key.node_id
+            own.maybe_written = False
+            own.__cause__ = error.__cause__
+            self._answer(request, own)
+
+    def retire(self) -> None:
+        """The node left, or moved: finish what is under way, then close."""
+        channel = self.channel
+        if channel is None:
+            return
+        if channel.connection.state in HANDSHAKE:
+            why = "the broker has another address now"
+            channel.end(
+                closed_by_us(channel.connection.where, why, self.key.node_id), blameless=True
+            )
+        else:
+            channel.retire()
+
+    def close(self, error: KafkaError) -> None:
+        """Fail what waits and stop the timer; the selector ends the channel."""
+        self.fail_waiting(error)
+        self._disarm()
+
+    # What the channel tells
+
+    def channel_ready(self, channel: Channel) -> None:
+        """A usable connection: write what waited."""
+        owner, now = self._owner, self._owner.clock.now()
+        self._established = True
+        owner.states.usable(self.key.node_id)
+        owner.reporter.opened(channel, now - self._opened_at)
+        owner.line_ready(self, channel)
+        self._pump(channel, now)
+        owner.line_changed(self)
+
+    def channel_answered(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
+        """A request has its outcome."""
+        self._answer(request, outcome)
+        if request.throttle:
+            self._refused = True
+            self._arm(channel.connection.throttled_until)
+
+    def channel_has_room(self, channel: Channel) -> None:
+        """Write what waited, and say so where nothing does."""
+        now = self._owner.clock.now()
+        if self.waiting:
+            self._pump(channel, now)
+        if self._refused and self._can_send(now):
+            self._refused = False
+            self._owner.line_changed(self)
+
+    def channel_closed(self, channel: Channel) -> None:
+        """The connection is gone, or couldn't be made."""
+        owner, now, node_id = self._owner, self._owner.clock.now(), self.key.node_id
+        established, error = self._established, channel.connection.error
+        self.channel = None
+        self._established = False
+        owner.selector.forget(channel)
+        owner.reporter.closed(channel, now, established=established)
+        if error is None:
+            raise RuntimeError(f"the connection {self.key} closed without a reason")
+        if channel.blameless:
+            if not established:
+                owner.states.abandoned(node_id)
+        elif established:
+            owner.states.lost(node_id, now, error)
+        else:
+            timed_out = channel.connection.setup_timed_out
+            owner.states.failed(node_id, now, error, setup_timed_out=timed_out)
+            owner.line_failed(self, error)
+        if self.waiting:
+            self.open(now)
+        elif owner.states.retry_at(node_id) > now:
+            self._arm(owner.states.retry_at(node_id))
+        owner.line_changed(self)
+
+    def channel_is_needed(self, channel: Channel) -> bool:
+        """Requests wait for it."""
+        return bool(self.waiting)
+
+    # Requests
+
+    def _pump(self, channel: Channel, now: float) -> None:
+        """Write what waits, as far as there is room, in one piece."""
+        wrote = False
+        while self.waiting and channel.can_send(now):
+            wrote = self._submit(channel, self.waiting.popleft(), now) or wrote
+        if wrote:
+            channel.flush()
+
+    def _submit(self, channel: Channel, request: PendingRequest, now: float) -> bool:
+        try:
+            channel.submit(request, now)
+        except Exception as error:  # no common version, or the builder failed: this request only
+            if isinstance(error, KafkaError) and error.maybe_written is None:
+                error.maybe_written = False
+            self._answer(request, error)
+            return False
+        return True
+
+    def _answer(self, request: PendingRequest, outcome: object) -> None:
+        error = outcome if isinstance(outcome, Exception) else None
+        reporter = self._owner.reporter
+        reporter.completed(self.key, request, error, self._owner.clock.now())
+        try:
+            if error is not None:
+                request.future.fail(error)
+            else:
+                request.future.complete(outcome)
+        except Exception as fault:
+            reporter.fault(fault, f"{request} to node {self.key.node_id}")
+
+    # The timer
+
+    def _arm(self, at: float) -> None:
+        """Have the timer run at ``at`` or before."""
+        if at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_at(at, self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._timer_at = _NEVER
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at = _NEVER
+        now = self._owner.clock.now()
+        self._expire_waiting(now)
+        channel = self.channel
+        if channel is not None:
+            self._expire_channel(channel, now)
+        elif self.waiting:
+            self.open(now)
+        elif self._refused and self._can_send(now):
+            self._refused = False
+            self._owner.line_changed(self)
+        if (at := self._next_time(now)) is not None:
+            self._arm(at)
+
+    def _expire_channel(self, channel: Channel, now: float) -> None:
+        connection = channel.connection
+        if connection.state is ConnectionState.DIALING:
+            return  # the dial has its own time-out
+        channel.expire(now)
+        if connection.state is ConnectionState.READY:
+            self.channel_has_room(channel)  # a time of silence may be over
+
+    def _expire_waiting(self, now: float) -> None:
+        expired = [request for request in self.waiting if request.deadline <= now]
+        if not expired:
+            return
+        self.waiting = deque(request for request in self.waiting if request.deadline > now)
+        last = self._owner.states.last_error(self.key.node_id)
+        failure = f"; the last failure was: {last}" if last is not None else ""
+        for request in expired:
+            error = RequestTimedOut(
+                f"{request} waited {request.timeout:g} s for a connection to node "
+                f"{self.key.node_id} that takes it{failure}",
+                node_id=self.key.node_id,
+                maybe_written=False,
+            )
+            error.__cause__ = last
+            self._answer(request, error)
+
+    def _next_time(self, now: float) -> float | None:
+        """When the timer has something to do next."""
+        times = [request.deadline for request in self.waiting]
+        channel = self.channel
+        if channel is not None:
+            deadline = channel.connection.next_deadline()
+            if deadline is not None:
+                times.append(deadline)
+            if channel.connection.throttled_until > now:
+                times.append(channel.connection.throttled_until)
+        else:
+            retry_at = self._owner.states.retry_at(self.key.node_id)
+            if retry_at > now:
+                times.append(retry_at)
+        return min(times, default=None)
+
+
+def not_known(node_id: int) -> BrokerUnreachable:
+    """The error of a request to a node that the address book doesn't have."""
+    return BrokerUnreachable(f"broker {node_id} is not a part of the cluster", node_id=node_id)

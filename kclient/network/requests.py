@@ -1,0 +1,141 @@
+"""A request on its way, and the answer that keeps its bytes.
+
+``PendingRequest`` is made by ``NetworkClient.send``, waits there for its connection, then in
+``InFlightRequests`` for its answer. ``RawResponse`` is what ``send(raw=True)`` gives. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kclient.network.future import RequestFuture
+from kclient.protocol.message import Request
+
+if TYPE_CHECKING:
+    from kclient.network.frames import Frame
+
+RequestBuilder: TypeAlias = Request | Callable[[int], Request]
+"""A message, or a callable that is given the negotiated version and returns the message for it."""
+
+
+class PendingRequest:
+    """One request from ``send`` to its outcome.
+
+    Attributes:
+        api: The request's class.
+        build: The message or its builder.
+        timeout: Seconds that ``deadline`` was made from, for texts.
+        deadline: When it is given up, written or not.
+        max_version: Highest version that the caller can make use of.
+        raw: The answer is wanted as a ``RawResponse``.
+        expect_response: False where the broker sends none (Produce with acks=0).
+        response_bytes: How large an answer it asks for; raises the frame limit.
+        future: Its outcome.
+        version: The negotiated version, -1 before.
+        correlation_id: -1 until it is written.
+        sent_at: When it was written.
+        request_bytes: Its size on the wire.
+        received_bytes: The size of its answer.
+        throttle: Seconds of silence that its answer asked for.
+    """
+
+    __slots__ = (
+        "api",
+        "build",
+        "correlation_id",
+        "deadline",
+        "expect_response",
+        "future",
+        "max_version",
+        "raw",
+        "received_bytes",
+        "request_bytes",
+        "response_bytes",
+        "sent_at",
+        "throttle",
+        "timeout",
+        "version",
+    )
+
+    def __init__(
+        self,
+        api: type[Request],
+        build: RequestBuilder,
+        *,
+        timeout: float,
+        deadline: float,
+        max_version: int | None = None,
+        raw: bool = False,
+        expect_response: bool = True,
+        response_bytes: int = 0,
+    ) -> None:
+        self.api = api
+        self.build = build
+        self.timeout = timeout
+        self.deadline = deadline
+        self.max_version = max_version
+        self.raw = raw
+        self.expect_response = expect_response
+        self.response_bytes = response_bytes
+        self.future: RequestFuture[Any] = RequestFuture()
+        self.version = -1
+        self.correlation_id = -1
+        self.sent_at = 0.0
+        self.request_bytes = 0
+        self.received_bytes = 0
+        self.throttle = 0.0
+
+    @property
+    def was_sent(self) -> bool:
+        """It was handed to the transport, so the broker may have acted on it."""
+        return self.correlation_id >= 0
+
+    def message(self) -> Request:
+        """The message for the negotiated ``version``."""
+        return self.build if isinstance(self.build, Request) else self.build(self.version)
+
+    def __str__(self) -> str:
+        if not self.was_sent:
+            return self.api.NAME
+        return f"{self.api.NAME} v{self.version} (correlation {self.correlation_id})"
+
+
+class RawResponse:
+    """The bytes of a response, unread, in a frame that came from the pool.
+
+    Attributes:
+        api_key: Of the request that it answers.
+        version: In which it is written.
+        body: What follows the response header. Not to be used after ``release()``.
+    """
+
+    __slots__ = ("_frame", "api_key", "body", "version")
+
+    def __init__(self, api_key: int, version: int, frame: Frame, body_offset: int) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.body = frame.view[body_offset:]
+        self._frame: Frame | None = frame
+
+    def release(self) -> None:
+        """Give the frame back for reuse; ``body`` can't be used any more. Twice is fine.
+
+        Slices of ``body`` that are still held stay valid: the pool doesn't reuse a frame as long
+        as anybody looks at it.
+        """
+        if self._frame is not None:
+            self.body.release()
+            self._frame.release()
+            self._frame = None
+
+    def detach(self) -> memoryview:
+        """Take the bytes for good: they are never pooled, and live as long as the view does."""
+        if self._frame is not None:
+            self._frame.detach()
+            self._frame = None
+        return self.body
+
+    def __repr__(self) -> str:
+        state = "released" if self._frame is None else f"{self.body.nbytes} bytes"
+        return f"<RawResponse api_key={self.api_key} v{self.version} {state}>"

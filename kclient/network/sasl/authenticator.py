@@ -1,0 +1,34 @@
+"""The seat of SASL: what a connection asks of whoever authenticates it.
+
+``connection.py`` makes one Authenticator per connection through a factory, and drives it in its
+state AUTHENTICATING: each step is one request (SaslHandshake, then SaslAuthenticate as often as
+the mechanism needs) and its response. The connection does the framing, the versions and the
+deadline. Sans-IO: an implementation must not wait; what is slow, such as PBKDF2 or fetching a
+token, is done before the dial.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kclient.protocol.message import Request, Response
+
+
+class Authenticator(Protocol):
+    """A step machine that authenticates one connection once."""
+
+    def step(self, response: Response | None, /) -> Request | None:
+        """Take the answer to the last step's request; give the next request.
+
+        Args:
+            response: The decoded answer; None at the first step.
+
+        Returns:
+            The next request, or None when both sides are satisfied: the connection is usable.
+
+        Raises:
+            KafkaError: The peer refused, or what it said can't be trusted. The connection closes
+                and whoever waits for it gets this error.
+        """
+        ...

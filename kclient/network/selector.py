@@ -1,0 +1,212 @@
+"""Opens, closes and expires the connections of one client.
+
+Called by the lines (open), and by ``NetworkClient`` (close, addresses). It must not decide when
+to dial or what to do after an end: a channel tells its line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from kclient.errors import BrokerUnreachable, ClientClosed, KafkaError
+from kclient.hooks import DialTarget
+from kclient.network.addresses import ConnectionKey, Lane, Node
+from kclient.network.channel import Channel, ChannelOwner, closed_by_us
+from kclient.network.connection import Connection
+from kclient.network.connection_states import ConnectionState
+from kclient.network.frames import FramePool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.clock import Clock
+    from kclient.config import NetworkConfig
+    from kclient.hooks import Dialer
+    from kclient.network.handshake import Identity
+    from kclient.network.sasl import Authenticator
+
+GENERAL_IDLE = 30.0
+"""Seconds until an unused GENERAL or bootstrap connection closes; others have longer."""
+LANE_IN_FLIGHT = 100
+"""Requests under way at once where order and memory don't ask for fewer."""
+_OVERRUN = 0.5
+"""Seconds by which a dialer may overrun its time before it is cut off."""
+
+
+class SelectorOwner(ChannelOwner, Protocol):
+    """A channel's owner, as the selector needs it."""
+
+    def channel_is_needed(self, channel: Channel) -> bool:
+        """Requests wait for it, so it must not be closed as idle."""
+        ...
+
+
+class Selector:
+    """The channels of one client.
+
+    Tasks: one per dial, named ``kclient dial ...``; it ends with the dial, and ``close`` or the
+    end of its channel cancels it. Timers: one, for the next idle connection.
+
+    Args:
+        config: Limits, TLS and idle time.
+        clock: Reads the time.
+        dialer: Opens transports.
+        identity: Who we say we are.
+        authenticator: Makes the SASL step machine of a connection; None where none is configured.
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        clock: Clock,
+        dialer: Dialer,
+        identity: Identity,
+        authenticator: Callable[[Node], Authenticator] | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._dialer = dialer
+        self._identity = identity
+        self._authenticator = authenticator
+        self._pool = FramePool()
+        self._owners: dict[Channel, SelectorOwner] = {}
+        self._dials: dict[Channel, asyncio.Task[None]] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def in_flight_limit(self, lane: Lane) -> int:
+        """Requests that a connection of that lane may have under way."""
+        return self._config.max_in_flight if lane is Lane.PRODUCE else LANE_IN_FLIGHT
+
+    def open(
+        self, key: ConnectionKey, node: Node, setup_timeout: float, owner: SelectorOwner
+    ) -> Channel:
+        """Begin to dial; the channel tells ``owner`` how it goes on."""
+        connection = Connection(
+            key,
+            node.address,
+            self._identity,
+            pool=self._pool,
+            frame_limit=self._config.receive_frame_limit,
+            in_flight_limit=self.in_flight_limit(key.lane),
+            authenticator=self._authenticator(node) if self._authenticator else None,
+        )
+        now = self._clock.now()
+        channel = Channel(connection, owner, self._clock.now, now + setup_timeout)
+        target = DialTarget(node.host, node.port, self._config.security.ssl_context, setup_timeout)
+        self._owners[channel] = owner
+        self._dials[channel] = asyncio.get_running_loop().create_task(
+            self._dial(channel, target), name=f"kclient dial {key}"
+        )
+        self._schedule_idle(now + self._idle_limit(key))
+        return channel
+
+    def forget(self, channel: Channel) -> None:
+        """The channel is closed: stop its dial if that is still under way."""
+        self._owners.pop(channel, None)
+        dial = self._dials.get(channel)
+        if dial is not None and dial is not asyncio.current_task():
+            dial.cancel()
+
+    def expire_idle(self, now: float) -> float | None:
+        """Close what was unused for too long, least recently used first.
+
+        Returns:
+            When to look again; None if there is no connection.
+        """
+        next_look: float | None = None
+        for channel in sorted(self._owners, key=lambda c: c.connection.last_used):
+            connection = channel.connection
+            limit = self._idle_limit(connection.key)
+            idle = not len(connection.in_flight) and connection.state is ConnectionState.READY
+            if idle and now - connection.last_used >= limit:
+                if not self._owners[channel].channel_is_needed(channel):
+                    why = f"unused for {limit:g} s"
+                    channel.end(
+                        closed_by_us(connection.where, why, connection.key.node_id),
+                        abort=False,
+                        blameless=True,
+                    )
+                    continue
+            due = connection.last_used + limit
+            due = due if due > now else now + limit
+            next_look = due if next_look is None else min(next_look, due)
+        return next_look
+
+    async def close(self, timeout: float) -> None:
+        """End all channels, and wait for what was written to leave, at most ``timeout`` seconds.
+
+        Cancellation: transports are dropped at once.
+        """
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        channels = list(self._owners)
+        dials = list(self._dials.values())
+        for channel in channels:
+            channel.end(ClientClosed("the client was closed"), abort=False, blameless=True)
+        for dial in dials:
+            dial.cancel()
+        waits = [channel.wait_closed() for channel in channels]
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*waits, *dials, return_exceptions=True)
+        except TimeoutError:
+            pass
+        finally:
+            for channel in channels:
+                channel.abort_transport()
+        for channel in channels:  # an aborted transport is gone within a few rounds of the loop
+            await channel.wait_closed()
+
+    async def _dial(self, channel: Channel, target: DialTarget) -> None:
+        key = channel.connection.key
+        error: KafkaError
+        try:
+            async with asyncio.timeout(target.setup_timeout + _OVERRUN):
+                await self._dialer.dial(target, lambda: channel)
+            return
+        except KafkaError as failure:
+            channel.connection.setup_timed_out = isinstance(failure.__cause__, TimeoutError)
+            error = failure
+        except TimeoutError as failure:
+            channel.connection.setup_timed_out = True
+            error = BrokerUnreachable(
+                f"{channel.connection.where} can't be reached: no connection within "
+                f"{target.setup_timeout:.3g} s"
+            )
+            error.__cause__ = failure
+        except Exception as failure:
+            error = BrokerUnreachable(f"{channel.connection.where} can't be reached: {failure!r}")
+            error.__cause__ = failure
+        finally:
+            self._dials.pop(channel, None)
+        error.node_id = key.node_id
+        channel.end(error)
+
+    def _idle_limit(self, key: ConnectionKey) -> float:
+        longest = self._config.connections_max_idle
+        return min(GENERAL_IDLE, longest) if _short_lived(key) else longest
+
+    def _schedule_idle(self, at: float) -> None:
+        timer = self._idle_timer
+        if timer is not None:
+            if timer.when() <= at:
+                return
+            timer.cancel()
+        self._idle_timer = asyncio.get_running_loop().call_at(at, self._on_idle_timer)
+
+    def _on_idle_timer(self) -> None:
+        self._idle_timer = None
+        self._pool.trim()
+        now = self._clock.now()
+        next_look = self.expire_idle(now)
+        if self._pool.retained_bytes and next_look is not None:
+            next_look = min(next_look, now + GENERAL_IDLE)
+        if next_look is not None:
+            self._schedule_idle(next_look)
+
+
+def _short_lived(key: ConnectionKey) -> bool:
+    """A connection that is cheap to make again when it is needed."""
+    return key.lane is Lane.GENERAL or key.node_id < 0
