@@ -1,0 +1,327 @@
+"""Records in, batches per partition out: what is waiting, where, and what may be sent now.
+
+The intake appends records here; the sender asks ``ready_nodes`` and ``ready_queues``, takes
+batches out through their ``PartitionQueue`` and reports what became of them. Everything is found
+by need, never by walking all partitions: ready queues by leader, and due lists for linger, retries
+and delivery deadlines. Sans-IO; ``append`` is the hottest function of the producer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kclient.producer.batch import BatchState, ProducerBatch
+from kclient.producer.delivery import BatchOutcome, Delivery
+from kclient.producer.due_list import DueList
+from kclient.producer.partition_queue import PartitionQueue
+from kclient.producer.partitioner import StickyChoice
+from kclient.record import BatchBuilder
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kclient.config import ProducerConfig
+    from kclient.producer.delivery import DeliveryHost
+    from kclient.types import Headers
+
+NO_LEADER = -1
+
+_SETTLED = frozenset({BatchState.DONE, BatchState.FAILED, BatchState.SPLIT})
+
+
+def _is_unsettled(batch: ProducerBatch) -> bool:
+    return batch.state not in _SETTLED and batch.state is not BatchState.ABANDONED
+
+
+def _is_open(batch: ProducerBatch) -> bool:
+    return batch.state is BatchState.OPEN
+
+
+def _may_retry(queue: PartitionQueue) -> bool:
+    return bool(queue.outstanding) or bool(queue.sealed)
+
+
+class TopicQueues:
+    """One topic's partitions, as far as records were sent to them.
+
+    Attributes:
+        name: The topic.
+        topic_id: Its id as last heard, None where brokers have none.
+        count: Partitions; it never shrinks for the same topic id, whatever a stale broker says.
+        leaders: Leader of each partition, ``NO_LEADER`` without one.
+        sticky: Where records without a key go.
+    """
+
+    __slots__ = ("_available", "count", "leaders", "name", "queues", "sticky", "topic_id")
+
+    def __init__(self, name: str, switch_bytes: int, rng: random.Random) -> None:
+        self.name = name
+        self.topic_id: bytes | None = None
+        self.count = 0
+        self.leaders: Sequence[int] = ()
+        self.queues: list[PartitionQueue | None] = []
+        self.sticky = StickyChoice(switch_bytes, rng, self._backlog)
+        self._available: list[int] | None = None
+
+    def learn(self, leaders: Sequence[int], topic_id: bytes | None) -> None:
+        """Take what metadata says about the topic."""
+        if topic_id == self.topic_id and len(leaders) < self.count:
+            return
+        self.topic_id = topic_id
+        self.count = len(leaders)
+        self.leaders = leaders
+        self._available = None
+        self.queues.extend([None] * (self.count - len(self.queues)))
+        if self.sticky.current >= self.count:
+            self.sticky.current = -1
+
+    def leader_of(self, partition: int) -> int:
+        """Node id of the leader, ``NO_LEADER`` without one."""
+        return self.leaders[partition] if partition < len(self.leaders) else NO_LEADER
+
+    def move_sticky(self) -> int:
+        """Choose another partition for records without a key."""
+        if self._available is None:
+            self._available = [i for i, node in enumerate(self.leaders) if node != NO_LEADER]
+        return self.sticky.move(self._available, self.count)
+
+    def _backlog(self, partition: int) -> int:
+        queue = self.queues[partition]
+        return 0 if queue is None else queue.backlog
+
+
+class Accumulator:
+    """All batches of one producer that aren't settled.
+
+    Args:
+        config: Sizes and times.
+        host: Given to deliveries.
+        rng: For sticky choices.
+        wake: Called when the sender should look: at most once per batch.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        host: DeliveryHost,
+        rng: random.Random,
+        wake: Callable[[], None],
+    ) -> None:
+        self.topics: dict[str, TopicQueues] = {}
+        self.used = 0
+        """Bytes of records that aren't settled."""
+        self.sealed_count = 0
+        """Batches sealed so far: who appends yields to the loop when it moves."""
+        self.busy: dict[PartitionQueue, None] = {}
+        """Partitions with unsettled batches."""
+        self._host = host
+        self._rng = rng
+        self._wake = wake
+        self._linger = config.linger
+        self._delivery_timeout = config.delivery_timeout
+        self._batch_size = config.batch_size
+        self._idempotent = config.idempotence
+        self._max_in_flight = config.max_in_flight
+        self._ready: dict[int, dict[PartitionQueue, None]] = {}
+        self._lingering: DueList[ProducerBatch] = DueList(_is_open)
+        self._deadlines: DueList[ProducerBatch] = DueList(_is_unsettled)
+        self._retries: DueList[PartitionQueue] = DueList(_may_retry)
+
+    # The way in.
+
+    def topic(self, name: str) -> TopicQueues:
+        """The topic's queues, made on first use."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = TopicQueues(name, self._batch_size, self._rng)
+        return topic
+
+    def queue(self, topic: TopicQueues, partition: int) -> PartitionQueue:
+        """One partition's queue, made on first use; ``partition`` must be below ``count``."""
+        queue = topic.queues[partition]
+        if queue is None:
+            queue = topic.queues[partition] = PartitionQueue(
+                topic.name,
+                partition,
+                idempotent=self._idempotent,
+                max_in_flight=self._max_in_flight,
+                batch_limit=self._batch_size,
+            )
+            queue.leader = topic.leader_of(partition)
+        return queue
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        size: int,
+    ) -> Delivery | None:
+        """Add a record to the open batch; None if there is none or it is full."""
+        batch = queue.open
+        if batch is None:
+            return None
+        index = batch.builder.append(timestamp, key, value, headers)  # type: ignore[union-attr]
+        if index < 0:
+            return None
+        batch.reserved += size
+        self.used += size
+        return Delivery(batch.outcome, index, timestamp)
+
+    def append_first(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        size: int,
+        now: float,
+    ) -> Delivery:
+        """Add a record as the first of a new batch; the open one is sealed."""
+        builder = BatchBuilder(queue.batch_limit)
+        index = builder.append(timestamp, key, value, headers)
+        if queue.open is not None:
+            self.seal(queue)
+        outcome = BatchOutcome(self._host, queue.topic, queue.index)
+        batch = ProducerBatch(queue, builder, outcome, now, now + self._delivery_timeout)
+        batch.reserved = size
+        self.used += size
+        queue.open = batch
+        self.busy[queue] = None
+        self._deadlines.push(batch.deadline, batch)
+        if builder.size_bytes >= queue.batch_limit:
+            self.seal(queue)
+        elif self._linger > 0.0:
+            first = self._lingering.next_at() is None
+            self._lingering.push(now + self._linger, batch)
+            if first:
+                self._wake()
+        else:
+            self.mark(queue)
+            self._wake()
+        return Delivery(outcome, index, timestamp)
+
+    def shorten(self, batch: ProducerBatch, deadline: float) -> None:
+        """A record of ``batch`` has waited before: the batch's time is over at ``deadline``."""
+        if deadline < batch.deadline:
+            batch.deadline = deadline
+            self._deadlines.push(deadline, batch)
+
+    def seal(self, queue: PartitionQueue) -> None:
+        """Close the open batch and have it sent."""
+        if queue.seal_open() is not None:
+            self.sealed_count += 1
+            self.mark(queue)
+            self._wake()
+
+    def hurry(self) -> list[ProducerBatch]:
+        """Seal every open batch (flush, close, no memory); return all that aren't settled."""
+        unsettled: list[ProducerBatch] = []
+        for queue in self.busy:
+            if queue.open is not None:
+                self.seal(queue)
+            unsettled.extend(batch for batch in queue.outstanding if _is_unsettled(batch))
+            unsettled.extend(queue.sealed)
+        return unsettled
+
+    def batch_of(self, outcome: BatchOutcome) -> ProducerBatch | None:
+        """The unsettled batch behind ``outcome``; None if it is settled."""
+        queue = self.topics[outcome.topic].queues[outcome.partition]
+        if queue is None:
+            return None
+        if queue.open is not None and queue.open.outcome is outcome:
+            return queue.open
+        for batches in (queue.sealed, queue.outstanding):
+            for batch in reversed(batches):
+                if batch.outcome is outcome:
+                    return batch
+        return None
+
+    # What may be sent.
+
+    def mark(self, queue: PartitionQueue) -> None:
+        """Something changed for ``queue``: the sender should look at it."""
+        leader = NO_LEADER if queue.leader is None else queue.leader
+        ready = self._ready.get(leader)
+        if ready is None:
+            ready = self._ready[leader] = {}
+        ready[queue] = None
+
+    def unmark(self, queue: PartitionQueue) -> None:
+        """Nothing can be sent for ``queue`` until something changes."""
+        leader = NO_LEADER if queue.leader is None else queue.leader
+        ready = self._ready.get(leader)
+        if ready is not None:
+            ready.pop(queue, None)
+
+    def ready_nodes(self) -> list[int]:
+        """Leaders with marked queues; ``NO_LEADER`` isn't one."""
+        return [node for node, queues in self._ready.items() if queues and node != NO_LEADER]
+
+    def ready_queues(self, node_id: int) -> list[PartitionQueue]:
+        """The marked queues of one leader, longest waiting first."""
+        return list(self._ready.get(node_id, ()))
+
+    def has_leaderless(self) -> bool:
+        """Some partition with records has no leader."""
+        return bool(self._ready.get(NO_LEADER))
+
+    def back_off(self, queue: PartitionQueue, until: float) -> None:
+        """Have ``queue`` marked again at ``until``."""
+        self.unmark(queue)
+        self._retries.push(until, queue)
+
+    def come_due(self, now: float) -> Iterator[ProducerBatch]:
+        """Mark what lingered or backed off long enough; yield each batch past its deadline."""
+        while (lingered := self._lingering.pop_due(now)) is not None:
+            self.seal(lingered.queue)
+        while (queue := self._retries.pop_due(now)) is not None:
+            self.mark(queue)
+        while (batch := self._deadlines.pop_due(now)) is not None:
+            yield batch
+
+    def next_due(self) -> float | None:
+        """When ``come_due`` has work again."""
+        times = (self._lingering.next_at(), self._retries.next_at(), self._deadlines.next_at())
+        return min((time for time in times if time is not None), default=None)
+
+    def lead(self, topic: TopicQueues) -> None:
+        """Leaders of ``topic`` may have changed: move its marked queues over."""
+        for queue in topic.queues:
+            if queue is not None:
+                leader = topic.leader_of(queue.index)
+                if leader != queue.leader:
+                    self.unmark(queue)
+                    queue.leader = leader
+                    if not queue.idle:
+                        self.mark(queue)
+
+    # The way out.
+
+    def release(self, batch: ProducerBatch) -> None:
+        """``batch`` is settled: give its memory back."""
+        self.used -= batch.reserved
+        batch.reserved = 0
+        batch.builder = None
+        batch.flushes = None
+        if batch.queue.idle:
+            self.busy.pop(batch.queue, None)
+            self.unmark(batch.queue)
+
+    def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """``batch`` goes on as ``parts``, which share its memory, deadline and flushes."""
+        share = batch.reserved // len(parts)
+        for part in parts:
+            part.reserved = share
+            batch.reserved -= share
+            self._deadlines.push(part.deadline, part)
+            for wait in batch.flushes or ():
+                wait.pending += 1
+            part.flushes = list(batch.flushes) if batch.flushes else None
+        for wait in batch.flushes or ():
+            wait.pending -= 1
+        self.release(batch)

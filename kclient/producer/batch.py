@@ -1,0 +1,197 @@
+"""One batch of records on its way, as a state machine.
+
+A batch is filled while OPEN, closed to more records when SEALED, and then goes to a broker, maybe
+several times. What makes this a machine is time: when ``delivery_timeout`` passes while a
+request is under way, the user is told at once, but the batch's bytes and sequence numbers stay
+spoken for until the answer (or the end of the connection) says what became of them. That state
+is ABANDONED; forgetting it is how clients lost or doubled records.
+
+Made by the accumulator, moved by ``partition_queue``; holds no rules about when to send. Sans-IO.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from kclient.producer.idempotence import SEQUENCE_MASK
+from kclient.transitions import step
+
+if TYPE_CHECKING:
+    from kclient.errors import KafkaError
+    from kclient.producer.delivery import BatchOutcome
+    from kclient.producer.flush import FlushWait
+    from kclient.producer.partition_queue import PartitionQueue
+    from kclient.producer.shipment import Shipment
+    from kclient.record import BatchBuilder
+
+
+class BatchState(enum.Enum):
+    """Where a batch is."""
+
+    OPEN = "takes records"
+    SEALED = "takes no more records; was never sent"
+    IN_FLIGHT = "is in a request whose answer is awaited"
+    RETRYING = "was sent and must be sent again, with the same sequence numbers"
+    ABANDONED = "its time is over and its deliveries failed, but the answer is still awaited"
+    DONE = "the broker has it"
+    FAILED = "given up"
+    SPLIT = "goes on as several smaller batches"
+
+
+class BatchEvent(enum.Enum):
+    """What happens to a batch."""
+
+    SEAL = "full, lingered, flushed or sent"
+    SEND = "put into a request"
+    ACKNOWLEDGE = "the broker has it"
+    RETRY = "the attempt failed in a way that may pass"
+    REJECT = "the attempt failed for good, or the producer closes"
+    SPLIT = "the broker takes only smaller batches"
+    EXPIRE = "delivery_timeout passed"
+    RENUMBER = "its partition starts over under a new epoch, all answers being in"
+
+
+_S, _E = BatchState, BatchEvent
+
+TRANSITIONS: dict[BatchState, dict[BatchEvent, BatchState]] = {
+    _S.OPEN: {_E.SEAL: _S.SEALED},
+    _S.SEALED: {_E.SEND: _S.IN_FLIGHT, _E.EXPIRE: _S.FAILED, _E.REJECT: _S.FAILED},
+    _S.IN_FLIGHT: {
+        _E.ACKNOWLEDGE: _S.DONE,
+        _E.RETRY: _S.RETRYING,
+        _E.REJECT: _S.FAILED,
+        _E.SPLIT: _S.SPLIT,
+        _E.EXPIRE: _S.ABANDONED,
+    },
+    _S.RETRYING: {
+        _E.SEND: _S.IN_FLIGHT,
+        _E.EXPIRE: _S.FAILED,
+        _E.REJECT: _S.FAILED,
+        _E.RENUMBER: _S.SEALED,
+    },
+    _S.ABANDONED: {
+        _E.ACKNOWLEDGE: _S.DONE,
+        _E.RETRY: _S.FAILED,
+        _E.REJECT: _S.FAILED,
+        _E.SPLIT: _S.FAILED,
+    },
+    _S.DONE: {},
+    _S.FAILED: {},
+    _S.SPLIT: {},
+}
+
+UNDER_WAY = frozenset({BatchState.IN_FLIGHT, BatchState.ABANDONED})
+"""States in which an answer is awaited."""
+
+
+class ProducerBatch:
+    """A batch with what the producer must remember about it.
+
+    Attributes:
+        queue: The partition that it belongs to.
+        builder: Its records; None once it is DONE, FAILED or SPLIT.
+        outcome: What its deliveries look at.
+        state: Where it is.
+        created: ``now`` of its first record.
+        deadline: When its deliveries fail.
+        retry_at: Not to be sent again before.
+        attempts: How often it was sent.
+        maybe_written: An attempt ended in a way that doesn't tell whether the log has it.
+        last_error: What the last attempt failed with.
+        sequence: Count of its first record in the partition's numbering, -1 without.
+        producer_id: Who numbered it.
+        producer_epoch: In which epoch.
+        reserved: Bytes of the memory budget that it holds.
+        compressing: A thread is at it.
+        compressed: Compression is over (or there is none).
+        shipment: The request that it is in, while under way.
+        flushes: Who waits for it.
+    """
+
+    __slots__ = (
+        "attempts",
+        "builder",
+        "compressed",
+        "compressing",
+        "created",
+        "deadline",
+        "flushes",
+        "last_error",
+        "maybe_written",
+        "outcome",
+        "producer_epoch",
+        "producer_id",
+        "queue",
+        "reserved",
+        "retry_at",
+        "sequence",
+        "shipment",
+        "state",
+    )
+
+    def __init__(
+        self,
+        queue: PartitionQueue,
+        builder: BatchBuilder,
+        outcome: BatchOutcome,
+        created: float,
+        deadline: float,
+    ) -> None:
+        self.queue = queue
+        self.builder: BatchBuilder | None = builder
+        self.outcome = outcome
+        self.state = BatchState.OPEN
+        self.created = created
+        self.deadline = deadline
+        self.retry_at = 0.0
+        self.attempts = 0
+        self.maybe_written = False
+        self.last_error: KafkaError | None = None
+        self.sequence = -1
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.reserved = 0
+        self.compressing = False
+        self.compressed = False
+        self.shipment: Shipment | None = None
+        self.flushes: list[FlushWait] | None = None
+
+    def watch(self, wait: FlushWait) -> None:
+        """Have ``wait`` told when the batch is settled; only once, however often it is asked."""
+        if self.flushes is None:
+            self.flushes = []
+        if wait not in self.flushes:
+            self.flushes.append(wait)
+            wait.pending += 1
+
+    @property
+    def record_count(self) -> int:
+        """Records in it."""
+        return self.outcome.count
+
+    @property
+    def end_sequence(self) -> int:
+        """Count of the record after its last."""
+        return self.sequence + self.outcome.count
+
+    @property
+    def wire_sequence(self) -> int:
+        """Its base sequence as the batch header has it, -1 without."""
+        return self.sequence & SEQUENCE_MASK if self.sequence >= 0 else -1
+
+    def records(self) -> BatchBuilder:
+        """The builder of a batch that still has one."""
+        if self.builder is None:
+            raise RuntimeError(f"a batch in state {self.state.name} has no records any more")
+        return self.builder
+
+    def apply(self, event: BatchEvent) -> BatchState:
+        """Take one step; IllegalTransition if ``event`` can't happen in this state."""
+        self.state = step(TRANSITIONS, self.state, event)
+        return self.state
+
+    def seal(self) -> None:
+        """Take no more records."""
+        self.apply(BatchEvent.SEAL)
+        self.outcome.count = self.records().record_count

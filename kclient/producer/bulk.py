@@ -1,0 +1,149 @@
+"""``send_many``: many records with one await per batch.
+
+A run of its own per call; the producer makes it. Records go through the intake one by one, without
+a suspension as long as they fit; every batch that takes one of them is watched, and at the end the
+acknowledgements of all are awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import InvalidArgument
+from kclient.producer.flush import FlushWait
+from kclient.producer.outgoing import Outgoing
+from kclient.producer.parking import Parked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.producer.accumulator import Accumulator
+    from kclient.producer.delivery import BatchOutcome, Delivery
+    from kclient.producer.intake import Intake
+
+
+class BulkSend:
+    """One call of ``send_many``.
+
+    Attributes:
+        taken: Records taken so far.
+        wait: What became of their batches.
+    """
+
+    __slots__ = (
+        "_accumulator",
+        "_admission",
+        "_check",
+        "_intake",
+        "_seen",
+        "_topic",
+        "taken",
+        "wait",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        intake: Intake,
+        accumulator: Accumulator,
+        admission: Callable[[], asyncio.Future[None]],
+        check: Callable[[], None],
+    ) -> None:
+        self.taken = 0
+        self.wait = FlushWait(urgent=False)
+        self._topic = topic
+        self._intake = intake
+        self._accumulator = accumulator
+        self._admission = admission
+        self._check = check
+        self._seen: set[BatchOutcome] = set()
+
+    async def run(self, records: Iterable[Any] | AsyncIterable[Any]) -> None:
+        """Take all records; stops early when one of the batches has failed."""
+        if isinstance(records, AsyncIterable):
+            async for item in records:
+                await self._take(item)
+                if self.wait.tally.count:
+                    return
+        elif isinstance(records, Iterable) and not isinstance(records, (str, bytes, bytearray)):
+            await self._take_all(records)
+        else:
+            raise InvalidArgument(
+                f"records must be an iterable or async iterable, not a {type(records).__name__}"
+            )
+
+    async def _take_all(self, records: Iterable[Any]) -> None:
+        accumulator, seen = self._accumulator, self._seen
+        sealed = accumulator.sealed_count
+        for item in records:
+            outcome = self._put(item)._outcome
+            self.taken += 1
+            if outcome not in seen:
+                await self._watch(outcome)
+            if accumulator.sealed_count != sealed:
+                sealed = accumulator.sealed_count
+                seen.clear()
+                # Acknowledgements and linger need the loop, too.
+                await asyncio.sleep(0)
+                self._check()
+                if self.wait.tally.count:
+                    return
+
+    async def _take(self, item: Any) -> None:
+        await self._take_all((item,))
+
+    def _put(self, item: Any) -> Delivery:
+        put, topic = self._intake.put, self._topic
+        kind = item.__class__
+        if kind is Outgoing:
+            return put(
+                topic,
+                item.value,
+                item.key,
+                item.headers,
+                item.partition,
+                item.timestamp,
+                self._admission,
+            )
+        if kind is tuple:
+            if len(item) != 2:
+                raise InvalidArgument(
+                    f"a tuple in records must be (key, value), this one has {len(item)} items: "
+                    "use kclient.producer.Outgoing for more"
+                )
+            return put(topic, item[1], item[0], None, None, None, self._admission)
+        return put(topic, item, None, None, None, None, self._admission)
+
+    async def _watch(self, outcome: BatchOutcome) -> None:
+        """Have ``wait`` told about the batch behind ``outcome``, once the record is in one."""
+        if isinstance(outcome, Parked):
+            delivery = outcome.delivery
+            outcome.watch(self.wait)  # goes over to the batch that takes the record
+            await admission(outcome)
+            outcome = delivery._outcome
+        else:
+            batch = self._accumulator.batch_of(outcome)
+            if batch is not None:
+                batch.watch(self.wait)
+        self._seen.add(outcome)
+
+
+async def admission(parked: Parked) -> None:
+    """Wait until ``parked`` is in a batch.
+
+    Raises:
+        KafkaError: It was given up instead.
+
+    Cancellation: it is taken back, unless it got into a batch in the same instant.
+    """
+    waiter = parked.waiter
+    if waiter is not None:
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            parked.delivery.cancel()
+            raise
+    if parked.error is not None:
+        raise parked.error

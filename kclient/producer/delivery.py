@@ -1,0 +1,328 @@
+"""``Delivery``, the handle that ``send`` gives at once, and the per-batch state behind it.
+
+A delivery is {outcome of the batch, index in the batch}: nothing is created per record but this
+handle, and one acknowledgement settles a whole batch. Whoever awaits a pending delivery waits on a
+private future of the loop, so cancelling one waiter harms nobody else. The accumulator makes
+both, the sender settles outcomes. Sans-IO: the loop comes in with the ``DeliveryHost``; no other
+clock, task or socket. Must not know about partitions' queues, retries or memory.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kclient.types import RecordMetadata
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Generator
+
+    from kclient.errors import KafkaError
+
+
+class DeliveryHost(Protocol):
+    """What outcomes need of the producer that made them."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
+        """``count`` records of a failed batch were dropped without anyone looking."""
+        ...
+
+
+class BatchOutcome:
+    """What became of one batch of records, shared by their deliveries.
+
+    Attributes:
+        topic: Topic of the batch.
+        partition: Its partition, -1 while not chosen (a parked record).
+        count: How many records it stands for.
+        done: Acknowledged or failed.
+        base_offset: Offset of the first record once acknowledged; -1 where unknown.
+        log_append_time: The broker's int milliseconds, -1 where the topic keeps the record's own.
+        error: Why the batch failed, None while it didn't.
+        record_errors: Errors of single records by index, where the broker named them (KIP-467).
+        reported: The failure was told to someone in bulk (``flush``), so it isn't unseen.
+    """
+
+    __slots__ = (
+        "_parts",
+        "_raised",
+        "_waiting",
+        "base_offset",
+        "count",
+        "done",
+        "error",
+        "host",
+        "log_append_time",
+        "partition",
+        "record_errors",
+        "reported",
+        "topic",
+    )
+
+    def __init__(self, host: DeliveryHost, topic: str, partition: int) -> None:
+        self.host = host
+        self.topic = topic
+        self.partition = partition
+        self.count = 0
+        self.done = False
+        self.base_offset = -1
+        self.log_append_time = -1
+        self.error: KafkaError | None = None
+        self.record_errors: dict[int, KafkaError] | None = None
+        self.reported = False
+        self._parts: list[tuple[int, BatchOutcome]] | None = None
+        self._raised: dict[int, KafkaError] | None = None
+        self._waiting: list[Delivery] | None = None
+
+    def acknowledge(self, base_offset: int, log_append_time: int = -1) -> None:
+        """The broker has the batch at ``base_offset``; wake whoever waits."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self._settle()
+
+    def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+        """The batch is given up with ``error``; the listed records with their own."""
+        self.error = error
+        self.record_errors = record_errors
+        self._settle()
+
+    def divide(self, parts: list[BatchOutcome]) -> None:
+        """The batch goes on as ``parts``, in order; deliveries follow to theirs."""
+        first = 0
+        self._parts = []
+        for part in parts:
+            self._parts.append((first, part))
+            first += part.count
+        waiting, self._waiting = self._waiting, None
+        for delivery in waiting or ():
+            delivery._follow()
+
+    def admit_to(self, outcome: BatchOutcome, index: int, delivery: Delivery) -> None:
+        """Hand ``delivery``, the only one of this outcome, over to ``outcome`` at ``index``."""
+        waiting, self._waiting = self._waiting, None
+        delivery._outcome = outcome
+        delivery._index = index
+        if waiting:
+            outcome._note_waiting(delivery)
+
+    def withdraw(self) -> bool:
+        """Told when the delivery was cancelled. Records in a batch live on."""
+        return False
+
+    def _settle(self) -> None:
+        self.done = True
+        waiting, self._waiting = self._waiting, None
+        for delivery in waiting or ():
+            delivery._fire()
+
+    def _note_waiting(self, delivery: Delivery) -> None:
+        if self._waiting is None:
+            self._waiting = []
+        self._waiting.append(delivery)
+
+    def _part_of(self, index: int) -> tuple[BatchOutcome, int]:
+        chosen: tuple[int, BatchOutcome] | None = None
+        for first, part in self._parts or ():
+            if first > index:
+                break
+            chosen = (first, part)
+        if chosen is None:
+            raise IndexError(index)
+        return chosen[1], index - chosen[0]
+
+    def _error_of(self, index: int) -> KafkaError | None:
+        """The error of one record, as that delivery's own instance; None when it was written.
+
+        Raising one instance from many awaits would pile up tracebacks of strangers on it.
+        """
+        shared = self.error
+        if self.record_errors is not None:
+            shared = self.record_errors.get(index, shared)
+        if shared is None:
+            return None
+        if self._raised is None:
+            self._raised = {}
+        own = self._raised.get(index)
+        if own is None:
+            own = copy.copy(shared)
+            own.__cause__ = shared.__cause__
+            self._raised[index] = own
+        return own
+
+    def __del__(self) -> None:
+        if self.error is None or self.reported:
+            return
+        unseen = self.count - (len(self._raised) if self._raised else 0)
+        if unseen > 0:
+            self.host.unseen_failure(self, unseen)
+
+
+class Delivery:
+    """The fate of one record: await it for ``RecordMetadata``, or for the failure.
+
+    It behaves as an ``asyncio.Future`` that only the producer can complete, so
+    ``asyncio.gather``, ``wait``, ``wait_for`` and ``shield`` take it without a task of their own.
+    A finished one doesn't suspend. Failures say in ``maybe_written`` whether the record may be
+    in the log all the same.
+
+    Cancellation: cancelling a task that awaits it stops only that await. ``cancel()``
+    abandons the delivery itself: a record that still waits for room is taken back and definitely
+    not written; one that is in a batch lives on, only nobody will be told.
+    """
+
+    __slots__ = ("_index", "_listeners", "_outcome", "_timestamp")
+
+    # asyncio.isfuture() asks for this attribute; nothing ever sets it, as __await__ hands out a
+    # private future instead of this object.
+    _asyncio_future_blocking = False
+    _cancel_message = None
+
+    def __init__(self, outcome: BatchOutcome, index: int, timestamp: int) -> None:
+        self._outcome = outcome
+        self._index = index
+        self._timestamp = timestamp
+        self._listeners: list[Any] | None = None
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self.done():
+            waiter = self._outcome.host.loop.create_future()
+            self._listen(waiter)
+            try:
+                yield from waiter
+            finally:
+                self._forget(waiter)
+        return self.result()
+
+    @property
+    def topic(self) -> str:
+        """The record's topic."""
+        return self._outcome.topic
+
+    @property
+    def partition(self) -> int | None:
+        """The record's partition; None while it isn't chosen yet."""
+        partition = self._outcome.partition
+        return None if partition < 0 else partition
+
+    def done(self) -> bool:
+        """True when acknowledged, failed or cancelled."""
+        return self._index < 0 or self._resolved().done
+
+    def cancelled(self) -> bool:
+        """True when ``cancel()`` abandoned it."""
+        return self._index < 0
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Abandon the delivery; False if it was done already. See the class about the record."""
+        if self.done():
+            return False
+        self._outcome.withdraw()
+        self._index = -1
+        self._fire()
+        return True
+
+    def result(self) -> RecordMetadata:
+        """Where the record is.
+
+        Raises:
+            KafkaError: The record was not acknowledged; ``maybe_written`` says more.
+            asyncio.CancelledError: It was cancelled.
+            asyncio.InvalidStateError: It is still pending.
+        """
+        error = self.exception()
+        if error is not None:
+            # Raised before, it would carry the frames of that time along.
+            raise error.with_traceback(None)
+        outcome = self._outcome
+        base = outcome.base_offset
+        appended = outcome.log_append_time
+        return RecordMetadata(
+            outcome.topic,
+            outcome.partition,
+            base + self._index if base >= 0 else -1,
+            appended if appended >= 0 else self._timestamp,
+        )
+
+    def exception(self) -> KafkaError | None:
+        """The failure, or None when the record was written. Raises as ``result`` otherwise."""
+        if not self.done() or self._index < 0:
+            self._refuse()
+        return self._outcome._error_of(self._index)
+
+    def add_done_callback(
+        self,
+        fn: Callable[[Delivery], object],
+        /,
+        *,
+        context: contextvars.Context | None = None,
+    ) -> None:
+        """Have the loop call ``fn(delivery)`` soon after it is done, or soon if it is."""
+        if context is None:
+            context = contextvars.copy_context()
+        if self.done():
+            self._outcome.host.loop.call_soon(fn, self, context=context)
+        else:
+            self._listen((fn, context))
+
+    def remove_done_callback(self, fn: Callable[[Delivery], object], /) -> int:
+        """Drop every callback equal to ``fn``; return how many there were."""
+        before = self._listeners or []
+        kept = [entry for entry in before if type(entry) is not tuple or entry[0] != fn]
+        self._listeners = kept or None
+        return len(before) - len(kept)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that the producer runs on."""
+        return self._outcome.host.loop
+
+    def _resolved(self) -> BatchOutcome:
+        while self._outcome._parts is not None and self._index >= 0:
+            self._outcome, self._index = self._outcome._part_of(self._index)
+        return self._outcome
+
+    def _follow(self) -> None:
+        """The batch was divided: go on waiting where this record is now."""
+        if self._index >= 0 and self._listeners:
+            self._resolved()._note_waiting(self)
+
+    def _listen(self, listener: Any) -> None:
+        if self._listeners is None:
+            self._listeners = []
+        if not self._listeners:
+            self._resolved()._note_waiting(self)
+        self._listeners.append(listener)
+
+    def _forget(self, waiter: asyncio.Future[None]) -> None:
+        if self._listeners is not None and waiter in self._listeners:
+            self._listeners.remove(waiter)
+
+    def _fire(self) -> None:
+        listeners, self._listeners = self._listeners, None
+        for listener in listeners or ():
+            if type(listener) is tuple:
+                fn, context = listener
+                self._outcome.host.loop.call_soon(fn, self, context=context)
+            elif not listener.done():
+                listener.set_result(None)
+
+    def _refuse(self) -> None:
+        """Raise what an asyncio future in this state raises, by asking one."""
+        future = self._outcome.host.loop.create_future()
+        if self._index < 0:
+            future.cancel()
+        future.result()
+
+    def __repr__(self) -> str:
+        if self._index < 0:
+            state = "cancelled"
+        elif not self.done():
+            state = "pending"
+        elif self._outcome.error is not None:
+            state = f"failed {type(self._outcome.error).__name__}"
+        else:
+            state = f"offset={self._outcome.base_offset + self._index}"
+        return f"<Delivery {self._outcome.topic}-{self._outcome.partition} {state}>"

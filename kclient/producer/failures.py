@@ -1,0 +1,57 @@
+"""Failures that nobody looked at: counted, logged once per batch, and told to the next flush.
+
+The host of all deliveries of one producer. A failed batch reports here when the last handle to it
+is gone without having been awaited. Sans-IO but for the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.producer.flush import FailureTally
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kclient.hooks import Counters
+    from kclient.producer.delivery import BatchOutcome
+
+logger = logging.getLogger("kclient.producer")
+
+
+class UnseenFailures:
+    """What deliveries need of their producer.
+
+    Attributes:
+        loop: The producer's loop, set by ``start``.
+        tally: Unseen failures since the last ``take``.
+    """
+
+    __slots__ = ("_counters", "loop", "tally")
+
+    def __init__(self, counters: Counters) -> None:
+        self.loop: asyncio.AbstractEventLoop
+        self.tally = FailureTally()
+        self._counters = counters
+
+    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
+        """``count`` records of a failed batch were dropped without anyone looking."""
+        if outcome.error is None:
+            return
+        self.tally.add(count, outcome.error)
+        self._counters.add("producer.unseen_failures", count)
+        logger.error(
+            "records were not delivered, and nobody looked: topic=%s partition=%d records=%d "
+            "maybe_written=%s error=%s",
+            outcome.topic,
+            outcome.partition,
+            count,
+            outcome.error.maybe_written,
+            outcome.error,
+        )
+
+    def take(self) -> FailureTally:
+        """The tally so far, which then starts anew."""
+        tally, self.tally = self.tally, FailureTally()
+        return tally

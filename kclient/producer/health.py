@@ -1,0 +1,41 @@
+"""``ProducerHealth``, the snapshot that ``Producer.health()`` gives. A value only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kclient.cluster.core import Health
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerHealth:
+    """How a producer is.
+
+    Attributes:
+        client: Connections, metadata and internal tasks.
+        idempotent: Batches are numbered.
+        producer_id: Who numbers them; None without idempotence or before there is one.
+        producer_epoch: The newest epoch in use, likewise.
+        buffered_bytes: Bytes of records that wait for their acknowledgement.
+        parked_records: Records and ``enqueue`` calls that wait for room or metadata.
+        unsettled_partitions: Partitions with batches that wait or are under way.
+        requests_in_flight: Produce requests whose answer is awaited.
+        last_error: The latest failure of a batch or request as text, None if there was none.
+    """
+
+    client: Health
+    idempotent: bool
+    producer_id: int | None
+    producer_epoch: int | None
+    buffered_bytes: int
+    parked_records: int
+    unsettled_partitions: int
+    requests_in_flight: int
+    last_error: str | None
+
+    @property
+    def ok(self) -> bool:
+        """The client works, and nothing waits for room or metadata."""
+        return self.client.ok and self.parked_records == 0

@@ -1,0 +1,221 @@
+"""Sequence numbers and epochs: how retries neither double, lose nor reorder records (KIP-98, 360).
+
+Every batch of an idempotent producer carries (producer id, epoch, sequence). The leader appends a
+batch only if its sequence follows the last one of that id and epoch in the partition, answers a
+repeat of one of the last five with the same success, and refuses anything else. So:
+
+* A batch keeps the numbers of its first attempt for ever, whoever it is sent to.
+* A numbered batch that is given up (expired, refused) leaves a possible gap. Nobody knows yet
+  whether the log has it: the partition is UNRESOLVED, numbers no new batch, and learns from
+  the answers to the batches behind it. A success behind the gap proves that there is none.
+* A refusal of the first batch behind the gap, or nothing left to learn from, proves the gap, or
+  that the broker lost our state: the partition is BROKEN. It waits until no answer is
+  outstanding and then starts at 0 under a new epoch. Only then are waiting batches renumbered:
+  all their attempts are known to have failed.
+* Only the partition concerned changes its epoch. Epochs end at 32767: then a new producer id.
+
+``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` one partition's; the
+latter lives as long as the producer, whatever metadata says about the topic. Sequences are
+counted without end here and wrap to 31 bits on the wire. Sans-IO.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kclient.transitions import step
+
+if TYPE_CHECKING:
+    from kclient.errors import KafkaError
+
+MAX_EPOCH = 32767
+SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class Identity(NamedTuple):
+    """A producer id with its epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class IdentityState(enum.Enum):
+    """What the producer has to number batches with."""
+
+    ABSENT = "no usable id: ask for one when a batch needs it"
+    REQUESTED = "InitProducerId is under way"
+    READY = "batches can be numbered"
+    REFUSED = "the cluster gives us none, for good: nothing can be sent"
+
+
+class IdentityEvent(enum.Enum):
+    """What happens to the producer's identity."""
+
+    REQUEST = "InitProducerId was sent"
+    GRANT = "the cluster gave an id and epoch"
+    FAIL = "the request failed in a way that may pass"
+    REFUSE = "the cluster refuses"
+    BUMP = "the epoch was raised"
+    EXHAUST = "the epoch can't be raised any more"
+
+
+_I, _J = IdentityState, IdentityEvent
+
+IDENTITY_TRANSITIONS: dict[IdentityState, dict[IdentityEvent, IdentityState]] = {
+    _I.ABSENT: {_J.REQUEST: _I.REQUESTED},
+    _I.REQUESTED: {_J.GRANT: _I.READY, _J.FAIL: _I.ABSENT, _J.REFUSE: _I.REFUSED},
+    _I.READY: {_J.BUMP: _I.READY, _J.EXHAUST: _I.ABSENT},
+    _I.REFUSED: {},
+}
+
+
+class ProducerIdentity:
+    """The producer's id and its newest epoch.
+
+    Attributes:
+        state: What there is.
+        current: The identity that a partition takes when it starts (over).
+        error: Why the cluster refused.
+    """
+
+    __slots__ = ("current", "error", "state")
+
+    def __init__(self) -> None:
+        self.state = IdentityState.ABSENT
+        self.current = Identity(-1, -1)
+        self.error: KafkaError | None = None
+
+    def requested(self) -> None:
+        """InitProducerId is under way."""
+        self._apply(IdentityEvent.REQUEST)
+
+    def granted(self, producer_id: int, epoch: int) -> None:
+        """The cluster gave an identity."""
+        self._apply(IdentityEvent.GRANT)
+        self.current = Identity(producer_id, epoch)
+
+    def request_failed(self) -> None:
+        """The request failed; ask again."""
+        self._apply(IdentityEvent.FAIL)
+
+    def refused(self, error: KafkaError) -> None:
+        """The cluster refuses for good."""
+        self._apply(IdentityEvent.REFUSE)
+        self.error = error
+
+    def newer_than(self, worn: Identity) -> Identity | None:
+        """An identity for a partition that is through with ``worn``; None: a new id is needed.
+
+        An epoch that another partition already moved to is as good as a further one, since this
+        partition's log never saw it.
+        """
+        if self.state is not IdentityState.READY:
+            return None
+        if worn == self.current:
+            if self.current.epoch >= MAX_EPOCH:
+                self._apply(IdentityEvent.EXHAUST)
+                return None
+            self._apply(IdentityEvent.BUMP)
+            self.current = Identity(self.current.producer_id, self.current.epoch + 1)
+        return self.current
+
+    def disowned(self, worn: Identity) -> None:
+        """A broker knows a newer owner of ``worn``: go on with another producer id."""
+        if self.state is IdentityState.READY and worn == self.current:
+            self._apply(IdentityEvent.EXHAUST)
+
+    def _apply(self, event: IdentityEvent) -> None:
+        self.state = step(IDENTITY_TRANSITIONS, self.state, event)
+
+
+class SequenceState(enum.Enum):
+    """What is known about one partition's numbers."""
+
+    STEADY = "every number given is acknowledged or still on its way"
+    UNRESOLVED = "a number was given up without knowing whether the log has it"
+    BROKEN = "the numbers can't go on: wait for all answers, then start over"
+
+
+class SequenceEvent(enum.Enum):
+    """What happens to one partition's numbers."""
+
+    GIVE_UP = "a numbered batch was expired or refused"
+    RESOLVE = "a batch behind the gap was written, so there is no gap"
+    BREAK = "a gap is proven, or the broker forgot us"
+    RENEW = "started over under a new identity"
+
+
+_Q, _R = SequenceState, SequenceEvent
+
+SEQUENCE_TRANSITIONS: dict[SequenceState, dict[SequenceEvent, SequenceState]] = {
+    _Q.STEADY: {_R.GIVE_UP: _Q.UNRESOLVED, _R.BREAK: _Q.BROKEN},
+    _Q.UNRESOLVED: {
+        _R.GIVE_UP: _Q.UNRESOLVED,
+        _R.RESOLVE: _Q.STEADY,
+        _R.BREAK: _Q.BROKEN,
+    },
+    _Q.BROKEN: {_R.GIVE_UP: _Q.BROKEN, _R.BREAK: _Q.BROKEN, _R.RENEW: _Q.STEADY},
+}
+
+
+class PartitionSequences:
+    """One partition's numbering.
+
+    Attributes:
+        state: What is known.
+        identity: Who numbers; None before the first batch.
+        next: Count that the next new batch gets.
+        acked_end: Count after the last acknowledged record.
+        gap_end: Count after the last batch that was given up, while UNRESOLVED.
+        acked_offset: Greatest offset known to be written, -1 if none.
+    """
+
+    __slots__ = ("acked_end", "acked_offset", "gap_end", "identity", "next", "state")
+
+    def __init__(self) -> None:
+        self.state = SequenceState.STEADY
+        self.identity: Identity | None = None
+        self.next = 0
+        self.acked_end = 0
+        self.gap_end = 0
+        self.acked_offset = -1
+
+    def take(self, count: int) -> int:
+        """Give ``count`` numbers away; return the first."""
+        first = self.next
+        self.next += count
+        return first
+
+    def acknowledged(self, end: int, last_offset: int) -> None:
+        """The log has everything before ``end``; ``last_offset`` is -1 where not told."""
+        self.acked_end = max(self.acked_end, end)
+        self.acked_offset = max(self.acked_offset, last_offset)
+        if self.state is SequenceState.UNRESOLVED and self.acked_end >= self.gap_end:
+            self._apply(SequenceEvent.RESOLVE)
+
+    def given_up(self, end: int) -> None:
+        """A batch whose numbers end at ``end`` won't be sent again."""
+        if end <= self.acked_end:
+            return  # a later batch was written, so the log has this one as well
+        self.gap_end = max(self.gap_end, end)
+        self._apply(SequenceEvent.GIVE_UP)
+
+    def broken(self) -> None:
+        """The numbers can't go on."""
+        self._apply(SequenceEvent.BREAK)
+
+    def start(self, identity: Identity) -> None:
+        """Number this partition's first batch under ``identity``."""
+        if self.identity is not None:
+            raise RuntimeError("a partition starts once; later identities come by renew()")
+        self.identity = identity
+
+    def renew(self, identity: Identity) -> None:
+        """Start over at 0 under ``identity``."""
+        self._apply(SequenceEvent.RENEW)
+        self.identity = identity
+        self.next = self.acked_end = self.gap_end = 0
+
+    def _apply(self, event: SequenceEvent) -> None:
+        self.state = step(SEQUENCE_TRANSITIONS, self.state, event)

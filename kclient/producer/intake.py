@@ -1,0 +1,426 @@
+"""The way in: a user's record is checked, given a partition, and put into a batch or parked.
+
+``Producer`` calls ``put`` for every record; the sender calls ``admit`` when memory was freed,
+``metadata_changed`` and ``expire``. Where a record can't go into a batch at once, it stands in a
+line of the ``ParkingLot``; as long as a line concerns a record, it goes behind, so order is kept.
+Sans-IO: futures and times come in. It must not know about requests.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kclient.broker_errors import InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition
+from kclient.errors import (
+    BufferFull,
+    DeliveryTimedOut,
+    InvalidArgument,
+    KafkaError,
+    MetadataTimedOut,
+    RecordTooLarge,
+    broker_error,
+)
+from kclient.producer.parking import Parked, ParkingLot
+from kclient.producer.partitioner import checked_choice
+from kclient.producer.serializing import (
+    checked_partition,
+    checked_timestamp,
+    plain_bytes,
+    plain_headers,
+    serialized,
+)
+from kclient.record import murmur2
+from kclient.types import check_topic_name
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable
+
+    from kclient.clock import Clock
+    from kclient.cluster.metadata import Endpoint, LeaderHint
+    from kclient.cluster.view import Cluster
+    from kclient.config import ProducerConfig
+    from kclient.hooks import Partitioner, Serializer
+    from kclient.producer.accumulator import Accumulator, TopicQueues
+    from kclient.producer.delivery import Delivery, DeliveryHost
+    from kclient.producer.partition_queue import PartitionQueue
+    from kclient.types import Headers
+
+RECORD_OVERHEAD = 21
+"""Bytes that a record takes beyond key, value and headers, about."""
+BATCH_OVERHEAD = 61
+"""Bytes of a batch header."""
+_PARKED_SHARE = 4
+"""Parked records may take one such part of the memory budget beyond it."""
+
+_FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.code})
+
+
+class NoRoom(enum.Enum):
+    """What to do with a record that doesn't fit."""
+
+    PARK = "park it, as send does"
+    REFUSE = "raise BufferFull, as enqueue_nowait does"
+
+
+class Topics(Protocol):
+    """What the intake asks of the metadata updater."""
+
+    @property
+    def view(self) -> Cluster:
+        """The cluster as known now."""
+        ...
+
+    def touch(self, topic: str) -> None:
+        """Keep the topic in the view."""
+        ...
+
+    def request_update(self, topic: str | None = None) -> None:
+        """Have it refreshed soon."""
+        ...
+
+    def apply_leader_hints(
+        self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()
+    ) -> bool:
+        """Take a broker's word on new leaders."""
+        ...
+
+
+class Intake:
+    """The way in of one producer."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        host: DeliveryHost,
+        clock: Clock,
+        topics: Topics,
+        serializers: tuple[Serializer[Any] | None, Serializer[Any] | None],
+        partitioner: Partitioner | None,
+    ) -> None:
+        self.lot = ParkingLot(config.max_parked, config.buffer_memory // _PARKED_SHARE)
+        self._accumulator = accumulator
+        self._known = accumulator.topics
+        self._host = host
+        self._clock = clock
+        self._metadata = topics
+        self._key_serializer, self._value_serializer = serializers
+        self._partitioner = partitioner
+        self._limit = config.buffer_memory
+        self._max_record = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
+        self._delivery_timeout = config.delivery_timeout
+        self._max_block = config.max_block
+
+    # Records from the user.
+
+    def put(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp: int | None,
+        no_room: NoRoom | Callable[[], asyncio.Future[None]],
+    ) -> Delivery:
+        """Take one record; see ``Producer.send`` for the arguments.
+
+        ``no_room`` may be what makes a future: the record then waits in line as ``enqueue`` does,
+        with that future as its ``Parked.waiter``: woken when it is in a batch, or given up.
+
+        Raises:
+            SerializationFailed, InvalidArgument, RecordTooLarge, BufferFull: It was not taken.
+        """
+        if self._value_serializer is not None:
+            value = serialized(topic, "value", value, self._value_serializer)
+        elif value.__class__ is not bytes:
+            value = plain_bytes(topic, "value", value)
+        if self._key_serializer is not None:
+            key = serialized(topic, "key", key, self._key_serializer)
+        elif key is not None and key.__class__ is not bytes:
+            key = plain_bytes(topic, "key", key)
+        size = RECORD_OVERHEAD
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        if headers:
+            headers, more = plain_headers(topic, headers)
+            size += more
+        else:
+            headers = None
+        if size > self._max_record:
+            raise self._too_large(topic, size)
+        if timestamp is None:
+            timestamp = self._clock.wall_ms()
+        else:
+            timestamp = checked_timestamp(timestamp)
+        if partition is not None:
+            partition = checked_partition(partition)
+        known = self._known.get(topic) if topic.__class__ is str else None
+        if (
+            known is not None
+            and (partition is None or partition < known.count)
+            and self._accumulator.used + size <= self._limit
+            and (not self.lot.total or self._nobody_ahead(topic))
+        ):
+            return self._place(known, partition, timestamp, key, value, headers, size)
+        content = (timestamp, key, value, headers, size)
+        return self._hold(check_topic_name(topic), partition, content, no_room)
+
+    def _nobody_ahead(self, topic: str) -> bool:
+        return self.lot.room_head() is None and not self.lot.has_line(topic)
+
+    def _place(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        size: int,
+    ) -> Delivery:
+        """Put a record into a batch."""
+        accumulator = self._accumulator
+        sticky = False
+        if partition is None:
+            if self._partitioner is not None:
+                partition = self._ask_partitioner(self._partitioner, topic, key)
+            elif key is not None:
+                partition = (murmur2(key) & 0x7FFFFFFF) % topic.count
+            else:
+                sticky = True
+                partition = topic.sticky.current
+                if partition < 0 or topic.sticky.overdue():
+                    partition = topic.move_sticky()
+        queue = topic.queues[partition] or accumulator.queue(topic, partition)
+        delivery = accumulator.append(queue, timestamp, key, value, headers, size)
+        if delivery is None:
+            if sticky and topic.sticky.due():
+                if queue.open is not None:
+                    accumulator.seal(queue)  # it was full, and no more records come this way
+                queue = accumulator.queue(topic, topic.move_sticky())
+                delivery = accumulator.append(queue, timestamp, key, value, headers, size)
+            if delivery is None:
+                delivery = accumulator.append_first(
+                    queue, timestamp, key, value, headers, size, self._clock.now()
+                )
+        if sticky:
+            topic.sticky.note(size)
+        return delivery
+
+    def _ask_partitioner(
+        self, partitioner: Partitioner, topic: TopicQueues, key: bytes | None
+    ) -> int:
+        try:
+            return checked_choice(partitioner, topic.name, key, topic.count)
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise InvalidArgument(
+                f"{type(partitioner).__name__} failed for topic {topic.name}: "
+                f"{type(error).__name__}: {error}",
+                maybe_written=False,
+            ) from error
+
+    def _too_large(self, topic: str, size: int) -> RecordTooLarge:
+        return RecordTooLarge(
+            f"a record for topic {topic!r} takes {size + BATCH_OVERHEAD:,} bytes with its batch, "
+            f"allowed are {self._max_record + BATCH_OVERHEAD:,}",
+            hint="raise max_request_size (and max.message.bytes of the topic), or send less",
+            maybe_written=False,
+        )
+
+    # Records that can't go into a batch yet.
+
+    def _hold(
+        self,
+        topic: str,
+        partition: int | None,
+        content: tuple[int, bytes | None, bytes | None, Headers | None, int],
+        no_room: NoRoom | Callable[[], asyncio.Future[None]],
+    ) -> Delivery:
+        known = self._known.get(topic)
+        placeable = known is not None and (partition is None or partition < known.count)
+        for_room = placeable and not self.lot.has_line(topic)
+        self._check_line(topic, content[4], for_room, no_room)
+        parked = Parked(self._host, self.lot, topic, partition, content)
+        now = self._clock.now()
+        if isinstance(no_room, NoRoom):
+            parked.deadline = now + self._delivery_timeout
+        else:
+            parked.waiter = no_room()
+            if self._max_block is not None:
+                parked.deadline = now + self._max_block
+        if for_room:
+            self.lot.wait_for_room(parked)
+        else:
+            parked.version = self._metadata.view.version
+            self.lot.wait_for_topic(parked)
+            self._metadata.touch(topic)
+            self._learn_or_ask(topic, self._metadata.view, known_now=known is None)
+        return parked.delivery
+
+    def _check_line(
+        self,
+        topic: str,
+        size: int,
+        for_room: bool,
+        no_room: NoRoom | Callable[[], asyncio.Future[None]],
+    ) -> None:
+        why = self._memory_words() if for_room else f"the metadata of topic {topic} is not here yet"
+        if for_room and no_room is NoRoom.REFUSE:
+            raise BufferFull(
+                why,
+                hint="use `await producer.enqueue(...)`, which waits for room",
+                maybe_written=False,
+            )
+        if isinstance(no_room, NoRoom):
+            self.lot.check_space(size, why)
+
+    def _memory_words(self) -> str:
+        return (
+            f"{self._accumulator.used:,} bytes of records wait for their acknowledgement, "
+            f"buffer_memory={self._limit:,}"
+        )
+
+    def _learn_or_ask(self, topic: str, view: Cluster, *, known_now: bool) -> None:
+        """Use what the view has about ``topic`` already, else have it fetched."""
+        if known_now and view.partition_count(topic):
+            self._learn(topic, view)
+            self._serve_line(topic, view)
+            self.admit()
+        else:
+            self._metadata.request_update(topic)
+
+    def admit(self) -> None:
+        """Put parked records into batches, as far as there is room, in their order."""
+        flushed: dict[PartitionQueue, None] = {}
+        while (parked := self.lot.room_head()) is not None:
+            if self._accumulator.used + parked.size > self._limit:
+                break
+            self._admit(parked, flushed)
+        for queue in flushed:
+            self._accumulator.seal(queue)
+
+    def _admit(self, parked: Parked, flushed: dict[PartitionQueue, None]) -> None:
+        topic = self._known[parked.topic]
+        try:
+            delivery = self._place(
+                topic,
+                parked.wanted,
+                parked.timestamp,
+                parked.key,
+                parked.value,
+                parked.headers,
+                parked.size,
+            )
+        except KafkaError as error:
+            parked.refused(error)
+            return
+        batch = self._accumulator.batch_of(delivery._outcome)
+        if batch is not None:
+            if parked.waiter is None:
+                self._accumulator.shorten(batch, parked.deadline)
+            for wait in parked.flushes or ():
+                batch.watch(wait)
+                wait.pending -= 1  # the batch is what it waits for now
+                if wait.urgent:
+                    flushed[batch.queue] = None
+        parked.admitted(delivery)
+
+    def metadata_changed(self, view: Cluster) -> None:
+        """Take over partitions and leaders; serve who waited for that."""
+        for name in list(self._known):
+            self._learn(name, view)
+        for name in self.lot.unknown_topics():
+            self._learn(name, view)
+            self._serve_line(name, view)
+        self.admit()
+
+    def _learn(self, name: str, view: Cluster) -> None:
+        found = view.topic(name)
+        if found is None or found.error or not found.leaders:
+            return
+        topic = self._accumulator.topic(name)
+        topic.learn(found.leaders, view.topic_id(name))
+        self._accumulator.lead(topic)
+
+    def _serve_line(self, name: str, view: Cluster) -> None:
+        """Move the line of a topic on, if the view knows enough."""
+        known = self._known.get(name)
+        code = view.topic_error(name)
+        if known is None:
+            if code in _FATAL_TOPIC_ERRORS:
+                for parked in self.lot.line_of(name):
+                    parked.refused(broker_error(code, f"send to topic {name}", maybe_written=False))
+            else:
+                self._metadata.touch(name)
+                self._metadata.request_update(name)
+            return
+        for parked in self.lot.line_of(name):
+            if parked.wanted is not None and parked.wanted >= known.count:
+                if parked.version >= view.version:
+                    return  # the view that couldn't place it; a newer one is on its way
+                parked.refused(
+                    InvalidArgument(
+                        f"partition {parked.wanted} of topic {name} doesn't exist: it has "
+                        f"{known.count}, 0 to {known.count - 1}",
+                        maybe_written=False,
+                    )
+                )
+        self.lot.go_for_room(name)
+
+    # Time.
+
+    def expire(self, now: float) -> None:
+        """Give up parked records whose time is over."""
+        while (parked := self.lot.pop_due(now)) is not None:
+            parked.refused(self._overdue(parked))
+
+    def _overdue(self, parked: Parked) -> KafkaError:
+        enqueued = parked.waiter is not None
+        setting = (
+            f"max_block={self._max_block:g} s"
+            if enqueued and self._max_block is not None
+            else f"delivery_timeout={self._delivery_timeout:g} s"
+        )
+        if parked.line is not None and self.lot.has_line(parked.topic):
+            return self._topic_missing(parked, setting)
+        if enqueued:
+            return BufferFull(
+                f"no room within {setting}: {self._memory_words()}",
+                hint="are the brokers reachable? Else raise buffer_memory or send less at once",
+                maybe_written=False,
+            )
+        return DeliveryTimedOut(
+            f"a record for topic {parked.topic} found no room within {setting}: "
+            f"{self._memory_words()}",
+            maybe_written=False,
+        )
+
+    def _topic_missing(self, parked: Parked, setting: str) -> KafkaError:
+        name = parked.topic
+        code = self._metadata.view.topic_error(name)
+        if code == UnknownTopicOrPartition.code:
+            return broker_error(
+                code,
+                f"topic {name} did not come to exist within {setting}",
+                hint=f"create topic {name} first, or check its spelling",
+                maybe_written=False,
+            )
+        return MetadataTimedOut(
+            f"no usable metadata of topic {name} within {setting}"
+            + (f"; the brokers answer with error code {code}" if code else ""),
+            hint="check that the brokers are up and reachable from here",
+            maybe_written=False,
+        )
+
+    def refuse_all(self, error: KafkaError, *, enqueued_only: bool = False) -> None:
+        """Give up whoever waits in a line (close)."""
+        for parked in self.lot.everybody():
+            if parked.waiter is not None or not enqueued_only:
+                parked.refused(error)

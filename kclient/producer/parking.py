@@ -1,0 +1,228 @@
+"""Records that can't be put into a batch yet: no room in memory, or no metadata of their topic.
+
+Two kinds of line, each a strict FIFO: one for room, one per topic that isn't known yet. ``send``
+parks up to ``max_parked`` records and a quarter of the memory budget in bytes; ``enqueue`` waits in
+the same lines but is not counted, as each of its callers is suspended. A parked record that is
+cancelled or that times out is definitely not written. The intake drives this. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from kclient.errors import BufferFull
+from kclient.producer.delivery import BatchOutcome, Delivery
+from kclient.producer.due_list import DueList
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kclient.errors import KafkaError
+    from kclient.producer.delivery import DeliveryHost
+    from kclient.producer.flush import FlushWait
+    from kclient.types import Headers
+
+_NEVER = float("inf")
+
+
+class Parked(BatchOutcome):
+    """One record on the way to a batch; until then the outcome of its own delivery.
+
+    Attributes:
+        delivery: The handle that ``send`` gave out.
+        waiter: Set by ``enqueue``: woken when the record is in a batch, or given up.
+        deadline: When it is given up.
+        version: Metadata version that couldn't place it.
+        line: Where it stands; None when it left.
+    """
+
+    __slots__ = (
+        "deadline",
+        "delivery",
+        "flushes",
+        "headers",
+        "key",
+        "line",
+        "lot",
+        "size",
+        "timestamp",
+        "value",
+        "version",
+        "waiter",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        host: DeliveryHost,
+        lot: ParkingLot,
+        topic: str,
+        wanted: int | None,
+        content: tuple[int, bytes | None, bytes | None, Headers | None, int],
+    ) -> None:
+        super().__init__(host, topic, -1 if wanted is None else wanted)
+        self.count = 1
+        self.lot = lot
+        self.wanted = wanted
+        self.timestamp, self.key, self.value, self.headers, self.size = content
+        self.delivery = Delivery(self, 0, self.timestamp)
+        self.waiter: asyncio.Future[None] | None = None
+        self.deadline = _NEVER
+        self.version = -1
+        self.line: Line | None = None
+        self.flushes: list[FlushWait] | None = None
+
+    def watch(self, wait: FlushWait) -> None:
+        """Have ``wait`` told what becomes of the record."""
+        if self.flushes is None:
+            self.flushes = []
+        self.flushes.append(wait)
+        wait.pending += 1
+
+    def withdraw(self) -> bool:
+        """The delivery was cancelled: take the record back. It is not written."""
+        if self.line is None:
+            return False
+        self.lot.left(self)
+        for wait in self.flushes or ():
+            wait.settled(0)
+        self._wake()
+        return True
+
+    def admitted(self, delivery: Delivery) -> None:
+        """The record is in a batch, where ``delivery`` stands for it."""
+        self.lot.left(self)
+        self.admit_to(delivery._outcome, delivery._index, self.delivery)
+        self._wake()
+
+    def refused(self, error: KafkaError) -> None:
+        """The record is given up with ``error``."""
+        self.lot.left(self)
+        # enqueue raises the error itself; nobody else has the delivery.
+        self.reported = self.waiter is not None
+        for wait in self.flushes or ():
+            self.reported = self.reported or wait.listening
+            wait.failed(1, error)
+        self.fail(error)
+        self._wake()
+
+    def _wake(self) -> None:
+        # The delivery may be kept for long by the user: drop what only the line needed.
+        self.key = self.value = self.headers = None
+        self.flushes = None
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+def _is_waiting(parked: Parked) -> bool:
+    return parked.line is not None
+
+
+Line = OrderedDict[Parked, None]
+"""In order of arrival, with removal from anywhere in constant time."""
+
+
+class ParkingLot:
+    """The lines, and how much stands in them.
+
+    Args:
+        max_count: Records that ``send`` may park.
+        max_bytes: Their bytes; the first is let in whatever its size.
+
+    Attributes:
+        count: Records parked by ``send``.
+        size: Their bytes.
+        total: All in the lines, the waiting ``enqueue`` calls included.
+    """
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self.count = 0
+        self.size = 0
+        self.total = 0
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._room: Line = OrderedDict()
+        self._topics: dict[str, Line] = {}
+        self._deadlines: DueList[Parked] = DueList(_is_waiting)
+
+    def check_space(self, size: int, why: str) -> None:
+        """Raise BufferFull if ``send`` may not park another ``size`` bytes."""
+        if self.count < self._max_count and (
+            self.count == 0 or self.size + size <= self._max_bytes
+        ):
+            return
+        raise BufferFull(
+            f"{why}, and {self.count:,} records of {self.size:,} bytes are parked already "
+            f"(max_parked={self._max_count:,}, at most {self._max_bytes:,} bytes)",
+            hint="use `await producer.enqueue(...)`, which waits for room, or await deliveries",
+            maybe_written=False,
+        )
+
+    def wait_for_room(self, parked: Parked) -> None:
+        """Put a new record at the end of the line for memory."""
+        self._enter(parked, self._room)
+
+    def wait_for_topic(self, parked: Parked) -> None:
+        """Put a new record at the end of its topic's line."""
+        line = self._topics.get(parked.topic)
+        if line is None:
+            line = self._topics[parked.topic] = OrderedDict()
+        self._enter(parked, line)
+
+    def go_for_room(self, topic: str) -> None:
+        """The topic is known now: its line goes on to the end of the line for memory."""
+        for parked in self._topics.pop(topic, ()):
+            parked.line = self._room
+            self._room[parked] = None
+
+    def room_head(self) -> Parked | None:
+        """Who is first in the line for memory; None if there is no such line."""
+        return next(iter(self._room), None)
+
+    def unknown_topics(self) -> list[str]:
+        """Topics with a line."""
+        return list(self._topics)
+
+    def has_line(self, topic: str) -> bool:
+        """Somebody waits for this topic's metadata."""
+        return topic in self._topics
+
+    def line_of(self, topic: str) -> list[Parked]:
+        """Who waits for this topic."""
+        return list(self._topics.get(topic, ()))
+
+    def everybody(self) -> list[Parked]:
+        """All who wait, line by line."""
+        return [parked for line in (self._room, *self._topics.values()) for parked in line]
+
+    def pop_due(self, now: float) -> Parked | None:
+        """Somebody whose time is over; None if there is nobody."""
+        return self._deadlines.pop_due(now)
+
+    def next_due(self) -> float | None:
+        """When somebody's time will be over."""
+        return self._deadlines.next_at()
+
+    def left(self, parked: Parked) -> None:
+        """Take ``parked`` out of its line."""
+        line, parked.line = parked.line, None
+        if line is None:
+            return
+        del line[parked]
+        if not line and line is not self._room:
+            del self._topics[parked.topic]
+        self.total -= 1
+        if parked.waiter is None:
+            self.count -= 1
+            self.size -= parked.size
+
+    def _enter(self, parked: Parked, line: Line) -> None:
+        parked.line = line
+        line[parked] = None
+        self.total += 1
+        if parked.waiter is None:
+            self.count += 1
+            self.size += parked.size
+        if parked.deadline != _NEVER:
+            self._deadlines.push(parked.deadline, parked)

@@ -1,0 +1,267 @@
+"""The batches of one partition, in order, and which of them may be sent now.
+
+``sealed`` holds batches that were never sent, ``outstanding`` those that were and are not settled:
+in flight, waiting for a retry, or abandoned while their answer is awaited. Both together are the
+order of the log. The rules that keep it:
+
+* At most ``max_in_flight`` are outstanding (brokers remember five).
+* As soon as one must be retried, only the first outstanding one is sent, one at a time.
+* A gap in the numbers stops new batches (see ``idempotence``); a proven one stops all, until
+  every answer is in; then the waiting ones are renumbered under a new epoch.
+* A batch that is too large for the broker is split in place, within its own numbers.
+
+The accumulator owns these queues; the sender drives them. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kclient.producer.batch import UNDER_WAY, BatchEvent, BatchState, ProducerBatch
+from kclient.producer.delivery import BatchOutcome
+from kclient.producer.idempotence import PartitionSequences, SequenceState
+from kclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kclient.producer.idempotence import Identity
+    from kclient.record import BatchBuilder
+
+SMALLEST_LIMIT = 512
+"""Bytes below which a batch limit learned from MESSAGE_TOO_LARGE doesn't go."""
+
+
+class PartitionQueue:
+    """One partition's batches.
+
+    Attributes:
+        topic: Topic name.
+        index: Partition index.
+        topic_partition: Both.
+        leader: Node id of the leader as last heard, None without one.
+        open: The batch that takes records, or None.
+        sealed: Batches that were never sent, oldest first.
+        outstanding: Batches that were sent and aren't settled, in the order of the log.
+        sequences: The numbering; None without idempotence.
+        batch_limit: Bytes of a new batch.
+    """
+
+    __slots__ = (
+        "_max_in_flight",
+        "_retrying",
+        "batch_limit",
+        "index",
+        "leader",
+        "open",
+        "outstanding",
+        "sealed",
+        "sequences",
+        "topic",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic: str, index: int, *, idempotent: bool, max_in_flight: int, batch_limit: int
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_partition = TopicPartition(topic, index)
+        self.leader: int | None = None
+        self.open: ProducerBatch | None = None
+        self.sealed: deque[ProducerBatch] = deque()
+        self.outstanding: deque[ProducerBatch] = deque()
+        self.sequences = PartitionSequences() if idempotent else None
+        self.batch_limit = batch_limit
+        self._max_in_flight = max_in_flight
+        self._retrying = 0
+
+    @property
+    def backlog(self) -> int:
+        """Batches that aren't settled."""
+        return len(self.sealed) + len(self.outstanding) + (self.open is not None)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is waiting or under way."""
+        return self.open is None and not self.sealed and not self.outstanding
+
+    def needs_identity(self) -> bool:
+        """A batch waits, but there is no number to give to it before there is an identity."""
+        sequences = self.sequences
+        if sequences is None:
+            return False
+        if sequences.state is SequenceState.BROKEN:
+            return self.drained()
+        return sequences.identity is None and (bool(self.sealed) or self.open is not None)
+
+    def drained(self) -> bool:
+        """No answer is awaited."""
+        return all(batch.state not in UNDER_WAY for batch in self.outstanding)
+
+    def seal_open(self) -> ProducerBatch | None:
+        """Close the open batch to more records; None if there is none."""
+        batch = self.open
+        if batch is not None:
+            batch.seal()
+            self.open = None
+            self.sealed.append(batch)
+        return batch
+
+    def next_batch(self, now: float) -> ProducerBatch | None:
+        """The batch that may be sent now, or None. The open batch isn't considered."""
+        sequences = self.sequences
+        if self._retrying:
+            head = self.outstanding[0]
+            if sequences is not None and sequences.state is SequenceState.BROKEN:
+                return None
+            return head if head.state is BatchState.RETRYING and head.retry_at <= now else None
+        if not self.sealed or not self.may_send_new():
+            return None
+        head = self.sealed[0]
+        return head if head.retry_at <= now else None
+
+    def may_send_new(self) -> bool:
+        """A batch that was never sent could go now."""
+        if self._retrying or len(self.outstanding) >= self._max_in_flight:
+            return False
+        sequences = self.sequences
+        if sequences is None:
+            return True
+        return sequences.state is SequenceState.STEADY and sequences.identity is not None
+
+    def retry_due(self) -> float | None:
+        """When the next batch's back-off ends; None if nothing waits for that."""
+        if self._retrying:
+            head = self.outstanding[0]
+            return head.retry_at if head.state is BatchState.RETRYING else None
+        return self.sealed[0].retry_at if self.sealed else None
+
+    def adopt(self, identity: Identity) -> None:
+        """Start, or start over, under ``identity``. Waiting batches of the old one are renumbered.
+
+        Only to be called when ``needs_identity()``.
+        """
+        sequences = self.sequences
+        if sequences is None:
+            raise RuntimeError("a partition without idempotence has no identity")
+        if sequences.identity is None:
+            sequences.start(identity)
+            return
+        sequences.renew(identity)
+        while self.outstanding:
+            batch = self.outstanding.pop()
+            batch.apply(BatchEvent.RENUMBER)
+            batch.sequence = -1
+            self.sealed.appendleft(batch)
+        self._retrying = 0
+
+    def sent(self, batch: ProducerBatch) -> None:
+        """``batch``, from ``next_batch``, goes into a request."""
+        first_time = batch.state is BatchState.SEALED
+        batch.apply(BatchEvent.SEND)
+        batch.attempts += 1
+        if not first_time:
+            self._retrying -= 1
+            return
+        self.sealed.popleft()
+        self.outstanding.append(batch)
+        sequences = self.sequences
+        if sequences is not None and sequences.identity is not None:
+            batch.producer_id, batch.producer_epoch = sequences.identity
+            batch.sequence = sequences.take(batch.record_count)
+
+    def is_first(self, batch: ProducerBatch) -> bool:
+        """Everything before ``batch`` is settled."""
+        return bool(self.outstanding) and self.outstanding[0] is batch
+
+    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+        """The broker has ``batch``."""
+        batch.apply(BatchEvent.ACKNOWLEDGE)
+        self.outstanding.remove(batch)
+        if self.sequences is not None:
+            last = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
+            self.sequences.acknowledged(batch.end_sequence, last)
+            self._conclude()
+
+    def retry(self, batch: ProducerBatch, at: float) -> None:
+        """The attempt failed; send ``batch`` again, not before ``at``. An abandoned one is over."""
+        if batch.apply(BatchEvent.RETRY) is BatchState.RETRYING:
+            batch.retry_at = at
+            self._retrying += 1
+            self._conclude()
+        else:
+            self._give_up(batch)
+
+    def rejected(self, batch: ProducerBatch) -> None:
+        """``batch`` is given up, wherever it is (an open one must be sealed first)."""
+        was_retrying = batch.state is BatchState.RETRYING
+        was_sent = batch.state is not BatchState.SEALED
+        batch.apply(BatchEvent.REJECT)
+        self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
+
+    def expired(self, batch: ProducerBatch) -> None:
+        """``delivery_timeout`` passed for ``batch``; one under way stays until its answer."""
+        if batch is self.open:
+            self.seal_open()
+        was_retrying = batch.state is BatchState.RETRYING
+        was_sent = batch.state is not BatchState.SEALED
+        if batch.apply(BatchEvent.EXPIRE) is BatchState.FAILED:
+            self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
+
+    def lost_numbering(self) -> None:
+        """The broker proved a gap or forgot us: start over once every answer is in."""
+        if self.sequences is not None:
+            self.sequences.broken()
+
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Put smaller batches in the place of ``batch``, which was too large for the broker."""
+        builder = batch.records()
+        limit = builder.size_bytes // 2
+        parts = [self._part(batch, part) for part in builder.split(limit)]
+        batch.apply(BatchEvent.SPLIT)
+        sequence = batch.sequence
+        for part in parts:
+            if sequence >= 0:
+                part.producer_id, part.producer_epoch = batch.producer_id, batch.producer_epoch
+                part.sequence = sequence
+                sequence += part.record_count
+        where = self.outstanding.index(batch)
+        del self.outstanding[where]
+        for offset, part in enumerate(parts):
+            self.outstanding.insert(where + offset, part)
+        self._retrying += len(parts)
+        self.batch_limit = min(self.batch_limit, max(limit, SMALLEST_LIMIT))
+        batch.outcome.divide([part.outcome for part in parts])
+        return parts
+
+    def _part(self, whole: ProducerBatch, builder: BatchBuilder) -> ProducerBatch:
+        outcome = BatchOutcome(whole.outcome.host, self.topic, self.index)
+        part = ProducerBatch(self, builder, outcome, whole.created, whole.deadline)
+        part.state = BatchState.RETRYING
+        part.attempts = whole.attempts
+        part.maybe_written = whole.maybe_written
+        part.last_error = whole.last_error
+        outcome.count = builder.record_count
+        return part
+
+    def _removed(self, batch: ProducerBatch, *, was_sent: bool, was_retrying: bool) -> None:
+        if not was_sent:
+            self.sealed.remove(batch)
+            return
+        if was_retrying:
+            self._retrying -= 1
+        self._give_up(batch)
+
+    def _give_up(self, batch: ProducerBatch) -> None:
+        self.outstanding.remove(batch)
+        if self.sequences is not None and batch.sequence >= 0:
+            self.sequences.given_up(batch.end_sequence)
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """With nothing outstanding there is nothing left to learn about a gap from."""
+        sequences = self.sequences
+        if sequences is None or self.outstanding:
+            return
+        if sequences.state is SequenceState.UNRESOLVED:
+            sequences.broken()

@@ -1,0 +1,592 @@
+"""``Producer``, the public door to writing records.
+
+It puts the room together and holds the documentation; what happens to a record is in ``intake``
+(the way in), ``accumulator`` (batches) and ``sender`` (the way out). No rules about batches here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, overload
+
+from kclient.cluster.core import ClientCore
+from kclient.config import ProducerConfig
+from kclient.errors import ClientClosed, FlushFailed
+from kclient.producer.accumulator import Accumulator
+from kclient.producer.bulk import BulkSend, admission
+from kclient.producer.failures import UnseenFailures
+from kclient.producer.flush import FailureTally, FlushWait
+from kclient.producer.health import ProducerHealth
+from kclient.producer.idempotence import IdentityState, ProducerIdentity
+from kclient.producer.intake import Intake, NoRoom
+from kclient.producer.parking import Parked
+from kclient.producer.sender import Sender
+from kclient.producer.settlement import Settlement
+from kclient.producer.transactions import refuse_transactions
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Unpack
+
+    from kclient.cluster.view import Partition
+    from kclient.config import Bootstrap
+    from kclient.errors import KafkaError
+    from kclient.hooks import Dialer, Observer, Partitioner, Serializer
+    from kclient.keywords import ProducerSettings
+    from kclient.producer.delivery import Delivery
+    from kclient.producer.outgoing import Outgoing
+
+logger = logging.getLogger("kclient.producer")
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+HeadersArgument: TypeAlias = (
+    Iterable[tuple[str, BytesLike | None]] | Mapping[str, BytesLike | None] | None
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+CLOSE_TIMEOUT = 30.0
+"""Seconds that ``close`` takes at most, unless told otherwise."""
+_LAST_STAGE = 1.0
+"""Seconds for closing connections at the end, whatever the flush took."""
+
+
+class Producer(Generic[K, V]):
+    """Writes records to topics, in batches per partition, in order, without duplicates.
+
+    Use it in ``async with``, or call ``start`` and ``close``. It belongs to the event loop, thread
+    and process that it was started in.
+
+    Tasks: ``producer-sender`` from ``start`` to ``close``; ``producer-id`` while a producer id is
+    being asked for; ``metadata`` of the core.
+
+    Args:
+        bootstrap: First brokers to ask: "host:port", comma-separated or a list.
+        config: Settings as one value; ``bootstrap`` and keywords beside it take precedence.
+        key_serializer: Turns a record's key into bytes; without it, keys are bytes-like or None.
+        value_serializer: The same for values.
+        partitioner: Chooses partitions instead of Java's rule (murmur2 of the key; without a
+            key one partition for about a batch, then another).
+        observers: Are told of events per batch, request and connection.
+        dialer: Opens connections; sockets by default.
+        settings: See ``ProducerConfig``; durations in seconds, sizes in bytes.
+
+    Raises:
+        InvalidConfig: A setting is unknown or can't work.
+
+    Example::
+
+        async with kclient.Producer("localhost:9092") as producer:
+            meta = await producer.send("flights", b"value", key=b"N14228")
+    """
+
+    @overload
+    def __init__(
+        self: Producer[BytesLike, BytesLike],
+        bootstrap: Bootstrap = ...,
+        *,
+        config: ProducerConfig | None = None,
+        partitioner: Partitioner | None = None,
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[BytesLike, V],
+        bootstrap: Bootstrap = ...,
+        *,
+        config: ProducerConfig | None = None,
+        value_serializer: Serializer[V],
+        partitioner: Partitioner | None = None,
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[K, BytesLike],
+        bootstrap: Bootstrap = ...,
+        *,
+        config: ProducerConfig | None = None,
+        key_serializer: Serializer[K],
+        partitioner: Partitioner | None = None,
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        bootstrap: Bootstrap = ...,
+        *,
+        config: ProducerConfig | None = None,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+        partitioner: Partitioner | None = None,
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        config: ProducerConfig | None = None,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+        partitioner: Partitioner | None = None,
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        given: dict[str, Any] = dict(settings)
+        if bootstrap is not None:
+            given["bootstrap"] = bootstrap
+        self._config = ProducerConfig.of(config, given)
+        refuse_transactions(self._config)
+        self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
+        self._failures = UnseenFailures(core.counters)
+        self._accumulator = Accumulator(self._config, self._failures, core.rng, self._wake)
+        self._intake = Intake(
+            self._config,
+            self._accumulator,
+            self._failures,
+            core.clock,
+            core.metadata,
+            (key_serializer, value_serializer),
+            partitioner,
+        )
+        self._identity = ProducerIdentity()
+        self._settlement = Settlement(
+            self._config,
+            self._accumulator,
+            self._identity,
+            core.metadata,
+            core.hooks,
+            core.counters,
+            core.rng,
+        )
+        self._sender = Sender(
+            core,
+            self._config,
+            self._accumulator,
+            self._intake,
+            self._identity,
+            self._settlement,
+        )
+        self._sender.check()
+        self._put = self._intake.put
+        self._check = core.check_usable
+        self._no_room = NoRoom.REFUSE if self._config.max_block == 0.0 else self._new_waiter
+        self._yielded_at = 0
+        self._task: asyncio.Task[Any] | None = None
+        self._closing: asyncio.Task[FlushFailed | None] | None = None
+        self._cut: asyncio.Future[None]
+        self._register_gauges()
+
+    # Life.
+
+    async def start(self) -> None:
+        """Connect, learn the cluster, and begin to send. ``async with`` does it.
+
+        Raises:
+            BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
+            ClientClosed: It was started before.
+
+        Cancellation: nothing stays open; the producer counts as closed.
+
+        Example::
+
+            producer = kclient.Producer("localhost:9092")
+            await producer.start()
+        """
+        self._failures.loop = asyncio.get_running_loop()
+        await self._core.start()
+        self._core.add_failure_listener(self._give_up)
+        self._task = self._core.spawn(self._sender.run(), "producer-sender")
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+        """Flush what was sent, then close. Twice, or before ``start``, is fine.
+
+        From the call on nothing more is taken, and ``enqueue`` calls that wait for room get
+        ClientClosed. What isn't acknowledged within ``timeout`` fails with ClientClosed, whose
+        ``maybe_written`` says whether it may be in the log all the same.
+
+        Args:
+            timeout: Seconds for the flush; closing connections may take one more.
+
+        Raises:
+            FlushFailed: Some records that were flushed, or that nobody looked at before, were
+                not delivered. The producer is closed all the same.
+            WrongContext: Called from another loop, thread or process.
+
+        Cancellation: the flush is cut short, as if ``timeout`` had passed.
+
+        Example::
+
+            await producer.close(timeout=5.0)
+        """
+        if self._task is None:
+            await self._core.close()
+            return
+        if asyncio.get_running_loop() is not self._failures.loop:
+            self._core.check_usable()  # says in which way this is the wrong place
+        if self._closing is None:
+            self._cut = self._new_waiter()
+            self._closing = asyncio.get_running_loop().create_task(
+                self._close(timeout), name="kclient:producer-close"
+            )
+        try:
+            failure = await asyncio.shield(self._closing)
+        except asyncio.CancelledError:
+            if not self._cut.done():
+                self._cut.set_result(None)
+            raise
+        if failure is not None:
+            raise failure
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close()
+        except FlushFailed as failure:
+            # The block's own error says why it ended; this must not hide it.
+            error.add_note(f"while the producer was closed: {failure}")
+            logger.warning("closed after an error, with records not delivered: %s", failure)
+
+    # Sending.
+
+    def send(
+        self,
+        topic: str,
+        value: V | None,
+        *,
+        key: K | None = None,
+        headers: HeadersArgument = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Take one record and return its ``Delivery`` at once; await that for the outcome.
+
+        A plain method: it never suspends, makes no task, and ``asyncio.gather(*(producer.send(...)
+        for ...))`` costs little. Where there is no room in ``buffer_memory``, or the topic's
+        metadata isn't here yet, the record is parked in a strict FIFO of up to ``max_parked``
+        records and a quarter of ``buffer_memory``.
+
+        Args:
+            topic: Where to.
+            value: What ``value_serializer`` takes, else bytes-like; None writes a tombstone.
+            key: What ``key_serializer`` takes, else bytes-like. Records of one key go to one
+                partition, and stay in order.
+            headers: (name, value) pairs or a mapping; values are bytes-like or None.
+            partition: Where to exactly; None lets the partitioner choose.
+            timestamp: Int milliseconds since the epoch; None means now.
+
+        Returns:
+            The delivery: ``await`` gives RecordMetadata, or raises why it was not delivered within
+            ``delivery_timeout`` (DeliveryTimedOut, a BrokerError, UnknownTopicOrPartition ...).
+            ``maybe_written`` of that error says whether the record may be in the log all the same.
+
+        Raises:
+            SerializationFailed: Key, value or headers are of a type that can't be sent.
+            RecordTooLarge: Larger than ``max_request_size`` or ``buffer_memory``.
+            InvalidArgument: No topic can have that name, or another argument is no good.
+            BufferFull: Too much is parked already; ``await producer.enqueue(...)`` waits instead.
+            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
+
+        Example::
+
+            delivery = producer.send("flights", b"value", key=b"N14228")
+            print((await delivery).offset)
+        """
+        self._check()
+        return self._put(topic, value, key, headers, partition, timestamp, NoRoom.PARK)
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: V | None,
+        *,
+        key: K | None = None,
+        headers: HeadersArgument = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Take one record as soon as there is room; return its ``Delivery``.
+
+        This is ``send`` with back-pressure: it waits for room (and for the topic's metadata), not
+        for the acknowledgement. Now and then it lets other tasks run.
+
+        Args:
+            topic, value, key, headers, partition, timestamp: As in ``send``.
+
+        Returns:
+            The delivery of the record, which is in a batch now.
+
+        Raises:
+            BufferFull: No room within ``max_block`` seconds (0: at once, None: never raised).
+            UnknownTopicOrPartition, MetadataTimedOut: The topic did not turn up in that time.
+            SerializationFailed, RecordTooLarge, InvalidArgument: As in ``send``.
+            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here), or
+                was closed meanwhile.
+
+        Cancellation: while it waits, the record is taken back and definitely not written, unless
+        room came in that very instant.
+
+        Example::
+
+            for line in lines:
+                await producer.enqueue("lines", line)
+            await producer.flush()
+        """
+        self._check()
+        if self._accumulator.sealed_count != self._yielded_at:
+            # A loop of calls that never suspend would keep the sender and the answers waiting.
+            self._yielded_at = self._accumulator.sealed_count
+            await asyncio.sleep(0)
+            self._check()
+        delivery = self._put(topic, value, key, headers, partition, timestamp, self._no_room)
+        parked = delivery._outcome
+        if isinstance(parked, Parked) and parked.waiter is not None:
+            await admission(parked)
+        return delivery
+
+    def enqueue_nowait(
+        self,
+        topic: str,
+        value: V | None,
+        *,
+        key: K | None = None,
+        headers: HeadersArgument = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """``send`` that raises BufferFull as soon as memory is full, instead of parking.
+
+        Records for a topic whose metadata isn't here yet are parked as in ``send``.
+
+        Args:
+            topic, value, key, headers, partition, timestamp: As in ``send``.
+
+        Raises:
+            BufferFull: No room in ``buffer_memory``; nothing was taken.
+            SerializationFailed, RecordTooLarge, InvalidArgument: As in ``send``.
+            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
+
+        Example::
+
+            producer.enqueue_nowait("metrics", b"42")
+        """
+        self._check()
+        return self._put(topic, value, key, headers, partition, timestamp, NoRoom.REFUSE)
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Iterable[V | tuple[K | None, V | None] | Outgoing | None]
+        | AsyncIterable[V | tuple[K | None, V | None] | Outgoing | None],
+    ) -> int:
+        """Send many records and wait until all are acknowledged; the quickest way in.
+
+        Suspends once per batch, and where there is no room (up to ``max_block``).
+
+        Args:
+            topic: Where to.
+            records: Values, (key, value) tuples, or ``Outgoing`` for headers, partition and
+                timestamp; a value that is itself a tuple needs ``Outgoing``.
+
+        Returns:
+            How many records were written.
+
+        Raises:
+            FlushFailed: A batch failed. No more is taken from ``records`` after that, but what
+                was taken is waited for. ``count`` is of all records in the failed batches.
+            BufferFull, SerializationFailed, RecordTooLarge, InvalidArgument: As in ``enqueue``, at
+                the record concerned; those before it are sent all the same.
+            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
+
+        Cancellation: no more is taken from ``records``; what was taken is sent all the same.
+
+        Example::
+
+            count = await producer.send_many("lines", (line.encode() for line in file))
+        """
+        self._check()
+        bulk = BulkSend(
+            topic, self._intake, self._accumulator, self._new_waiter, self._still_usable
+        )
+        try:
+            await bulk.run(records)
+            await self._until_settled(bulk.wait)
+        except BaseException:
+            bulk.wait.listening = False
+            raise
+        failure = bulk.wait.tally.failure()
+        if failure is not None:
+            raise failure
+        return bulk.taken
+
+    async def flush(self) -> None:
+        """Send what waits without lingering, until all that was sent before is settled.
+
+        Raises:
+            FlushFailed: Some of it was not delivered, or failed earlier without anyone looking at
+                its delivery; ``count`` says how many, ``errors`` has the first few.
+            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
+
+        Cancellation: stops the wait only; everything is still sent. For a time limit use
+        ``asyncio.timeout``.
+
+        Example::
+
+            await producer.flush()
+        """
+        self._check()
+        failure = await self._flush()
+        if failure is not None:
+            raise failure
+
+    async def partitions_for(self, topic: str) -> Sequence[Partition]:
+        """The partitions of a topic, with leader and replicas.
+
+        Args:
+            topic: Its name.
+
+        Raises:
+            UnknownTopicOrPartition, InvalidTopic, TopicAuthorizationFailed: What the brokers say.
+            MetadataTimedOut: No answer within ``api_timeout``.
+            InvalidArgument: No topic can have that name.
+            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
+
+        Cancellation: leaves nothing behind.
+
+        Example::
+
+            print(len(await producer.partitions_for("flights")))
+        """
+        self._check()
+        found = await self._core.metadata.wait_for_topic(topic, self._config.api_timeout)
+        return found.partitions
+
+    # Looking.
+
+    def metrics(self) -> dict[str, float]:
+        """All counters and gauges by name, ``room.what``, as a copy."""
+        return self._core.metrics()
+
+    def health(self) -> ProducerHealth:
+        """A snapshot of how the producer is; free to call at any time while it runs."""
+        identity = self._identity.current if self._config.idempotence else None
+        known = identity is not None and self._identity.state is not IdentityState.REFUSED
+        known = known and identity is not None and identity.producer_id >= 0
+        error = self._settlement.last_error
+        return ProducerHealth(
+            client=self._core.health(),
+            idempotent=self._config.idempotence,
+            producer_id=identity.producer_id if known and identity else None,
+            producer_epoch=identity.epoch if known and identity else None,
+            buffered_bytes=self._accumulator.used,
+            parked_records=self._intake.lot.total,
+            unsettled_partitions=len(self._accumulator.busy),
+            requests_in_flight=sum(self._sender.in_flight.values()),
+            last_error=None if error is None else str(error),
+        )
+
+    # Inside.
+
+    def _wake(self) -> None:
+        self._sender.wake()
+
+    def _new_waiter(self) -> asyncio.Future[None]:
+        return self._failures.loop.create_future()
+
+    def _register_gauges(self) -> None:
+        gauge = self._core.counters.gauge
+        gauge("producer.buffered_bytes", lambda: float(self._accumulator.used))
+        gauge("producer.parked_records", lambda: float(self._intake.lot.total))
+        gauge("producer.requests_in_flight", lambda: float(sum(self._sender.in_flight.values())))
+
+    async def _flush(self) -> FlushFailed | None:
+        earlier = self._failures.take()
+        wait = FlushWait(urgent=True)
+        for batch in self._accumulator.hurry():
+            batch.watch(wait)
+        for parked in self._intake.lot.everybody():
+            if parked.waiter is None:
+                parked.watch(wait)
+        try:
+            await self._until_settled(wait)
+        except BaseException:
+            wait.listening = False
+            self._failures.tally.merge(earlier)
+            raise
+        total = FailureTally()
+        total.merge(earlier)
+        total.merge(wait.tally)
+        return total.failure()
+
+    async def _until_settled(self, wait: FlushWait) -> None:
+        if not wait.pending:
+            return
+        settled = self._new_waiter()
+
+        def notify() -> None:
+            if not wait.pending and not settled.done():
+                settled.set_result(None)
+
+        wait.when_settled(notify)
+        await settled
+
+    def _give_up(self, error: KafkaError) -> None:
+        """Fail everything that isn't settled: the producer is at its end."""
+        self._intake.refuse_all(error)
+        self._accumulator.hurry()
+        for queue in list(self._accumulator.busy):
+            for batch in [*queue.outstanding, *queue.sealed]:
+                if not batch.outcome.done:
+                    self._settlement.give_up(batch, error)
+
+    def _still_usable(self) -> None:
+        self._check()
+
+    def _closed(self) -> None:
+        raise ClientClosed("this producer is closed", hint="make a new one", maybe_written=False)
+
+    async def _close(self, timeout: float) -> FlushFailed | None:
+        self._check = self._closed
+        ending = ClientClosed("the producer was closed", hint="make a new one", maybe_written=False)
+        self._intake.refuse_all(ending, enqueued_only=True)
+        flush = asyncio.get_running_loop().create_task(self._flush(), name="kclient:producer-flush")
+        await asyncio.wait([flush, self._cut], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        self._give_up(
+            ClientClosed(
+                f"the producer was closed, and {timeout:g} s were not enough to deliver",
+                hint="give close() more time, or look at health() for what is wrong",
+                maybe_written=False,
+            )
+        )
+        failure = await flush
+        if self._task is not None:
+            await self._core.stop(self._task)
+        await self._sender.close()
+        await self._core.close(_LAST_STAGE)
+        return failure

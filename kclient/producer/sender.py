@@ -1,0 +1,338 @@
+"""Sender: takes ready batches to their leaders, and keeps the producer's time.
+
+One task per producer. It sleeps until something is ready, due or answered; what may be sent is
+decided in ``partition_queue``, what an answer means in ``settlement``. It also fetches the
+producer id. Nothing here happens per record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.backoff import Backoff
+from kclient.cluster.targets import AnyNode
+from kclient.errors import BrokerError, KafkaError, NoCommonVersion
+from kclient.network import Lane
+from kclient.producer.idempotence import IdentityState
+from kclient.producer.shipment import Shipment
+from kclient.producer.squeezer import Squeezer
+from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
+from kclient.protocol.messages.produce import ProduceRequest
+from kclient.record import Compression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.cluster.core import ClientCore
+    from kclient.config import ProducerConfig
+    from kclient.network import RequestFuture
+    from kclient.producer.accumulator import Accumulator
+    from kclient.producer.batch import ProducerBatch
+    from kclient.producer.idempotence import ProducerIdentity
+    from kclient.producer.intake import Intake
+    from kclient.producer.partition_queue import PartitionQueue
+    from kclient.producer.settlement import Settlement
+
+logger = logging.getLogger("kclient.producer")
+
+_ACKS = {"all": -1, 1: 1, 0: 0}
+_NO_TRANSACTION_TIMEOUT = 2**31 - 1
+
+
+class Sender:
+    """Sends the batches of one producer.
+
+    Tasks: ``run``, spawned by the producer's ``start`` and stopped by its ``close``;
+    ``identify``, spawned whenever a producer id is needed, ends when there is one.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        intake: Intake,
+        identity: ProducerIdentity,
+        settlement: Settlement,
+    ) -> None:
+        self.in_flight: dict[int, int] = {}
+        """Requests under way by node id."""
+        self._core = core
+        self._clock = core.clock
+        self._network = core.network
+        self._metadata = core.metadata
+        self._config = config
+        self._accumulator = accumulator
+        self._intake = intake
+        self._identity = identity
+        self._settlement = settlement
+        self._acks = _ACKS[config.acks]
+        self._squeezer = Squeezer(
+            Compression.parse(config.compression), config.compression_level, self._compressed
+        )
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._nameless: dict[PartitionQueue, None] = {}
+        self._sleeper: asyncio.Future[None] | None = None
+        self._woken = False
+        self._network.add_room_listener(self._room)
+        self._metadata.add_listener(lambda view: self._supervised(self._metadata_changed))
+
+    def check(self) -> None:
+        """Raise if the configured codec can't be used."""
+        self._squeezer.check()
+
+    def wake(self) -> None:
+        """Have the sender look around soon. Cheap when it is awake already."""
+        self._woken = True
+        sleeper = self._sleeper
+        if sleeper is not None and not sleeper.done():
+            sleeper.set_result(None)
+
+    async def run(self) -> None:
+        """Send what is ready, for ever."""
+        if self._config.idempotence:
+            self._request_identity()
+        while True:
+            self._woken = False
+            self._step(self._clock.now())
+            if self._woken:
+                # What the step itself caused is due now, but others come first.
+                await asyncio.sleep(0)
+            else:
+                await self._sleep()
+
+    async def close(self) -> None:
+        """Let compressing threads end."""
+        await self._squeezer.close()
+
+    async def _sleep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sleeper = sleeper = loop.create_future()
+        due = self._next_due()
+        timer = None if due is None else loop.call_at(due, self.wake)
+        try:
+            await sleeper
+        finally:
+            self._sleeper = None
+            if timer is not None:
+                timer.cancel()
+
+    def _next_due(self) -> float | None:
+        times = [self._accumulator.next_due(), self._intake.lot.next_due()]
+        # Nobody tells when a node's back-off is over.
+        nodes = self._accumulator.ready_nodes()
+        times.extend(self._network.retry_at(node_id) or None for node_id in nodes)
+        return min((time for time in times if time is not None), default=None)
+
+    def _step(self, now: float) -> None:
+        accumulator = self._accumulator
+        for batch in accumulator.come_due(now):
+            self._settlement.expire(batch)
+        self._intake.expire(now)
+        self._intake.admit()
+        if not self.in_flight and self._intake.lot.room_head() is not None:
+            accumulator.hurry()  # all memory is in batches that linger
+        for node_id in accumulator.ready_nodes():
+            self._serve(node_id, now)
+        if accumulator.has_leaderless():
+            self._metadata.request_update()
+
+    # Requests.
+
+    def _serve(self, node_id: int, now: float) -> None:
+        """Send what is ready for one broker, as far as it takes more."""
+        network = self._network
+        while network.can_send(node_id, Lane.PRODUCE):
+            if self.in_flight.get(node_id) and not network.is_connected(node_id, Lane.PRODUCE):
+                return  # the first request waits for the connection; it will make room
+            batches = self._collect(node_id, now)
+            if not batches:
+                return
+            self._ship(node_id, batches, now)
+
+    def _collect(self, node_id: int, now: float) -> list[ProducerBatch]:
+        """One batch of each ready partition, as many as a request takes."""
+        accumulator = self._accumulator
+        batches: list[ProducerBatch] = []
+        left = self._config.max_request_size
+        for queue in accumulator.ready_queues(node_id):
+            batch = self._next_batch(queue, node_id, now)
+            if batch is None:
+                continue
+            size = batch.records().encoded_bytes
+            if batches and size > left:
+                break
+            left -= size
+            batches.append(batch)
+            queue.sent(batch)
+            accumulator.unmark(queue)
+            if queue.sealed or queue.open is not None:
+                accumulator.mark(queue)  # at the end of the row: others come first next time
+        return batches
+
+    def _next_batch(self, queue: PartitionQueue, node_id: int, now: float) -> ProducerBatch | None:
+        """What ``queue`` may send now. If nothing, it is unmarked until something changes."""
+        accumulator = self._accumulator
+        if queue.needs_identity() and not self._identify_queue(queue):
+            return None
+        batch = queue.next_batch(now)
+        if batch is None and queue.open is not None and self._config.linger == 0.0:
+            if queue.sealed or not queue.may_send_new():
+                accumulator.unmark(queue)
+            elif not self.in_flight.get(node_id):
+                queue.seal_open()
+                batch = queue.next_batch(now)
+            # Else it stays marked, and fills, until the broker has answered.
+        elif batch is None:
+            due = queue.retry_due()
+            if due is not None and due > now:
+                accumulator.back_off(queue, due)
+            else:
+                accumulator.unmark(queue)
+        if batch is None:
+            return None
+        try:
+            if self._squeezer.ready(batch):
+                return batch
+        except KafkaError as error:
+            self._settlement.give_up(batch, error)
+            return None
+        accumulator.unmark(queue)
+        return None
+
+    def _compressed(self, batch: ProducerBatch, error: KafkaError | None) -> None:
+        """A thread is through with ``batch``."""
+        if batch.builder is None:
+            return  # it expired meanwhile
+        if error is not None:
+            self._settlement.give_up(batch, error)
+        else:
+            self._accumulator.mark(batch.queue)
+        self.wake()
+
+    def _ship(self, node_id: int, batches: list[ProducerBatch], now: float) -> None:
+        shipment = Shipment(
+            node_id,
+            batches,
+            self._acks,
+            int(self._config.request_timeout * 1000),
+            self._squeezer.codec,
+            self._metadata.view.topic_id,
+        )
+        for batch in batches:
+            batch.shipment = shipment
+            self._metadata.touch(batch.queue.topic)
+        self.in_flight[node_id] = self.in_flight.get(node_id, 0) + 1
+        self._core.counters.add("producer.requests")
+        future = self._network.send(
+            node_id,
+            shipment.message,
+            api=ProduceRequest,
+            lane=Lane.PRODUCE,
+            timeout=self._config.request_timeout,
+            max_version=shipment.max_version,
+            expect_response=self._acks != 0,
+        )
+        future.add_listener(lambda future: self._supervised(self._returned, shipment, future))
+
+    def _supervised(self, step: Callable[..., None], *args: object) -> None:
+        """Run a step that somebody else's callback causes: a defect in it must fail this client."""
+        try:
+            step(*args)
+        except Exception as error:
+            self._core.spawn(_fail(error), "producer-callback")
+
+    def _returned(self, shipment: Shipment, future: RequestFuture[object]) -> None:
+        node_id = shipment.node_id
+        left = self.in_flight[node_id] - 1
+        if left:
+            self.in_flight[node_id] = left
+        else:
+            del self.in_flight[node_id]
+        now = self._clock.now()
+        try:
+            response = future.result()
+        except KafkaError as error:
+            self._metadata.request_update()
+            self._settlement.not_answered(shipment, error, now)
+        else:
+            self._settlement.answered(shipment, response, now)  # type: ignore[arg-type]
+        self._intake.admit()
+        self.wake()
+
+    def _room(self, node_id: int, lane: Lane) -> None:
+        if lane is Lane.PRODUCE and self._accumulator.busy:
+            self.wake()
+
+    def _metadata_changed(self) -> None:
+        self._intake.metadata_changed(self._metadata.view)
+        self.wake()
+
+    # The producer id.
+
+    def _identify_queue(self, queue: PartitionQueue) -> bool:
+        """Give ``queue`` an identity to number batches under; False if it must wait for one."""
+        identity = self._identity
+        sequences = queue.sequences
+        if identity.state is IdentityState.READY and sequences is not None:
+            worn = sequences.identity
+            fresh = identity.current if worn is None else identity.newer_than(worn)
+            if fresh is not None:
+                queue.adopt(fresh)
+                return True
+        self._accumulator.unmark(queue)
+        if identity.state is IdentityState.REFUSED and identity.error is not None:
+            self._refuse_queue(queue, identity.error)
+            return False
+        self._nameless[queue] = None
+        self._request_identity()
+        return False
+
+    def _refuse_queue(self, queue: PartitionQueue, error: KafkaError) -> None:
+        queue.seal_open()
+        for batch in [*queue.outstanding, *queue.sealed]:
+            self._settlement.give_up(batch, error)
+
+    def _request_identity(self) -> None:
+        if self._identity.state is IdentityState.ABSENT:
+            self._identity.requested()
+            self._core.spawn(self.identify(), "producer-id")
+
+    async def identify(self) -> None:
+        """Get a producer id, however often it takes; then go on with who waits for it."""
+        attempt = 0
+        while self._identity.state is IdentityState.REQUESTED:
+            try:
+                response = await self._core.calls.call(
+                    AnyNode(),
+                    InitProducerIdRequest(
+                        transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT
+                    ),
+                    check=lambda response: response.error_code,
+                )
+            except (BrokerError, NoCommonVersion) as error:
+                if error.retriable:
+                    self._settlement.last_error = error
+                    await asyncio.sleep(self._backoff.delay(attempt, self._core.rng))
+                    attempt += 1
+                    continue
+                logger.error("the cluster gives no producer id: %s", error)
+                self._identity.refused(error)
+            except KafkaError as error:
+                # It took too long; whoever waits for it has a time limit of its own.
+                self._settlement.last_error = error
+                await asyncio.sleep(self._backoff.delay(attempt, self._core.rng))
+                attempt += 1
+            else:
+                self._identity.granted(response.producer_id, response.producer_epoch)
+        waiting, self._nameless = self._nameless, {}
+        for queue in waiting:
+            if not queue.idle:
+                self._accumulator.mark(queue)
+        self.wake()
+
+
+async def _fail(error: Exception) -> None:
+    raise error

@@ -1,0 +1,100 @@
+"""From what the user gives to what a batch takes: bytes or None, and headers as a tuple.
+
+The intake calls this for everything that isn't plain ``bytes`` already. Every failure is a
+``SerializationFailed`` that names topic, role and type, never the content. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import InvalidArgument, KafkaError, SerializationFailed
+
+if TYPE_CHECKING:
+    from kclient.hooks import Serializer
+    from kclient.types import Headers
+
+_HEADER_OVERHEAD = 10
+"""Two varint lengths of at most five bytes each."""
+
+
+def plain_bytes(topic: str, role: str, value: Any) -> bytes | None:
+    """``value`` as bytes, copied if it is another bytes-like object."""
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise SerializationFailed(
+        f"the {role} for topic {topic!r} is a {type(value).__name__}: without a {role}_serializer "
+        "it must be bytes-like or None",
+        hint=f"encode it, or give the producer a {role}_serializer (see kclient.serializers)",
+        maybe_written=False,
+    )
+
+
+def serialized(topic: str, role: str, value: Any, serializer: Serializer[Any]) -> bytes | None:
+    """``value`` through the user's ``serializer``."""
+    try:
+        data = serializer(topic, value)
+    except KafkaError:
+        raise
+    except Exception as error:
+        raise SerializationFailed(
+            f"the {role}_serializer failed on a {type(value).__name__} for topic {topic!r}: "
+            f"{type(error).__name__}",
+            maybe_written=False,
+        ) from error
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise SerializationFailed(
+        f"the {role}_serializer returned a {type(data).__name__} for topic {topic!r}: "
+        "bytes or None are needed",
+        maybe_written=False,
+    )
+
+
+def plain_headers(topic: str, headers: Any) -> tuple[Headers, int]:
+    """Headers as a tuple of (str, bytes | None), and the most bytes they take in a batch."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    size = 0
+    checked: list[tuple[str, bytes | None]] = []
+    try:
+        for name, value in pairs:
+            if not isinstance(name, str):
+                raise TypeError(f"a name is a {type(name).__name__}, not a str")
+            if isinstance(value, (bytearray, memoryview)):
+                value = bytes(value)
+            elif value is not None and not isinstance(value, bytes):
+                raise TypeError(f"a value is a {type(value).__name__}, not bytes-like or None")
+            size += len(name.encode()) + (len(value) if value else 0) + _HEADER_OVERHEAD
+            checked.append((name, value))
+    except (TypeError, ValueError) as error:
+        raise SerializationFailed(
+            f"the headers for topic {topic!r} can't be sent: {error}",
+            hint="give (str, bytes | None) pairs or a mapping",
+            maybe_written=False,
+        ) from error
+    return tuple(checked), size
+
+
+def checked_timestamp(timestamp: Any) -> int:
+    """``timestamp`` as int milliseconds since the epoch."""
+    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+        raise InvalidArgument(
+            f"timestamp must be an int of milliseconds, not a {type(timestamp).__name__}"
+        )
+    if not 0 <= timestamp < 2**63:
+        raise InvalidArgument(f"timestamp={timestamp} is out of range: allowed is 0 to 2**63-1")
+    return timestamp
+
+
+def checked_partition(partition: Any) -> int:
+    """``partition`` as a partition index."""
+    if not isinstance(partition, int) or isinstance(partition, bool):
+        raise InvalidArgument(f"partition must be an int, not a {type(partition).__name__}")
+    if not 0 <= partition < 2**31:
+        raise InvalidArgument(f"partition={partition} is out of range: the first partition is 0")
+    return partition

@@ -1,0 +1,346 @@
+"""What follows from an answer, or from none: carries out verdicts on batches.
+
+The sender hands every outcome of a request here, and every batch past its deadline. This settles
+queues, deliveries, memory, flushes, counters and hooks, and tells metadata what brokers said about
+leaders. The rules themselves are in ``verdict`` and ``partition_queue``. Sans-IO.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.backoff import Backoff
+from kclient.cluster.metadata import Endpoint, LeaderHint
+from kclient.error_codes import ErrorCode
+from kclient.errors import (
+    BrokerUnreachable,
+    DeliveryTimedOut,
+    KafkaError,
+    NoCommonVersion,
+    broker_error,
+)
+from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
+from kclient.producer.batch import BatchState, ProducerBatch
+from kclient.producer.verdict import TOO_LARGE, Verdict, judge, may_be_written, wants_metadata
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from kclient.config import ProducerConfig
+    from kclient.hooks import Counters, Hooks
+    from kclient.producer.accumulator import Accumulator
+    from kclient.producer.idempotence import ProducerIdentity
+    from kclient.producer.intake import Topics
+    from kclient.producer.shipment import Answer, Shipment
+    from kclient.protocol.messages.produce import ProduceResponse
+
+logger = logging.getLogger("kclient.producer")
+
+
+class Settlement:
+    """Settles the batches of one producer."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        identity: ProducerIdentity,
+        metadata: Topics,
+        hooks: Hooks,
+        counters: Counters,
+        rng: random.Random,
+    ) -> None:
+        self._accumulator = accumulator
+        self._identity = identity
+        self._metadata = metadata
+        self._hooks = hooks
+        self._counters = counters
+        self._rng = rng
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._delivery_timeout = config.delivery_timeout
+        self._acks_all = config.acks == "all"
+        self.last_error: KafkaError | None = None
+        """The latest failure of a batch or request, for ``health()``."""
+
+    # A request came back.
+
+    def answered(self, shipment: Shipment, response: ProduceResponse | None, now: float) -> None:
+        """The broker answered, or the request is written and no answer is expected."""
+        answers = shipment.answers(response)
+        moved = self._take_hints(answers, response)
+        for batch in shipment.batches:
+            batch.shipment = None
+            answer = answers.get(batch)
+            if answer is None:
+                self._not_sent(batch, now)
+            else:
+                self._settle(batch, answer, shipment.node_id, now, moved=batch in moved)
+
+    def not_answered(self, shipment: Shipment, error: KafkaError, now: float) -> None:
+        """The request failed as a whole."""
+        self.last_error = error
+        unsent = not shipment.encoded or isinstance(error, BrokerUnreachable)
+        for batch in shipment.batches:
+            batch.shipment = None
+            batch.last_error = error
+            if unsent or not shipment.carries(batch):
+                self._not_sent(batch, now, fatal=isinstance(error, NoCommonVersion))
+            else:
+                batch.maybe_written = True
+                self._retry(batch, now + self._delay(batch), error)
+
+    def _settle(
+        self, batch: ProducerBatch, answer: Answer, node_id: int, now: float, *, moved: bool
+    ) -> None:
+        queue = batch.queue
+        verdict = judge(
+            answer.code,
+            batch.record_count,
+            first=queue.is_first(batch),
+            numbered=batch.sequence >= 0,
+            log_start_known=answer.log_start_offset >= 0,
+        )
+        if verdict is Verdict.WRITTEN:
+            self._written(batch, answer, now)
+            return
+        if may_be_written(answer.code, acks_all=self._acks_all):
+            batch.maybe_written = True
+        error = self._error(batch, answer, node_id)
+        self.last_error = batch.last_error = error
+        if wants_metadata(answer.code) and not moved:
+            self._metadata.request_update(queue.topic)
+        if verdict is Verdict.REJECT:
+            queue.rejected(batch)
+            self._failed(batch, error, self._record_errors(batch, answer))
+            return
+        if verdict is Verdict.SPLIT and batch.state is BatchState.IN_FLIGHT:
+            self._split(batch)
+            return
+        if verdict in (Verdict.START_OVER, Verdict.DISOWNED):
+            self._break(batch, verdict)
+        self._retry(batch, now if moved else now + self._delay(batch), error)
+
+    def _written(self, batch: ProducerBatch, answer: Answer, now: float) -> None:
+        base = answer.base_offset if answer.code == ErrorCode.NONE else -1
+        batch.queue.acknowledged(batch, base)
+        outcome = batch.outcome
+        if not outcome.done:
+            outcome.acknowledge(base, answer.log_append_time)
+            for wait in batch.flushes or ():
+                wait.settled(outcome.count)
+        self._counters.add("producer.batches_delivered")
+        self._counters.add("producer.records_delivered", outcome.count)
+        self._counters.add("producer.bytes_delivered", batch.records().encoded_bytes)
+        if self._hooks.active:
+            self._hooks.emit(
+                BatchDelivered(
+                    batch.queue.topic_partition,
+                    base,
+                    outcome.count,
+                    batch.records().encoded_bytes,
+                    batch.attempts,
+                    now - batch.created,
+                )
+            )
+        self._finish(batch)
+
+    def _retry(self, batch: ProducerBatch, at: float, error: KafkaError) -> None:
+        batch.queue.retry(batch, at)
+        if batch.state is BatchState.FAILED:
+            self._finish(batch)  # its deliveries failed when its time was over
+            return
+        self._counters.add("producer.retries")
+        if self._hooks.active:
+            self._hooks.emit(
+                BatchRetried(
+                    batch.queue.topic_partition,
+                    batch.record_count,
+                    batch.attempts,
+                    type(error).__name__,
+                )
+            )
+        self._accumulator.mark(batch.queue)
+
+    def _not_sent(self, batch: ProducerBatch, now: float, *, fatal: bool = False) -> None:
+        """The request never got as far as having ``batch`` in it."""
+        error = batch.last_error
+        if fatal and error is not None and batch.state is BatchState.IN_FLIGHT:
+            batch.queue.rejected(batch)
+            self._failed(batch, error)
+            return
+        self._retry(
+            batch, now + self._delay(batch), error or BrokerUnreachable("the request was not sent")
+        )
+
+    def _split(self, batch: ProducerBatch) -> None:
+        parts = batch.queue.split(batch)
+        self._counters.add("producer.splits")
+        logger.info(
+            "batch too large for its topic, split: partition=%s records=%d parts=%d",
+            batch.queue.topic_partition,
+            batch.record_count,
+            len(parts),
+        )
+        self._accumulator.replaced(batch, parts)
+        self._accumulator.mark(batch.queue)
+
+    def _break(self, batch: ProducerBatch, verdict: Verdict) -> None:
+        queue = batch.queue
+        if verdict is Verdict.DISOWNED and queue.sequences is not None:
+            worn = queue.sequences.identity
+            if worn is not None:
+                self._identity.disowned(worn)
+        queue.lost_numbering()
+        self._counters.add("producer.numberings_lost")
+        logger.warning(
+            "sequence numbers of a partition start over: partition=%s reason=%s",
+            queue.topic_partition,
+            batch.last_error,
+        )
+
+    def _delay(self, batch: ProducerBatch) -> float:
+        return self._backoff.delay(max(batch.attempts - 1, 0), self._rng)
+
+    # Time is over, or the producer closes.
+
+    def expire(self, batch: ProducerBatch) -> None:
+        """``delivery_timeout`` passed for ``batch``; one under way is still accounted for."""
+        shipment = batch.shipment
+        if shipment is not None and shipment.carries(batch):
+            batch.maybe_written = True
+        attempts = f"{batch.attempts} attempt{'' if batch.attempts == 1 else 's'}"
+        why = f"; last problem: {batch.last_error}" if batch.last_error is not None else ""
+        if batch.last_error is None and batch.queue.leader in (None, -1):
+            why = "; the partition has no leader"
+        error = DeliveryTimedOut(
+            f"{batch.queue.topic_partition}: not acknowledged within "
+            f"delivery_timeout={self._delivery_timeout:g} s, {attempts}{why}",
+            topic_partition=batch.queue.topic_partition,
+            maybe_written=batch.maybe_written,
+        )
+        error.__cause__ = batch.last_error
+        self.last_error = error
+        batch.queue.expired(batch)
+        self._failed(batch, error)
+
+    def give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """Fail ``batch`` with ``error``, wherever it is; the producer is at its end."""
+        queue = batch.queue
+        if batch is queue.open:
+            queue.seal_open()
+        shipment = batch.shipment
+        if shipment is not None and shipment.carries(batch):
+            batch.maybe_written = True
+        if batch.state is BatchState.IN_FLIGHT:
+            queue.expired(batch)
+        else:
+            queue.rejected(batch)
+        own = type(error)(
+            f"{queue.topic_partition}: {error.message}",
+            topic_partition=queue.topic_partition,
+            hint=error.hint,
+            maybe_written=batch.maybe_written,
+        )
+        own.__cause__ = batch.last_error
+        self._failed(batch, own)
+
+    # Deliveries, memory, flushes.
+
+    def _failed(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: dict[int, KafkaError] | None = None,
+    ) -> None:
+        """Tell deliveries and flushes; the batch itself may still await its answer."""
+        outcome = batch.outcome
+        if not outcome.done:
+            error.maybe_written = batch.maybe_written
+            outcome.reported = any(wait.listening for wait in batch.flushes or ())
+            for wait in batch.flushes or ():
+                wait.failed(outcome.count, error)
+            batch.flushes = None
+            outcome.fail(error, record_errors)
+            self._counters.add("producer.batches_failed")
+            self._counters.add("producer.records_failed", outcome.count)
+            if self._hooks.active:
+                self._hooks.emit(
+                    BatchFailed(
+                        batch.queue.topic_partition,
+                        outcome.count,
+                        batch.attempts,
+                        type(error).__name__,
+                        batch.maybe_written,
+                    )
+                )
+        if batch.state is BatchState.FAILED:
+            self._finish(batch)
+
+    def _finish(self, batch: ProducerBatch) -> None:
+        queue = batch.queue
+        self._accumulator.release(batch)
+        if not queue.idle:
+            self._accumulator.mark(queue)
+
+    # Words and news.
+
+    def _error(self, batch: ProducerBatch, answer: Answer, node_id: int) -> KafkaError:
+        where = batch.queue.topic_partition
+        said = answer.message
+        if answer.code in TOO_LARGE:
+            said = (
+                f"the batch has {batch.records().encoded_bytes:,} bytes in "
+                f"{batch.record_count} records" + (f"; {answer.message}" if answer.message else "")
+            )
+        return broker_error(
+            answer.code,
+            f"Produce to {where} on broker {node_id} failed",
+            broker_message=said,
+            topic_partition=where,
+            node_id=node_id,
+            maybe_written=batch.maybe_written,
+        )
+
+    def _record_errors(self, batch: ProducerBatch, answer: Answer) -> dict[int, KafkaError] | None:
+        """Own errors for the records that the broker named (KIP-467); the rest gets told so."""
+        if not answer.record_errors:
+            return None
+        where = batch.queue.topic_partition
+        named = dict(answer.record_errors)
+        errors: dict[int, KafkaError] = {}
+        for index in range(batch.record_count):
+            if index in named:
+                said = named[index] or answer.message
+            else:
+                said = (
+                    f"{len(named)} other records of the same batch were refused, so nothing of it "
+                    "was written: send this one again"
+                )
+            errors[index] = broker_error(
+                answer.code,
+                f"record {index} of a batch for {where} was not written",
+                broker_message=said,
+                topic_partition=where,
+                maybe_written=False,
+            )
+        return errors
+
+    def _take_hints(
+        self, answers: dict[ProducerBatch, Answer], response: ProduceResponse | None
+    ) -> set[ProducerBatch]:
+        """Use what the answer tells about new leaders (KIP-951); return who has a new one."""
+        hinted = [(b, a.hint) for b, a in answers.items() if a.hint is not None and a.code]
+        if not hinted or response is None:
+            return set()
+        endpoints: Iterable[Endpoint] = response.node_endpoints or ()
+        before = {batch: batch.queue.leader for batch, _ in hinted}
+        self._metadata.apply_leader_hints(
+            [
+                LeaderHint(b.queue.topic, b.queue.index, h.leader_id, h.leader_epoch)
+                for b, h in hinted
+            ],
+            endpoints,
+        )
+        return {batch for batch, leader in before.items() if batch.queue.leader != leader}
