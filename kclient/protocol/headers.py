@@ -1,0 +1,133 @@
+"""Frames: the size, the header and the message, in both directions.
+
+Clients use ``encode_request`` and ``decode_response_header``, the embedded broker the other two.
+A request's header is version 2 for flexible versions of the API and 1 for the others; a
+response's is 1 and 0, but always 0 for ApiVersions, whose sender may not know what the peer
+speaks (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from kclient.errors import ProtocolError
+from kclient.protocol import registry
+from kclient.protocol.message import Request, Response
+from kclient.protocol.primitives import DECODE_ERRORS, Buffer, put_string, read_unknown_tags
+
+API_VERSIONS_KEY = 18
+
+_SIZE = struct.Struct(">i")
+_REQUEST_START = struct.Struct(">ihhi")
+_REQUEST_HEADER = struct.Struct(">hhih")
+_CORRELATION = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """The header of a request.
+
+    Attributes:
+        api_key: Which API; maybe one that we don't speak.
+        api_version: Version of the request, maybe one that we don't speak.
+        correlation_id: To be repeated in the response's header.
+        client_id: What the client calls itself, None if it doesn't.
+        body_offset: Where the message starts in the frame.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def encode_request(
+    request: Request, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """A whole frame: size, header, message.
+
+    Raises:
+        ProtocolError: The message can't be encoded in ``version``, or ``client_id`` is too long.
+    """
+    out = bytearray(_REQUEST_START.pack(0, request.API_KEY, version, correlation_id))
+    if client_id is None:
+        out += b"\xff\xff"
+    else:
+        try:
+            put_string(out, client_id)
+        except (OverflowError, UnicodeEncodeError, AttributeError) as problem:
+            raise ProtocolError(
+                f"client_id can't be sent: {problem}", struct="RequestHeader", field="client_id"
+            ) from problem
+    if request.FIRST_FLEXIBLE is not None and version >= request.FIRST_FLEXIBLE:
+        out.append(0)
+    request.encode_into(out, version)
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def encode_response(response: Response, version: int, correlation_id: int) -> bytes:
+    """A whole frame: size, header, message; raises ProtocolError like ``encode_request``."""
+    out = bytearray(4)
+    out += _CORRELATION.pack(correlation_id)
+    if (
+        response.FIRST_FLEXIBLE is not None
+        and version >= response.FIRST_FLEXIBLE
+        and response.API_KEY != API_VERSIONS_KEY
+    ):
+        out.append(0)
+    response.encode_into(out, version)
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def decode_request_header(frame: Buffer) -> RequestHeader:
+    """Read the header of a request from a frame without its size.
+
+    APIs and versions that we don't speak are read as well as possible, so that they can be
+    answered with an error.
+
+    Raises:
+        ProtocolError: The bytes are no header.
+    """
+    end = len(frame)
+    try:
+        key, version, correlation_id, size = _REQUEST_HEADER.unpack_from(frame, 0)
+        pos = _REQUEST_HEADER.size
+        client_id = None
+        if size < -1 or pos + size > end:
+            raise _header_fault("RequestHeader", "client_id", 8)
+        if size >= 0:
+            client_id = str(frame[pos : pos + size], "utf-8")
+            pos += size
+        if key in registry.BY_KEY and registry.is_flexible(key, version):
+            _, pos = read_unknown_tags(frame, pos, end)
+    except DECODE_ERRORS:
+        raise _header_fault("RequestHeader", None, 0) from None
+    return RequestHeader(key, version, correlation_id, client_id, pos)
+
+
+def decode_response_header(frame: Buffer, api_key: int, version: int) -> tuple[int, int]:
+    """Correlation id, and where the message starts in a frame without its size.
+
+    Raises:
+        ProtocolError: The bytes are no header.
+    """
+    try:
+        (correlation_id,) = _CORRELATION.unpack_from(frame, 0)
+        pos = _CORRELATION.size
+        if api_key != API_VERSIONS_KEY and registry.is_flexible(api_key, version):
+            if frame[pos]:
+                _, pos = read_unknown_tags(frame, pos, len(frame))
+            else:
+                pos += 1
+    except DECODE_ERRORS:
+        raise _header_fault("ResponseHeader", None, 0) from None
+    return correlation_id, pos
+
+
+def _header_fault(struct_name: str, field: str | None, offset: int) -> ProtocolError:
+    return ProtocolError(
+        f"these bytes are no {struct_name}", struct=struct_name, field=field, offset=offset
+    )

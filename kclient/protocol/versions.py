@@ -1,0 +1,134 @@
+"""Which version of an API to speak: the upper end of what both sides know.
+
+A connection makes one ``NodeApiVersions`` from the broker's ApiVersions response and asks it
+before each request. Values only: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from kclient.errors import NoCommonVersion
+
+if TYPE_CHECKING:
+    from kclient.protocol.message import Request
+    from kclient.protocol.messages.api_versions import ApiVersionsResponse
+
+
+class VersionRange(NamedTuple):
+    """Versions ``min`` to ``max``, both included."""
+
+    min: int
+    max: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.min <= version <= self.max
+
+    def __str__(self) -> str:
+        return str(self.min) if self.min == self.max else f"{self.min} to {self.max}"
+
+
+class NodeApiVersions:
+    """What one broker speaks.
+
+    Attributes:
+        ranges: API key -> versions.
+        supported_features: Feature name -> levels that the broker's code supports (KIP-584).
+        finalized_features: Feature name -> levels that are switched on in the cluster.
+        finalized_features_epoch: Epoch of the latter, -1 where the broker doesn't tell.
+        node_id: The broker, for error texts; None if not known.
+    """
+
+    __slots__ = (
+        "_usable",
+        "finalized_features",
+        "finalized_features_epoch",
+        "node_id",
+        "ranges",
+        "supported_features",
+    )
+
+    def __init__(
+        self,
+        ranges: Mapping[int, VersionRange],
+        *,
+        supported_features: Mapping[str, VersionRange] | None = None,
+        finalized_features: Mapping[str, VersionRange] | None = None,
+        finalized_features_epoch: int = -1,
+        node_id: int | None = None,
+    ) -> None:
+        self.ranges = dict(ranges)
+        self.supported_features = dict(supported_features or {})
+        self.finalized_features = dict(finalized_features or {})
+        self.finalized_features_epoch = finalized_features_epoch
+        self.node_id = node_id
+        self._usable: dict[tuple[int, int | None], int] = {}
+
+    @classmethod
+    def from_response(cls, response: ApiVersionsResponse, node_id: int | None = None) -> Self:
+        """From a broker's ApiVersions response of any version."""
+        return cls(
+            {
+                key.api_key: VersionRange(key.min_version, key.max_version)
+                for key in response.api_keys
+            },
+            supported_features={
+                feature.name: VersionRange(feature.min_version, feature.max_version)
+                for feature in response.supported_features
+            },
+            finalized_features={
+                feature.name: VersionRange(feature.min_version_level, feature.max_version_level)
+                for feature in response.finalized_features
+            },
+            finalized_features_epoch=response.finalized_features_epoch,
+            node_id=node_id,
+        )
+
+    def latest_usable(self, request: type[Request], cap: int | None = None) -> int:
+        """The highest version of ``request`` that both sides speak.
+
+        Args:
+            request: The request's class.
+            cap: Highest version that the caller can use, for example since a newer one changed
+                the meaning of a field; None for no limit of its own.
+
+        Raises:
+            NoCommonVersion: There is none; the text has the API, both ranges and the broker.
+        """
+        wanted = (request.API_KEY, cap)
+        known = self._usable.get(wanted)
+        if known is not None:
+            return known
+        ours = VersionRange(
+            request.MIN_VERSION,
+            request.MAX_VERSION if cap is None else min(cap, request.MAX_VERSION),
+        )
+        theirs = self.ranges.get(request.API_KEY)
+        if theirs is None:
+            raise self._no_common(request, ours, "doesn't offer it at all")
+        version = min(ours.max, theirs.max)
+        if version < max(ours.min, theirs.min):
+            raise self._no_common(request, ours, f"offers {theirs}")
+        self._usable[wanted] = version
+        return version
+
+    def supports(self, request: type[Request], version: int = 0) -> bool:
+        """Whether both sides speak ``version`` of ``request`` or a later one."""
+        theirs = self.ranges.get(request.API_KEY)
+        if theirs is None:
+            return False
+        common = min(request.MAX_VERSION, theirs.max)
+        return common >= max(request.MIN_VERSION, theirs.min, version)
+
+    def _no_common(
+        self, request: type[Request], ours: VersionRange, offer: str
+    ) -> NoCommonVersion:
+        node = "the broker" if self.node_id is None else f"broker {self.node_id}"
+        needed = str(ours) if ours.min <= ours.max else f"at most {ours.max}"
+        return NoCommonVersion(
+            f"{request.NAME} (API {request.API_KEY}): this call needs version {needed}, "
+            f"{node} {offer}",
+            node_id=self.node_id,
+            hint="upgrade the broker, or do without this feature",
+        )
