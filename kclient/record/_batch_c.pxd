@@ -48,6 +48,8 @@ cdef int64_t offset_of(
 
 cdef int64_t timestamp_of(int64_t base_timestamp, int64_t delta, Py_ssize_t pos) except? -1
 
+cdef int check_end(Py_ssize_t pos, Py_ssize_t left, Py_ssize_t end) except -1
+
 @cython.locals(data_cstr="const unsigned char*", end=Py_ssize_t, records=list, taken=Py_ssize_t,
                fixed_time=bint, fixed_timestamp=int64_t, time_delta=int64_t, delta=int64_t,
                key_pos=Py_ssize_t, key_size=Py_ssize_t, value_pos=Py_ssize_t,

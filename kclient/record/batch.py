@@ -334,6 +334,12 @@ def timestamp_of(base_timestamp: int, delta: int, pos: int) -> int:
     return base_timestamp + delta
 
 
+def check_end(pos: int, left: int, end: int) -> None:
+    """After the last record the payload must be at its end."""
+    if left == 0 and pos != end:
+        raise corrupt(pos, f"{end - pos} bytes follow the last record")
+
+
 def decode_records(
     data: bytes,
     pos: int,
@@ -392,8 +398,7 @@ def decode_records(
             taken += 1
         pos = stop
         left -= 1
-    if left == 0 and pos != end:
-        raise corrupt(pos, f"{end - pos} bytes follow the last record")
+    check_end(pos, left, end)
     return records, pos, left
 
 

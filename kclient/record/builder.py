@@ -23,6 +23,9 @@ from kclient.types import TimestampType
 
 if TYPE_CHECKING:
     import cython  # type: ignore[import-untyped]
+    from cython.cimports.cpython.bytearray import (  # type: ignore[import-untyped]
+        PyByteArray_Resize,
+    )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-untyped]
 
     from kclient.record.batch import Origin, decode_records, encode_headers
@@ -279,8 +282,10 @@ class BatchBuilder:
         return total
 
     def _grow(self, wanted: int) -> None:
+        """Make room in the compiled build, where the buffer is ahead of what is used."""
         size = max(wanted, min(2 * len(self._buffer), self._room))
-        self._buffer.extend(bytes(size - len(self._buffer)))
+        # What the new bytes are does not matter: they are not cleared.
+        PyByteArray_Resize(self._buffer, size)
 
     def _body(self) -> bytes | memoryview:
         """What lies behind the header: compressed, if it was."""

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 
     from kclient.record import batch as _batch
     from kclient.record import builder as _builder
+    from kclient.record import columns as _columns
     from kclient.types import Headers
 
-_COMPILED = {"batch": "_batch_c", "builder": "_builder_c", "murmur": "_murmur_c"}
+_COMPILED = {
+    "batch": "_batch_c",
+    "builder": "_builder_c",
+    "columns": "_columns_c",
+    "murmur": "_murmur_c",
+}
 """Source module -> name of its compiled twin; the list that setup.py builds is the same."""
 
 
@@ -35,6 +41,8 @@ class Implementation:
     decode_records: Callable[..., tuple[list[_batch.Record], int, int]]
     encode_headers: Callable[[Headers], bytes]
     decode_headers: Callable[[bytes], Headers]
+    ColumnStore: type[_columns.ColumnStore]
+    bitmap: Callable[[bytearray, int], bytearray]
     murmur2: Callable[[bytes], int]
 
 
@@ -49,7 +57,7 @@ def load(name: str) -> Implementation:
     Raises:
         ImportError: There is no compiled build here.
     """
-    batch, builder, murmur = (module(name, source) for source in _COMPILED)
+    batch, builder, columns, murmur = (module(name, source) for source in _COMPILED)
     return Implementation(
         name=name,
         Record=batch.Record,
@@ -58,6 +66,8 @@ def load(name: str) -> Implementation:
         decode_records=batch.decode_records,
         encode_headers=batch.encode_headers,
         decode_headers=batch.decode_headers,
+        ColumnStore=columns.ColumnStore,
+        bitmap=columns.bitmap,
         murmur2=murmur.murmur2,
     )
 
