@@ -102,7 +102,7 @@ class ClientCore:
         self.rng = rng if rng is not None else random.Random()
         self.hooks = Hooks(observers)
         self.counters = Counters()
-        self._supervisor = Supervisor(self.hooks, self.counters, self._end)
+        self._supervisor = Supervisor(self.hooks, self.counters, self._fail)
         self.network = NetworkClient(
             config,
             clock=self.clock,
@@ -136,6 +136,7 @@ class ClientCore:
             counters=self.counters,
         )
         self._end_listeners: list[Callable[[KafkaError], object]] = []
+        self._failure_listeners: list[Callable[[KafkaError], object]] = []
         self._state = "new"
         self._closing: asyncio.Task[None] | None = None
 
@@ -202,6 +203,11 @@ class ClientCore:
         await self.network.close(timeout)
         self._state = "closed"
 
+    def _fail(self, error: KafkaError) -> None:
+        self._end(error)
+        for listener in self._failure_listeners:
+            listener(error)
+
     def _end(self, error: KafkaError) -> None:
         self.metadata.end(error)
         self.calls.end(error)
@@ -214,6 +220,10 @@ class ClientCore:
         For those who keep callers waiting: they must give them ``error``. It must not raise.
         """
         self._end_listeners.append(listener)
+
+    def add_failure_listener(self, listener: Callable[[KafkaError], object]) -> None:
+        """Have ``listener(error)`` called once, when an internal task dies. It must not raise."""
+        self._failure_listeners.append(listener)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run an internal task under supervision.

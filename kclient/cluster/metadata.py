@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     import random
 
     from kclient.backoff import Backoff
-    from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+    from kclient.protocol.messages.metadata import (
+        MetadataRequest,
+        MetadataResponse,
+        MetadataResponseTopic,
+    )
 
 BELIEVE_AFTER = 3
 """Answers with lower epochs after which a topic without id is taken as created again."""
@@ -235,15 +239,26 @@ class MetadataState:
     # What an answer changes.
 
     def absorb_steps(
-        self, ask: Ask, response: MetadataResponse, version: int, now: float
+        self,
+        ask: Ask,
+        decoding: Generator[MetadataResponseTopic | None, None, MetadataResponse],
+        version: int,
+        now: float,
     ) -> Generator[None, None, Cluster]:
-        """Merge an answer into the view, in steps of one topic; ``response`` is used up.
+        """Merge an answer into the view, while it is decoded, in steps of one topic.
+
+        Args:
+            ask: What was asked for.
+            decoding: ``MetadataResponse.decode_steps`` of the answer.
+            version: Of the answer.
+            now: For the schedule.
 
         Raises:
             BrokerError: The answer as a whole is a refusal. Call ``failed`` with it.
-            ProtocolError: It lists no broker. The old view stays: an answer like that is given by
-                a broker that is starting up.
+            ProtocolError: It is malformed, or lists no broker: a broker that is starting up may
+                answer like that. The old view stays.
         """
+        response, said = yield from _read_topics(decoding, version)
         if response.error_code:
             raise broker_error(response.error_code, "Metadata failed")
         brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
@@ -252,27 +267,22 @@ class MetadataState:
                 "Metadata lists no brokers", struct="MetadataResponse", field="brokers"
             )
         base = self.view
-        other_cluster = None not in (base.cluster_id, response.cluster_id) and (
+        known = base.topics
+        if None not in (base.cluster_id, response.cluster_id) and (
             base.cluster_id != response.cluster_id
-        )
-        if other_cluster:
+        ):
+            known = {}  # another cluster behind the same address
             self._lost.clear()
             self.need()
-        known = {} if other_cluster else base.topics
         topics = dict(known) if not ask.full else {}
-        rows: dict[Row, Row] = {}
         changed = brokers != base.brokers
-        # Popped one by one: freeing 100,000 decoded partitions at the end would hold the loop.
-        said = response.topics
-        said.reverse()
-        while said:
-            new = merge.read_topic(said.pop(), version, rows)
+        for new in said:
             if new.name in self._wanted:
                 old = known.get(new.name)
                 topics[new.name] = merged = self._merged(old, new)
                 changed = changed or merged != old
             yield
-        self._carry_over(ask, base, topics, {} if other_cluster else known)
+        self._carry_over(base, topics, known)
         self.view = Cluster(
             self.view.version + 1,
             response.cluster_id,
@@ -303,9 +313,7 @@ class MetadataState:
                 return new
         return merge.keep_newest(floor, new)
 
-    def _carry_over(
-        self, ask: Ask, base: Cluster, topics: dict[str, Topic], known: Iterable[str]
-    ) -> None:
+    def _carry_over(self, base: Cluster, topics: dict[str, Topic], known: Iterable[str]) -> None:
         """What changed while the answer was merged in slices, and what it left out."""
         for name in known:
             if name not in self._wanted:
@@ -375,6 +383,33 @@ class MetadataState:
         if info is not None and info.retriable:
             return None
         return broker_error(found.error, f"topic {topic} can't be used")
+
+
+def _read_topics(
+    decoding: Generator[MetadataResponseTopic | None, None, MetadataResponse], version: int
+) -> Generator[None, None, tuple[MetadataResponse, list[Topic]]]:
+    """Read topics as they are decoded, and let go of their partitions at once.
+
+    100,000 decoded partitions at a time would make every full pass of the garbage collector, and
+    freeing them in the end, hold the loop for longer than all the rest.
+    """
+    read: list[Topic] = []
+    rows: dict[Row, Row] = {}
+    try:
+        while True:
+            said = next(decoding)
+            if said is not None:
+                read.append(merge.read_topic(said, version, rows))
+                said.partitions = []
+            yield
+    except StopIteration as end:
+        response: MetadataResponse = end.value
+    finally:
+        decoding.close()
+    for said in response.topics[len(read) :]:
+        read.append(merge.read_topic(said, version, rows))
+        yield
+    return response, read
 
 
 def metadata_request(ask: Ask, version: int, *, allow_auto_create: bool) -> MetadataRequest:

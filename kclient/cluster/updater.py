@@ -298,12 +298,12 @@ class MetadataUpdater:
         from kclient.protocol.messages.metadata import MetadataResponse
 
         started = self._clock.now()
+        decoding = MetadataResponse.decode_steps(raw.body, raw.version)
+        steps = self._state.absorb_steps(ask, decoding, raw.version, self._clock.now())
         try:
-            response = await run_sliced(MetadataResponse.decode_steps(raw.body, raw.version))
+            view = await run_sliced(steps)
         finally:
             raw.release()
-        steps = self._state.absorb_steps(ask, response, raw.version, self._clock.now())
-        view = await run_sliced(steps)
         self._counters.add("metadata.refreshes")
         self._publish()
         if self._hooks.active:
