@@ -1,0 +1,585 @@
+"""Consumer: the public door of this room. Records out of assigned partitions, in order.
+
+A thin facade: it checks arguments and says what each call promises. The work is behind ``engine``:
+``subscription`` knows where each partition stands, ``offsets`` finds positions, ``fetcher`` brings
+data, ``poller`` hands it over. It must not hold state or rules of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+from kclient.config import ConsumerConfig
+from kclient.consumer.arguments import (
+    checked_limit,
+    checked_offset,
+    checked_partition,
+    checked_partitions,
+    checked_time,
+    checked_timeout,
+    refuse_group,
+)
+from kclient.consumer.engine import Engine
+from kclient.consumer.records import ConsumerRecord, converter
+from kclient.types import (
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    OffsetSpec,
+    TopicPartition,
+    check_topic_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Unpack
+
+    import pyarrow
+
+    from kclient.cluster.partition import Partition
+    from kclient.config import Bootstrap
+    from kclient.consumer.health import ConsumerHealth
+    from kclient.consumer.subscription import PartitionState
+    from kclient.hooks import Deserializer, Observer
+    from kclient.keywords import ConsumerSettings
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that ``close`` takes at most, unless told otherwise."""
+
+
+class Consumer(Generic[K, V]):
+    """Reads records from the partitions of topics.
+
+    ``Consumer(bootstrap, "flights")`` reads all partitions of a topic, those added later included;
+    ``assign`` picks single ones. Records of one partition come in order, and each comes once: the
+    position moves in the step that hands it over. Where to start is said by ``seek`` and its
+    kin, or by ``auto_offset_reset``; without either, ``poll`` raises ``NoPosition``.
+
+    The constructor does no I/O: enter it with ``async with``, or call ``start`` and ``close``.
+    Tasks: those of ``Fetcher`` and ``OffsetKeeper``, from ``start`` to ``close``.
+
+    Args:
+        bootstrap: "host:port" of one or more brokers, comma-separated or as a list.
+        topics: Topics of which all partitions are read.
+        group: Not in this release; raises InvalidConfig.
+        config: Settings as one value; ``settings`` go over it.
+        key_deserializer: Makes the key out of its bytes; without it, keys are ``bytes | None``.
+        value_deserializer: The same for the value.
+        observers: Are told of events, see ``kclient.hooks``.
+        settings: Single settings by name, see ``ConsumerConfig``.
+
+    Raises:
+        InvalidConfig: A setting that can't work, or a group.
+        InvalidArgument: A topic name that Kafka can't have.
+
+    Example::
+
+        async with kclient.Consumer(
+            "localhost:9092", "flights", auto_offset_reset="earliest"
+        ) as consumer:
+            async for record in consumer:
+                print(record.key, record.value)
+    """
+
+    @overload
+    def __init__(
+        self: Consumer[bytes | None, bytes | None],
+        bootstrap: Bootstrap,
+        *topics: str,
+        group: str | None = None,
+        config: ConsumerConfig | None = None,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+        observers: Sequence[Observer] = (),
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[K, bytes | None],
+        bootstrap: Bootstrap,
+        *topics: str,
+        group: str | None = None,
+        config: ConsumerConfig | None = None,
+        key_deserializer: Deserializer[K],
+        value_deserializer: None = None,
+        observers: Sequence[Observer] = (),
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[bytes | None, V],
+        bootstrap: Bootstrap,
+        *topics: str,
+        group: str | None = None,
+        config: ConsumerConfig | None = None,
+        key_deserializer: None = None,
+        value_deserializer: Deserializer[V],
+        observers: Sequence[Observer] = (),
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        *topics: str,
+        group: str | None = None,
+        config: ConsumerConfig | None = None,
+        key_deserializer: Deserializer[K],
+        value_deserializer: Deserializer[V],
+        observers: Sequence[Observer] = (),
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        *topics: str,
+        group: str | None = None,
+        config: ConsumerConfig | None = None,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+        observers: Sequence[Observer] = (),
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        if group is not None:
+            raise refuse_group(group)
+        self._config = ConsumerConfig.of(config, {"bootstrap": bootstrap, **settings})
+        names = tuple(dict.fromkeys(check_topic_name(topic) for topic in topics))
+        convert = converter(key_deserializer, value_deserializer)
+        self._engine = Engine(self._config, names, convert, observers)
+
+    # Life
+
+    async def start(self) -> None:
+        """Connect, learn the cluster, and take the partitions of the topics named, if any were.
+
+        ``async with`` calls it.
+
+        Args:
+            None.
+
+        Returns:
+            Nothing; the consumer can be used.
+
+        Raises:
+            BootstrapFailed: No broker could be reached within ``bootstrap_timeout`` seconds; the
+                text has each address and its reason.
+            UnknownTopicOrPartition: A topic doesn't exist: create it, or check its name.
+            TopicAuthorizationFailed: It may not be read by this principal.
+            MetadataTimedOut: Nothing was heard of it within ``api_timeout`` seconds.
+            ClientClosed: It was started before: make a new one.
+
+        Cancellation: nothing stays open; the consumer counts as closed.
+
+        Example::
+
+            consumer = kclient.Consumer("localhost:9092")
+            await consumer.start()
+        """
+        await self._engine.start()
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+        """Stop reading and close all connections. Twice, or before ``start``, is fine.
+
+        Those who wait in ``poll`` get ClientClosed; an ``async for`` ends.
+
+        Args:
+            timeout: Seconds, after which connections are cut off.
+
+        Returns:
+            Nothing; no task, timer or socket is left.
+
+        Raises:
+            WrongContext: Called from another loop, thread or process than ``start``.
+
+        Cancellation: it is closed all the same.
+
+        Example::
+
+            await consumer.close()
+        """
+        await self._engine.close(checked_timeout(timeout))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # The assignment
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, in place of what was assigned before.
+
+        Partitions that were assigned already keep their position. Takes effect at once.
+
+        Args:
+            partitions: Pairs of topic and index; an empty iterable assigns nothing.
+
+        Raises:
+            InvalidArgument: One can't be a partition. That one doesn't exist is raised by ``poll``.
+            ClientClosed: Before ``start`` or after ``close``.
+        """
+        self._engine.core.check_usable()
+        self._engine.assign(checked_partitions(partitions))
+
+    def unassign(self) -> None:
+        """Read nothing any more. Same as ``assign([])``."""
+        self.assign(())
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(state.topic_partition for state in self._engine.subscription)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out no more records of these partitions until ``resume``; all, if none is named.
+
+        Raises:
+            InvalidArgument: One isn't assigned.
+        """
+        for state in self._states(partitions):
+            self._engine.subscription.pause(state)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo ``pause``; nothing happens to partitions that aren't paused.
+
+        Raises:
+            InvalidArgument: One isn't assigned.
+        """
+        for state in self._states(partitions):
+            self._engine.subscription.resume(state)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(
+            state.topic_partition for state in self._engine.subscription if state.paused
+        )
+
+    # Positions
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on reading ``partition`` at ``offset``.
+
+        Takes effect at once: what was fetched for the old position is dropped. Whether the offset
+        exists shows when it is fetched.
+
+        Raises:
+            InvalidArgument: The partition isn't assigned, or the offset is below 0.
+        """
+        state = self._state(partition)
+        epoch = -1
+        if isinstance(offset, OffsetAndMetadata):
+            epoch = -1 if offset.leader_epoch is None else offset.leader_epoch
+            offset = offset.offset
+        self._engine.subscription.seek(state, checked_offset(offset), epoch)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset that is still there; for all partitions, if none is named.
+
+        Returns at once; the offset is looked up before the next record of that partition.
+
+        Raises:
+            InvalidArgument: One isn't assigned.
+        """
+        self._seek_to(partitions, OffsetSpec.EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record; for all partitions, if none is named.
+
+        Returns at once; where the end is will be looked up soon, not later than by the next poll.
+        With ``read_committed`` it is the last stable offset.
+
+        Raises:
+            InvalidArgument: One isn't assigned.
+        """
+        self._seek_to(partitions, OffsetSpec.LATEST)
+
+    def _seek_to(self, partitions: Sequence[TopicPartition], to: OffsetSpec) -> None:
+        for state in self._states(partitions):
+            self._engine.subscription.ask_reset(state, to)
+
+    async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
+        """Offset of the next record of ``partition`` that ``poll`` gives; looked up if need be.
+
+        Args:
+            partition: An assigned one.
+            timeout: Seconds to wait for a lookup; ``api_timeout`` by default.
+
+        Returns:
+            The offset.
+
+        Raises:
+            InvalidArgument: The partition isn't assigned.
+            NoPosition: Nobody said where to start: seek, or set ``auto_offset_reset``.
+            RequestTimedOut: It could not be looked up in time.
+            BrokerError: The lookup failed for good, such as TopicAuthorizationFailed.
+            ClientClosed, BackgroundTaskDied: The consumer ended.
+
+        Cancellation: safe, nothing is changed.
+
+        Example::
+
+            start = await consumer.position(TopicPartition("flights", 0))
+        """
+        state = self._state(partition)
+        return await self._engine.position(state, self._seconds(timeout))
+
+    def positions(self) -> dict[TopicPartition, int | None]:
+        """Offset of the next record of each assigned partition; None where it isn't known yet."""
+        self._engine.poller.settle()
+        return {state.topic_partition: state.position for state in self._engine.subscription}
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records of ``partition`` that are there and not handed over yet, as of the last fetch.
+
+        None while unknown. With ``read_committed`` it counts up to the last stable offset.
+
+        Raises:
+            InvalidArgument: The partition isn't assigned.
+        """
+        return self._state(partition).lag(read_committed=self._engine.read_committed)
+
+    # Reading
+
+    async def poll(
+        self, max_records: int | None = None, *, timeout: float | None = 1.0
+    ) -> list[ConsumerRecord[K, V]]:
+        """Wait for records and return them; their positions move in the same step.
+
+        Returns as soon as there is anything, in order per partition, partitions taking turns. A
+        large ``max_records`` is a bound, not a promise: what can be decoded in a few milliseconds
+        is returned.
+
+        Args:
+            max_records: At most so many; ``max_poll_records`` (500) by default.
+            timeout: Seconds to wait where there is nothing; 0 doesn't wait, None waits for ever.
+
+        Returns:
+            Records, at least one; an empty list after ``timeout``.
+
+        Raises:
+            NoPosition: An assigned partition has no position: seek, or set ``auto_offset_reset``.
+            OffsetOutOfRange: A position is outside of the log, and there is no reset policy: seek.
+            CorruptRecord: A batch can't be read; names partition and offset, the position stays.
+                Seek past it, or poll again to have it fetched anew.
+            DeserializationFailed: A deserializer raised; the position stays at that record.
+            LogTruncated: Records that were read are no longer in the log (unclean election).
+            UnknownTopicOrPartition: An assigned partition doesn't exist.
+            BrokerError: A broker refused for good, such as TopicAuthorizationFailed.
+            ClientClosed: Before ``start``, or the consumer was closed meanwhile.
+            BackgroundTaskDied: An internal task failed: make a new consumer.
+
+            An error concerns one partition and is raised once per occurrence; the others go on
+            with the next poll.
+
+        Cancellation: safe. A poll that is cancelled has taken nothing, so no record is lost; the
+        same goes for ``asyncio.timeout`` around it.
+
+        Example::
+
+            for record in await consumer.poll(max_records=100, timeout=1.0):
+                print(record.offset, record.value)
+        """
+        limit = self._config.max_poll_records
+        if max_records is not None:
+            limit = checked_limit(max_records)
+        return await self._engine.poller.poll(limit, checked_timeout(timeout))
+
+    def __aiter__(self) -> AsyncGenerator[ConsumerRecord[K, V], None]:
+        """Records one by one, as they come, until the consumer is closed.
+
+        The position moves with each record that is handed over, so leaving the loop and coming
+        back, or calling ``poll``, goes on with the next one. Raises what ``poll`` raises.
+        """
+        return self._engine.poller.iterate()
+
+    async def poll_arrow(self, *, timeout: float | None = 1.0) -> pyarrow.RecordBatch:
+        """Wait for records and return them as columns, without an object per record.
+
+        Columns: topic, partition, offset, timestamp, key, value, headers. Deserializers don't
+        apply. Everything else is as with ``poll``, and both can be mixed.
+
+        Args:
+            timeout: Seconds to wait where there is nothing; 0 doesn't wait, None waits for ever.
+
+        Returns:
+            A ``pyarrow.RecordBatch``; one with no rows after ``timeout``.
+
+        Raises:
+            InvalidConfig: pyarrow is not installed: ``pip install kclient[arrow]``.
+            KafkaError: What ``poll`` raises, but DeserializationFailed.
+
+        Cancellation: safe, as with ``poll``.
+
+        Example::
+
+            table = pyarrow.Table.from_batches([await consumer.poll_arrow(timeout=1.0)])
+        """
+        return await self._engine.poller.poll_arrow(checked_timeout(timeout))
+
+    async def commit(self) -> None:
+        """Not in this release: committing needs a group.
+
+        Args:
+            None.
+
+        Returns:
+            Never.
+
+        Raises:
+            InvalidConfig: Always.
+
+        Cancellation: it doesn't wait.
+
+        Example::
+
+            position = consumer.positions()  # keep these yourself, and seek() to them
+        """
+        raise refuse_group(None)
+
+    # Looking around
+
+    async def partitions_for(
+        self, topic: str, *, timeout: float | None = None
+    ) -> Sequence[Partition]:
+        """The partitions of ``topic``, assigned or not.
+
+        Args:
+            topic: Its name.
+            timeout: Seconds; ``api_timeout`` by default.
+
+        Returns:
+            One value per partition in order, with leader, replicas and so on.
+
+        Raises:
+            UnknownTopicOrPartition: It doesn't exist.
+            TopicAuthorizationFailed: It may not be seen.
+            MetadataTimedOut: No answer in time.
+
+        Cancellation: safe.
+
+        Example::
+
+            indexes = [p.index for p in await consumer.partitions_for("flights")]
+        """
+        self._engine.core.check_usable()
+        metadata, name = self._engine.core.metadata, check_topic_name(topic)
+        return (await metadata.wait_for_topic(name, self._seconds(timeout))).partitions
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset that is still there, of each of ``partitions``, assigned or not.
+
+        Args:
+            partitions: Which ones.
+            timeout: Seconds for all; ``api_timeout`` by default.
+
+        Returns:
+            Offset by partition. Positions don't change.
+
+        Raises:
+            KafkaError: The error of the first partition that failed: UnknownTopicOrPartition,
+                TopicAuthorizationFailed, RequestTimedOut ...
+
+        Cancellation: safe.
+
+        Example::
+
+            first = await consumer.beginning_offsets(consumer.assignment)
+        """
+        return await self._ends(partitions, OffsetSpec.EARLIEST, timeout)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last readable record, of each of ``partitions``.
+
+        Args:
+            partitions: Which ones, assigned or not.
+            timeout: Seconds for all; ``api_timeout`` by default.
+
+        Returns:
+            Offset by partition: the high watermark, or with ``read_committed`` the last stable
+            offset. Positions don't change.
+
+        Raises:
+            KafkaError: As with ``beginning_offsets``.
+
+        Cancellation: safe.
+
+        Example::
+
+            last = await consumer.end_offsets(consumer.assignment)
+        """
+        return await self._ends(partitions, OffsetSpec.LATEST, timeout)
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition whose timestamp is not before the one given.
+
+        Args:
+            times: Int milliseconds since the epoch by partition, assigned or not.
+            timeout: Seconds for all; ``api_timeout`` by default.
+
+        Returns:
+            Offset and timestamp of that record by partition; None where all records are older.
+
+        Raises:
+            InvalidArgument: A time below 0.
+            KafkaError: As with ``beginning_offsets``.
+
+        Cancellation: safe.
+
+        Example::
+
+            found = await consumer.offsets_for_times({partition: 1_700_000_000_000})
+        """
+        specs = {checked_partition(key): checked_time(time) for key, time in times.items()}
+        found = await self._engine.look_up(specs, self._seconds(timeout))
+        return {key: answer if answer.offset >= 0 else None for key, answer in found.items()}
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        specs = dict.fromkeys(checked_partitions(partitions), spec)
+        found = await self._engine.look_up(specs, self._seconds(timeout))
+        return {key: answer.offset for key, answer in found.items()}
+
+    def metrics(self) -> dict[str, float]:
+        """All counters and gauges of this consumer by name, as ``room.what``."""
+        self._engine.poller.settle()
+        return self._engine.core.metrics()
+
+    def health(self) -> ConsumerHealth:
+        """How the consumer is now; free to call at any time."""
+        self._engine.poller.settle()
+        return self._engine.health()
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._config.api_timeout if timeout is None else checked_timeout(timeout)
+
+    def _state(self, partition: TopicPartition) -> PartitionState:
+        """The state of an assigned partition, with nothing handed out beyond its position."""
+        self._engine.core.check_usable()
+        self._engine.poller.settle()
+        return self._engine.subscription.require(checked_partition(partition))
+
+    def _states(self, partitions: Sequence[TopicPartition]) -> list[PartitionState]:
+        """Those of several, or of all where none is named."""
+        if partitions:
+            return [self._state(partition) for partition in partitions]
+        self._engine.core.check_usable()
+        self._engine.poller.settle()
+        return list(self._engine.subscription)

@@ -1,0 +1,258 @@
+"""Engine: the parts of one consumer, put together and told of each other's changes.
+
+``Consumer`` is the door before it and calls it with checked arguments. Every change of a partition
+comes through ``_changed``, every new view of the cluster through ``_view_changed``; nothing else
+ties the parts together. A group membership will be one more part here, which calls ``assign``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.cluster.core import ClientCore
+from kclient.cluster.offset_lookup import list_offsets
+from kclient.consumer.fetcher import Fetcher
+from kclient.consumer.health import ConsumerHealth, PartitionHealth
+from kclient.consumer.offsets import OffsetKeeper
+from kclient.consumer.poller import Poller
+from kclient.consumer.subscription import PartitionState, Phase, Subscription
+from kclient.errors import KafkaError, NoPosition, RequestTimedOut
+from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kclient.cluster.view import Cluster
+    from kclient.config import ConsumerConfig
+    from kclient.consumer.records import Convert
+    from kclient.hooks import Observer
+
+logger = logging.getLogger("kclient.consumer")
+
+RESETS = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
+"""Where ``auto_offset_reset`` begins; all else is an error for whoever assigns by hand."""
+
+
+class Engine:
+    """One consumer without its door. No work and no loop access in the constructor.
+
+    Tasks: those of ``fetcher`` and ``offsets``; ``close`` runs in one of its own, so that it goes
+    on where the caller is cancelled.
+
+    Attributes:
+        core: Connections, metadata, supervision.
+        subscription: Where each partition stands.
+        poller: Hands records over.
+        read_committed: Whether only committed records are seen.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        topics: Sequence[str],
+        convert: Convert | None,
+        observers: Sequence[Observer],
+    ) -> None:
+        """``topics``: those of which all partitions are read from ``start`` on."""
+        self.config = config
+        self.core = ClientCore(config, observers=observers)
+        self.read_committed = config.isolation_level == "read_committed"
+        self.isolation = IsolationLevel(int(self.read_committed))
+        reset = RESETS.get(config.auto_offset_reset or "none")
+        self.subscription = Subscription(reset, self._changed)
+        self.fetcher = Fetcher(self.core, config, self.subscription)
+        self.offsets = OffsetKeeper(self.core, config, self.subscription, self.fetcher.plan)
+        self.poller = Poller(
+            self.core,
+            config,
+            self.subscription,
+            self.fetcher.buffer,
+            self.fetcher.news,
+            convert,
+        )
+        self._topics = topics
+        self._started = False
+        self._closing: asyncio.Task[None] | None = None
+        self._add_gauges()
+
+    # Life
+
+    async def start(self) -> None:
+        """Connect, and take all partitions of the topics.
+
+        Cancellation: nothing stays open.
+        """
+        await self.core.start()
+        self._started = True
+        try:
+            self.core.add_end_listener(lambda _: self.fetcher.news.ring())
+            self.core.metadata.add_listener(self._view_changed)
+            self.offsets.start()
+            self._view_changed(self.core.metadata.view)
+            await self._take_topics()
+        except BaseException:
+            await self.close(1.0)
+            raise
+
+    async def _take_topics(self) -> None:
+        metadata = self.core.metadata
+        for topic in self._topics:
+            metadata.add_topic(topic)
+        found = [
+            await metadata.wait_for_topic(topic, self.config.api_timeout) for topic in self._topics
+        ]
+        self.subscription.topics = tuple(self._topics)
+        self.subscription.assign(
+            TopicPartition(topic.name, index)
+            for topic in found
+            for index in range(len(topic.leaders))
+        )
+        self._see_leaders(metadata.view)
+
+    async def close(self, timeout: float) -> None:
+        """Stop everything within about ``timeout`` seconds.
+
+        Cancellation: it goes on all the same.
+        """
+        if not self._started or self.core.closed:
+            await self.core.close(timeout)
+            return
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(
+                self._close(timeout), name="kclient:close-consumer"
+            )
+        await asyncio.shield(self._closing)
+
+    async def _close(self, timeout: float) -> None:
+        now = self.core.clock.now
+        deadline = now() + timeout
+        try:
+            async with asyncio.timeout(timeout):
+                await self.offsets.close()
+                await self.fetcher.close()
+                await self.poller.close()
+        except TimeoutError:
+            logger.info("closing took longer than %.1f s: the connections are cut off", timeout)
+        await self.core.close(max(deadline - now(), 0.1))
+
+    # Changes
+
+    def _changed(self, state: PartitionState) -> None:
+        """A partition changed in any way; each part takes from it what concerns it."""
+        self.fetcher.follow(state)
+        self.offsets.follow(state)
+        self.fetcher.news.ring()
+
+    def _view_changed(self, view: Cluster) -> None:
+        """The cluster changed."""
+        if self._closing is not None:
+            return
+        for topic in self.subscription.topics:
+            for index in range(view.partition_count(topic) or 0):
+                partition = TopicPartition(topic, index)
+                if partition not in self.subscription:
+                    logger.info("new partition partition=%s", partition)
+                    self.subscription.add_new(partition)
+        self._see_leaders(view)
+        self.fetcher.follow_view(view)
+        self.offsets.wake()
+
+    def _see_leaders(self, view: Cluster) -> None:
+        subscription = self.subscription
+        for state in list(subscription):
+            topic, partition = state.topic_partition
+            topic_id = view.topic_id(topic)
+            if topic_id is not None and subscription.see_topic_id(state, topic_id):
+                logger.warning("topic was made anew partition=%s", state.topic_partition)
+            subscription.see_leader(state, view.leader_epoch(topic, partition))
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Replace the assignment."""
+        self.poller.settle()
+        subscription, metadata = self.subscription, self.core.metadata
+        before = subscription.assigned_topics() | set(subscription.topics)
+        subscription.topics = ()
+        subscription.assign(partitions)
+        after = subscription.assigned_topics()
+        for topic in after - before:
+            metadata.add_topic(topic)
+        for topic in before - after:
+            metadata.remove_topic(topic)
+        self._see_leaders(metadata.view)
+        self.fetcher.news.ring()
+
+    # Questions
+
+    async def position(self, state: PartitionState, timeout: float) -> int:
+        """The position, once it is known."""
+        partition = state.topic_partition
+        deadline = self.core.clock.now() + timeout
+        while True:
+            self.core.check_usable()
+            self.poller.settle()
+            if state.position is not None:
+                return state.position
+            error = self.subscription.take_error_of(state)
+            if error is not None:
+                raise error
+            if state.phase is Phase.NO_POSITION or not state.assigned:
+                raise NoPosition(
+                    f"nobody said where to start reading {partition}", topic_partition=partition
+                )
+            left = deadline - self.core.clock.now()
+            if left <= 0:
+                raise RequestTimedOut(
+                    f"where to start reading {partition} was not found out within {timeout:g} s",
+                    topic_partition=partition,
+                )
+            await self.fetcher.news.wait(left)
+
+    async def look_up(
+        self, specs: Mapping[TopicPartition, OffsetSpec | int], timeout: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Offsets of any partitions; raises the first error among them."""
+        self.core.check_usable()
+        answers = await list_offsets(self.core, specs, isolation=self.isolation, timeout=timeout)
+        found = {}
+        for partition, answer in answers.items():
+            if isinstance(answer, KafkaError):
+                raise answer
+            found[partition] = answer
+        return found
+
+    def health(self) -> ConsumerHealth:
+        """A snapshot."""
+        partitions = {
+            state.topic_partition: PartitionHealth(
+                phase=state.phase.name,
+                position=state.position,
+                lag=state.lag(read_committed=self.read_committed),
+                paused=state.paused,
+                node_id=state.node_id,
+                buffered_bytes=state.buffered_bytes,
+                failures=state.failures,
+            )
+            for state in self.subscription
+        }
+        fetched, error = self.fetcher.last_fetch, self.fetcher.last_error
+        return ConsumerHealth(
+            client=self.core.health(),
+            partitions=partitions,
+            lag=self._lag(),
+            last_fetch_age=None if fetched is None else self.core.clock.now() - fetched,
+            last_error=None if error is None else str(error),
+            buffered_bytes=self.fetcher.buffer.frame_bytes,
+        )
+
+    def _lag(self) -> int | None:
+        lags = [state.lag(read_committed=self.read_committed) for state in self.subscription]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if known else None
+
+    def _add_gauges(self) -> None:
+        gauge = self.core.counters.gauge
+        gauge("consumer.partitions", lambda: float(len(self.subscription)))
+        gauge("consumer.buffered_bytes", lambda: float(self.fetcher.buffer.frame_bytes))
+        gauge("consumer.lag", lambda: float(self._lag() or 0))

@@ -1,0 +1,303 @@
+"""Fetched data that waits for poll, sans-IO, and the one step that hands it over.
+
+Filled by ``fetcher`` from responses, emptied by ``consumer``. ``take`` decodes, returns records and
+moves the positions in one synchronous step, so a poll that is cancelled while it waits has taken
+nothing. Partitions take turns: who was served goes to the end of the row.
+
+Every piece of a partition begins where the one before it ends, and the first one at the position;
+a piece that doesn't (the user sought, the partition was taken away) is dropped, not delivered.
+Memory is counted by response frames: one stays as long as any partition's piece points into it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
+
+from kclient.consumer.fetched_data import FetchedData, FrameLease
+from kclient.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.record import Batch, Record
+    from kclient.types import TopicPartition
+
+BATCHES_PER_TAKE = 500
+"""Batches that one ``take`` looks at: a long run of aborted or tiny ones must not hold the loop."""
+PIECES_PER_PARTITION = 8
+"""Pieces that one partition may have waiting: small ones cost more than their bytes."""
+
+
+class FetchBuffer:
+    """The pieces of all partitions, in their order, and whose turn it is.
+
+    Attributes:
+        frame_bytes: Bytes of the response frames that are still pointed into.
+        frame_budget: Above this no broker is asked.
+    """
+
+    __slots__ = (
+        "_blocked",
+        "_full_bytes",
+        "_on_corrupt",
+        "_on_room",
+        "_queues",
+        "_subscription",
+        "_turns",
+        "frame_budget",
+        "frame_bytes",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        *,
+        frame_budget: int,
+        partition_bytes: int,
+        on_room: Callable[[PartitionState], None],
+        on_corrupt: Callable[[PartitionState, CorruptRecord], None],
+    ) -> None:
+        """
+        Args:
+            subscription: The writer of positions.
+            frame_budget: Bytes of frames above which ``has_room`` turns False.
+            partition_bytes: Bytes of a partition's pieces above which it is ``is_full``.
+            on_room: Told of a partition of which a piece was used up or dropped.
+            on_corrupt: Told of a partition whose next batch can't be read; its data is dropped.
+        """
+        self._subscription = subscription
+        self._full_bytes = partition_bytes
+        self._on_room = on_room
+        self._on_corrupt = on_corrupt
+        self._queues: dict[PartitionState, deque[FetchedData]] = {}
+        self._turns: OrderedDict[PartitionState, None] = OrderedDict()
+        self._blocked: dict[PartitionState, FetchedData] = {}
+        self.frame_budget = frame_budget
+        self.frame_bytes = 0
+
+    # Filling
+
+    def lease(self, size_bytes: int, release: Callable[[], None]) -> FrameLease:
+        """Count a response frame of ``size_bytes``; ``release`` is called when all is used up."""
+
+        def released(lease: FrameLease) -> None:
+            self.frame_bytes -= lease.size_bytes
+            release()
+
+        self.frame_bytes += size_bytes
+        return FrameLease(size_bytes, released)
+
+    def add(self, data: FetchedData) -> bool:
+        """Take the next piece of a partition; False, and it is closed, where it doesn't fit on."""
+        state = data.state
+        if not state.assigned or state.paused or data.offset != state.fetch_offset:
+            data.close()
+            return False
+        queue = self._queues.get(state)
+        if queue is None:
+            queue = self._queues[state] = deque()
+            self._turns[state] = None
+        queue.append(data)
+        state.buffered_bytes += data.size_bytes
+        self._subscription.fetched_to(state, data.end_offset)
+        return True
+
+    def give_back(self, records: Sequence[Record]) -> None:
+        """Undo the hand-over of ``records``, the last of what was taken, in their order."""
+        by_partition: dict[TopicPartition, list[Record]] = {}
+        for record in records:
+            by_partition.setdefault(record.topic_partition, []).append(record)
+        for partition, own in by_partition.items():
+            state = self._subscription.get(partition)
+            if state is None or state.position is None or own[-1].offset >= state.position:
+                continue  # sought or taken away since: they belong to an older position
+            data = FetchedData.given_back(state, own, state.position)
+            queue = self._queues.get(state)
+            if queue is None:
+                queue = self._queues[state] = deque()
+            queue.appendleft(data)
+            self._blocked.pop(state, None)
+            self._subscription.advance(state, data.offset, -1)
+            if not state.paused:
+                self._turns[state] = None
+                self._turns.move_to_end(state, last=False)
+
+    # Limits
+
+    @property
+    def has_room(self) -> bool:
+        """Whether brokers may be asked for more."""
+        return self.frame_bytes < self.frame_budget
+
+    def is_full(self, state: PartitionState) -> bool:
+        """Whether the partition has enough waiting; one piece, however large, never is enough."""
+        queue = self._queues.get(state)
+        if queue is None or len(queue) < 2:
+            return False
+        return state.buffered_bytes >= self._full_bytes or len(queue) >= PIECES_PER_PARTITION
+
+    def holds(self, state: PartitionState) -> bool:
+        """Whether anything of the partition waits."""
+        return state in self._queues
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether another ``take`` may get on without waiting for anything."""
+        return len(self._turns) > len(self._blocked)
+
+    @property
+    def blocked(self) -> FetchedData | None:
+        """The first piece whose next batch must be inflated in a thread."""
+        return next(iter(self._blocked.values()), None)
+
+    def unblock(self, data: FetchedData) -> None:
+        """The batch that blocked it is inflated, or failed to."""
+        data.blocked = None
+        if self._blocked.get(data.state) is data:
+            del self._blocked[data.state]
+
+    # Emptying
+
+    def take(self, limit: int) -> list[Record]:
+        """At most ``limit`` records, and the positions moved behind them.
+
+        Fewer, or none, do not mean that nothing waits: see ``has_turns`` and ``blocked``.
+        """
+        taken: list[Record] = []
+        batches = BATCHES_PER_TAKE
+        for _ in range(len(self._turns) - len(self._blocked)):
+            state = self._next_turn()
+            if state is None:
+                break
+            while batches > 0:
+                batches -= 1
+                records = self._take_from(state, limit - len(taken))
+                if records is None:
+                    break
+                if not taken:
+                    taken = records
+                elif records:
+                    taken += records
+                if len(taken) >= limit:
+                    return taken
+            if batches <= 0:
+                break
+        return taken
+
+    def take_batch(self, read: Callable[[PartitionState, Batch, int], None]) -> bool:
+        """Let ``read(state, batch, from_offset)`` see one whole batch, and move behind it.
+
+        Returns whether it may be called again at once. What was handed back by ``give_back`` is
+        not a batch any more: that is fetched again.
+        """
+        state = self._next_turn()
+        if state is None:
+            return False
+        data = self._queues[state][0]
+        if data.has_ready_records:
+            self.drop(state)
+            self._subscription.rewind_fetch(state)
+            return True
+        try:
+            batch = data.take_batch()
+            if batch is not None and state.position is not None:
+                read(state, batch, state.position)
+                data.pass_batch()
+        except CorruptRecord as error:
+            self._corrupt(state, data.explained(error))
+            return True
+        self._after(state, data)
+        return True
+
+    def _next_turn(self) -> PartitionState | None:
+        """Whose turn it is; that partition goes to the end of the row."""
+        turns = self._turns
+        while turns:
+            state = next(iter(turns))
+            if self._is_stale(state):
+                self.drop(state)
+            elif state.paused:
+                del turns[state]
+                self._blocked.pop(state, None)
+            else:
+                turns.move_to_end(state)
+                if state not in self._blocked:
+                    return state
+                if len(self._blocked) == len(turns):
+                    return None
+        return None
+
+    def _take_from(self, state: PartitionState, limit: int) -> list[Record] | None:
+        """Records of one batch, maybe none; None where the partition has to wait."""
+        queue = self._queues.get(state)
+        if queue is None or state in self._blocked:
+            return None
+        data = queue[0]
+        try:
+            records = data.take(limit)
+        except CorruptRecord as error:
+            self._corrupt(state, error)
+            return None
+        self._after(state, data)
+        return records
+
+    def _after(self, state: PartitionState, data: FetchedData) -> None:
+        self._subscription.advance(state, data.offset, data.leader_epoch)
+        if data.done:
+            self._remove_first(state)
+        elif data.blocked is not None:
+            self._blocked[state] = data
+
+    def _remove_first(self, state: PartitionState) -> None:
+        queue = self._queues[state]
+        data = queue.popleft()
+        state.buffered_bytes -= data.size_bytes
+        data.close()
+        if not queue:
+            del self._queues[state]
+            self._turns.pop(state, None)
+        self._on_room(state)
+
+    def _corrupt(self, state: PartitionState, error: CorruptRecord) -> None:
+        self.drop(state)
+        self._subscription.rewind_fetch(state)
+        self._on_corrupt(state, error)
+
+    # Dropping
+
+    def follow(self, state: PartitionState) -> None:
+        """The partition changed: drop what doesn't fit its position, keep turns right."""
+        if state not in self._queues:
+            return
+        if self._is_stale(state):
+            self.drop(state)
+        elif not state.paused and state not in self._turns:
+            self._turns[state] = None  # resumed
+
+    def drop(self, state: PartitionState) -> None:
+        """Let go of all that waits for one partition."""
+        queue = self._queues.pop(state, None)
+        self._turns.pop(state, None)
+        self._blocked.pop(state, None)
+        if queue is None:
+            return
+        for data in queue:
+            data.close()
+        state.buffered_bytes = 0
+        self._on_room(state)
+
+    def drop_paused(self) -> None:
+        """Make room: what waits for paused partitions is fetched again when they are resumed."""
+        for state in [state for state in self._queues if state.paused]:
+            self.drop(state)
+            self._subscription.rewind_fetch(state)
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        for state in list(self._queues):
+            self.drop(state)
+
+    def _is_stale(self, state: PartitionState) -> bool:
+        return not state.assigned or self._queues[state][0].offset != state.position

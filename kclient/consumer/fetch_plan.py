@@ -1,0 +1,244 @@
+"""Which broker is asked for which partitions, and when, sans-IO. Driven by ``fetcher``.
+
+Each broker has one queue with its fetch session and at most one request under way. Nothing here
+looks at all partitions per request: whoever changes one calls ``touch``, and the next request of
+its broker looks at the touched ones only.
+
+A partition with enough data waiting is held back. A long poll for the others would then keep the
+broker from being asked for it again just when it runs dry, so as long as any is held back the
+broker is asked without waiting there, and not more often than every ``SHORT_POLL`` seconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING, Final
+
+from kclient.consumer.fetch_session import Ask, FetchSession
+from kclient.consumer.subscription import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kclient.cluster.view import Cluster
+    from kclient.consumer.fetch_buffer import FetchBuffer
+    from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.types import TopicPartition
+
+SHORT_POLL: Final = 0.05
+"""Seconds between two requests that don't wait at the broker."""
+NEVER: Final = math.inf
+
+
+class BrokerQueue:
+    """What one broker is asked for.
+
+    Attributes:
+        node_id: The broker.
+        session: What it knows of our wishes.
+        partitions: The partitions that are routed to it.
+        in_flight: A request is under way.
+        retry_at: Not to be asked before, after failures.
+        failures: Requests in a row that failed as a whole.
+    """
+
+    __slots__ = (
+        "_held",
+        "_last_request",
+        "_retries",
+        "_touched",
+        "failures",
+        "in_flight",
+        "node_id",
+        "partitions",
+        "retry_at",
+        "session",
+    )
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.session = FetchSession()
+        self.partitions: set[TopicPartition] = set()
+        self.in_flight = False
+        self.retry_at = 0.0
+        self.failures = 0
+        self._touched: dict[TopicPartition, None] = {}
+        self._retries: list[tuple[float, TopicPartition]] = []
+        self._held: set[TopicPartition] = set()
+        self._last_request = -NEVER
+
+    def touch(self, partition: TopicPartition) -> None:
+        """The wishes for ``partition`` may have changed."""
+        self._touched[partition] = None
+
+    def due(
+        self, now: float, subscription: Subscription, buffer: FetchBuffer, partition_bytes: int
+    ) -> float:
+        """When the next request may be sent: ``now`` or before, later, or NEVER until touched."""
+        if self.in_flight:
+            return NEVER
+        while self._retries and self._retries[0][0] <= now:
+            self.touch(heapq.heappop(self._retries)[1])
+        if self._touched:
+            self._look_at_touched(now, subscription, buffer, partition_bytes)
+        if not self.session.asked:
+            return self._retries[0][0] if self._retries else NEVER
+        if not buffer.has_room:
+            return NEVER
+        if self.holds_back:
+            return max(self.retry_at, self._last_request + SHORT_POLL)
+        return self.retry_at
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether a partition isn't asked for only because enough of it waits for poll."""
+        return bool(self._held)
+
+    def begin(self, now: float) -> None:
+        """A request is being sent."""
+        self.in_flight = True
+        self._last_request = now
+
+    def end(self) -> None:
+        """The request has its outcome."""
+        self.in_flight = False
+
+    def _look_at_touched(
+        self, now: float, subscription: Subscription, buffer: FetchBuffer, partition_bytes: int
+    ) -> None:
+        session = self.session
+        for partition in self._touched:
+            state = subscription.get(partition)
+            if state is None or partition not in self.partitions:
+                self._held.discard(partition)
+                session.forget(partition)
+            elif state.phase is not Phase.FETCHING or state.paused or state.fetch_offset is None:
+                self._held.discard(partition)
+                session.forget(partition)
+            elif state.retry_at > now:
+                heapq.heappush(self._retries, (state.retry_at, partition))
+                self._held.discard(partition)
+                session.forget(partition)
+            elif buffer.is_full(state):
+                self._held.add(partition)
+                session.forget(partition)
+            else:
+                self._held.discard(partition)
+                session.want(
+                    partition,
+                    Ask(state.fetch_offset, partition_bytes, state.leader_epoch, state.topic_id),
+                )
+        self._touched = {}
+
+
+class FetchPlan:
+    """The queues of all brokers, and which partition belongs to which.
+
+    Attributes:
+        queues: By node id.
+        homeless: Partitions that no broker can be asked for, and since when.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_on_touched",
+        "_partition_bytes",
+        "_subscription",
+        "_view",
+        "homeless",
+        "queues",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        *,
+        partition_bytes: int,
+        on_touched: Callable[[BrokerQueue], None],
+    ) -> None:
+        """``on_touched`` is told of a queue that may have something to ask."""
+        self._subscription = subscription
+        self._buffer = buffer
+        self._partition_bytes = partition_bytes
+        self._on_touched = on_touched
+        self._view: Cluster | None = None
+        self.queues: dict[int, BrokerQueue] = {}
+        self.homeless: dict[TopicPartition, float] = {}
+
+    def due(self, queue: BrokerQueue, now: float) -> float:
+        """When the broker of ``queue`` may be asked next."""
+        return queue.due(now, self._subscription, self._buffer, self._partition_bytes)
+
+    def follow_view(self, view: Cluster, now: float) -> None:
+        """The cluster changed: each partition goes to where it can be had now."""
+        self._view = view
+        for state in self._subscription:
+            self.route(state, now)
+
+    def route(self, state: PartitionState, now: float) -> None:
+        """Find the broker to ask for ``state``: its preferred replica, else its leader."""
+        partition = state.topic_partition
+        node_id = self._node_for(state, now) if state.assigned else None
+        if node_id != state.node_id:
+            self._leave(state)
+            if node_id is not None:
+                queue = self.queues.get(node_id)
+                if queue is None:
+                    queue = self.queues[node_id] = BrokerQueue(node_id)
+                queue.partitions.add(partition)
+                state.node_id = node_id
+        if node_id is not None or not state.assigned:
+            self.homeless.pop(partition, None)
+        else:
+            self.homeless.setdefault(partition, now)
+        self.touch(state)
+
+    def touch(self, state: PartitionState) -> None:
+        """The wishes for ``state`` may have changed."""
+        if state.node_id is not None:
+            queue = self.queues[state.node_id]
+            queue.touch(state.topic_partition)
+            self._on_touched(queue)
+
+    def prefer(self, state: PartitionState, replica: int, until: float, now: float) -> None:
+        """The leader says that ``replica`` is nearer to us (KIP-392)."""
+        state.replica, state.replica_until = replica, until
+        self.route(state, now)
+
+    def back_to_leader(self, states: Iterable[PartitionState], now: float) -> None:
+        """The preferred replica of these doesn't serve."""
+        for state in states:
+            if state.replica is not None:
+                state.replica = None
+                self.route(state, now)
+
+    def states_of(self, queue: BrokerQueue) -> list[PartitionState]:
+        """The partitions that are routed to one broker."""
+        found = map(self._subscription.get, queue.partitions)
+        return [state for state in found if state is not None]
+
+    def remove(self, queue: BrokerQueue) -> None:
+        """Take ``queue`` out; a partition that is routed to its broker later gets a new one."""
+        if self.queues.get(queue.node_id) is queue:
+            del self.queues[queue.node_id]
+
+    def _node_for(self, state: PartitionState, now: float) -> int | None:
+        view = self._view
+        if view is None:
+            return None
+        if state.replica is not None:
+            if now < state.replica_until and state.replica in view.brokers:
+                return state.replica
+            state.replica = None  # also an unknown node: it must not strand the partition
+        leader = view.leader(*state.topic_partition)
+        return leader if leader in view.brokers else None
+
+    def _leave(self, state: PartitionState) -> None:
+        if state.node_id is not None:
+            queue = self.queues[state.node_id]
+            queue.partitions.discard(state.topic_partition)
+            queue.touch(state.topic_partition)
+            self._on_touched(queue)
+            state.node_id = None

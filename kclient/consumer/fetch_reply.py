@@ -1,0 +1,271 @@
+"""What one partition's part of a fetch response means, sans-IO. Called by ``fetcher`` for each.
+
+Data goes into the buffer, errors become a decision: reset the position, ask elsewhere, ask later,
+or tell the user. A part that answers an old question (the user sought, paused or unassigned since)
+is dropped whole. It reads response fields and changes partitions through ``Subscription`` and
+``FetchPlan`` only.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kclient.consumer.fetched_data import FetchedData
+from kclient.error_codes import TABLE, ErrorCode
+from kclient.errors import CorruptRecord, broker_error
+from kclient.record import read_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.consumer.fetch_buffer import FetchBuffer
+    from kclient.consumer.fetch_plan import FetchPlan
+    from kclient.consumer.fetch_session import Ask
+    from kclient.consumer.fetched_data import FrameLease
+    from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.protocol.messages.fetch import PartitionData
+    from kclient.record import Batch
+
+logger = logging.getLogger("kclient.consumer")
+
+QUIET_FAILURES: Final = 5
+"""Failures in a row of a partition that are waited out; then the user hears of them."""
+NO_REPLICA: Final = -1
+
+_STALE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""The broker's view and ours differ: get a newer one and ask again; no concern of the user's."""
+_FOR_THE_USER: Final = frozenset({ErrorCode.CORRUPT_MESSAGE})
+"""Retriable in Kafka's table, but on a fetch the broker's own log is broken."""
+
+
+@dataclass(slots=True)
+class ReplyNews:
+    """What one response brings for the driver to act on.
+
+    Attributes:
+        stale_topics: The view of these must be refreshed.
+        leaders: (topic, partition, leader id, leader epoch) that the broker gave away (KIP-951).
+        partitions: Parts that brought records.
+        size_bytes: Bytes of those.
+    """
+
+    stale_topics: set[str] = field(default_factory=set)
+    leaders: list[tuple[str, int, int, int]] = field(default_factory=list)
+    partitions: int = 0
+    size_bytes: int = 0
+
+
+class ReplyReader:
+    """Takes in fetch responses, partition by partition."""
+
+    __slots__ = (
+        "_back_off",
+        "_buffer",
+        "_check_crcs",
+        "_plan",
+        "_read_committed",
+        "_replica_time",
+        "_subscription",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        plan: FetchPlan,
+        *,
+        read_committed: bool,
+        check_crcs: bool,
+        replica_time: float,
+        back_off: Callable[[PartitionState], None],
+    ) -> None:
+        """
+        Args:
+            subscription, buffer, plan: What responses change.
+            read_committed: Aborted transactions are hidden.
+            check_crcs: Batches are checked.
+            replica_time: Seconds for which a preferred replica is good.
+            back_off: Called for a partition that must not be asked again at once.
+        """
+        self._subscription = subscription
+        self._buffer = buffer
+        self._plan = plan
+        self._read_committed = read_committed
+        self._check_crcs = check_crcs
+        self._replica_time = replica_time
+        self._back_off = back_off
+
+    def read(
+        self,
+        state: PartitionState,
+        ask: Ask,
+        part: PartitionData,
+        lease: FrameLease,
+        news: ReplyNews,
+        now: float,
+    ) -> None:
+        """Take in what was answered about one partition to ``ask``."""
+        if not state.assigned or state.paused or state.fetch_offset != ask.offset:
+            return
+        if part.error_code == ErrorCode.NONE:
+            self._read_success(state, ask, part, lease, news, now)
+        elif part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._read_out_of_range(state, ask, part, now)
+        else:
+            self._read_error(state, part, news, now)
+
+    def _read_success(
+        self,
+        state: PartitionState,
+        ask: Ask,
+        part: PartitionData,
+        lease: FrameLease,
+        news: ReplyNews,
+        now: float,
+    ) -> None:
+        if part.high_watermark >= 0:
+            state.high_watermark = part.high_watermark
+        # Before v4 there is none: then all that can be read is stable.
+        stable = part.last_stable_offset
+        state.last_stable_offset = stable if stable >= 0 else state.high_watermark
+        if part.log_start_offset >= 0:
+            state.log_start_offset = part.log_start_offset
+        if part.preferred_read_replica != NO_REPLICA:
+            self._plan.prefer(state, part.preferred_read_replica, now + self._replica_time, now)
+        records = part.records
+        if not records:
+            state.failures = 0
+            return
+        news.partitions += 1
+        news.size_bytes += len(records)
+        self._buffer.add(self._data(state, ask, part, memoryview(records), lease))
+
+    def _data(
+        self,
+        state: PartitionState,
+        ask: Ask,
+        part: PartitionData,
+        records: memoryview,
+        lease: FrameLease,
+    ) -> FetchedData:
+        batches: list[Batch] = []
+        broken: CorruptRecord | None = None
+        partition = state.topic_partition
+        try:
+            batches.extend(read_batches(records, topic_partition=partition))
+        except CorruptRecord as error:
+            broken = error
+        if not batches and broken is None:
+            broken = CorruptRecord(f"the broker sent a piece of a batch for {partition} only")
+        if broken is not None:
+            broken = self._explained(broken, state, batches[-1].next_offset if batches else None)
+        aborted = None
+        if self._read_committed:
+            aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+        return FetchedData(
+            state,
+            ask.offset,
+            batches,
+            size_bytes=len(records),
+            lease=lease,
+            aborted=aborted,
+            broken=broken,
+            check_crcs=self._check_crcs,
+        )
+
+    @staticmethod
+    def _explained(
+        error: CorruptRecord, state: PartitionState, readable_to: int | None
+    ) -> CorruptRecord:
+        stays = state.fetch_offset if readable_to is None else readable_to
+        return CorruptRecord(
+            error.message,
+            offset=stays if error.offset is None else error.offset,
+            topic_partition=state.topic_partition,
+            node_id=state.node_id,
+            hint=f"the position stays at {stays}; seek to go past it",
+        )
+
+    def _read_out_of_range(
+        self, state: PartitionState, ask: Ask, part: PartitionData, now: float
+    ) -> None:
+        if state.replica is not None:
+            # Only the leader knows; a follower may lag behind (KIP-392).
+            self._plan.back_to_leader([state], now)
+            return
+        if self._buffer.holds(state):
+            # Asked ahead of the position: whatever is buffered comes first, then ask again.
+            self._back_off(state)
+            return
+        node_id = state.node_id
+        if self._subscription.default_reset is not None:
+            logger.info(
+                "offset %d is out of range partition=%s node=%s log_start=%d: resetting to %s",
+                ask.offset,
+                state.topic_partition,
+                node_id,
+                part.log_start_offset,
+                self._subscription.default_reset.name.lower(),
+            )
+            self._subscription.ask_reset(state, self._subscription.default_reset)
+            return
+        error = broker_error(
+            part.error_code,
+            f"Fetch of {state.topic_partition} at offset {ask.offset} from broker {node_id} failed",
+            topic_partition=state.topic_partition,
+            node_id=node_id,
+            hint="seek to an offset within the log, or set auto_offset_reset",
+        )
+        self._subscription.fail(state, error)
+        self._back_off(state)
+
+    def _read_error(
+        self, state: PartitionState, part: PartitionData, news: ReplyNews, now: float
+    ) -> None:
+        code, node_id = part.error_code, state.node_id
+        partition = state.topic_partition
+        info = TABLE.get(code)
+        logger.debug(
+            "fetch failed partition=%s node=%s error=%s",
+            partition,
+            node_id,
+            info.name if info is not None else code,
+        )
+        if code in _STALE or (info is not None and info.refresh_metadata):
+            self._read_stale(state, part, news, now)
+            return
+        retriable = info is None or info.retriable or code == ErrorCode.UNKNOWN_SERVER_ERROR
+        if not retriable or code in _FOR_THE_USER or state.failures >= QUIET_FAILURES:
+            doing = (
+                f"Fetch of {partition} at offset {state.fetch_offset} from broker {node_id} failed"
+            )
+            self._subscription.fail(
+                state, broker_error(code, doing, topic_partition=partition, node_id=node_id)
+            )
+        self._back_off(state)
+
+    def _read_stale(
+        self, state: PartitionState, part: PartitionData, news: ReplyNews, now: float
+    ) -> None:
+        partition = state.topic_partition
+        self._plan.back_to_leader([state], now)
+        leader = part.current_leader
+        if leader is not None and leader.leader_id >= 0 and leader.leader_epoch >= 0:
+            news.leaders.append((*partition, leader.leader_id, leader.leader_epoch))
+        news.stale_topics.add(partition.topic)
+        self._back_off(state)

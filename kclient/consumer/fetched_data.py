@@ -1,0 +1,260 @@
+"""One partition's share of one fetch response, decoded piece by piece, sans-IO.
+
+Made by ``fetch_reply``, kept and emptied by ``fetch_buffer``. It knows the order of its batches,
+where it stands, and what the reader may not see (control batches, aborted transactions, records
+before the offset asked for). It moves no position: the buffer does, in the same step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kclient.consumer.aborted import AbortedTransactions
+from kclient.errors import CorruptRecord, DecompressionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kclient.consumer.subscription import PartitionState
+    from kclient.record import Batch, Record
+
+
+class FrameLease:
+    """A response frame that several partitions' data point into; released with the last of them.
+
+    ``size_bytes`` counts against the consumer's memory as long as anybody holds on.
+    """
+
+    __slots__ = ("_holders", "_release", "size_bytes")
+
+    def __init__(self, size_bytes: int, release: Callable[[FrameLease], None]) -> None:
+        """Held once by the maker. ``release`` is called when nobody holds it any more."""
+        self.size_bytes = size_bytes
+        self._release = release
+        self._holders = 1
+
+    def hold(self) -> None:
+        """One more holder."""
+        self._holders += 1
+
+    def drop(self) -> None:
+        """One holder less."""
+        self._holders -= 1
+        if self._holders == 0:
+            self._release(self)
+
+
+class FetchedData:
+    """Batches of one partition, from ``offset`` on.
+
+    Attributes:
+        state: The partition that it was fetched for.
+        offset: Next offset to hand over from here; past the last batch when ``done``.
+        leader_epoch: Of the batch that ``offset`` lies in or behind, -1 unknown.
+        end_offset: Where a fetch goes on after all of it.
+        size_bytes: Bytes of the batches as they came.
+        done: Nothing is left.
+        blocked: The batch at hand wants to be inflated in a thread first.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_batch",
+        "_batches",
+        "_broken",
+        "_check_crcs",
+        "_index",
+        "_lease",
+        "_ready",
+        "blocked",
+        "done",
+        "end_offset",
+        "leader_epoch",
+        "offset",
+        "size_bytes",
+        "state",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        offset: int,
+        batches: Sequence[Batch],
+        *,
+        size_bytes: int = 0,
+        lease: FrameLease | None = None,
+        aborted: Iterable[tuple[int, int]] | None = None,
+        broken: CorruptRecord | None = None,
+        check_crcs: bool = True,
+    ) -> None:
+        """``aborted`` None: the reader sees all. ``broken``: what follows after the batches."""
+        self.state = state
+        self.offset = offset
+        self.leader_epoch = -1
+        self.end_offset = max(batches[-1].next_offset, offset) if batches else offset
+        self.size_bytes = size_bytes
+        self.done = False
+        self.blocked: Batch | None = None
+        self._batches = batches
+        self._index = 0
+        self._batch: Batch | None = None
+        self._ready: list[Record] = []
+        self._aborted = None if aborted is None else AbortedTransactions(aborted)
+        self._broken = broken
+        self._check_crcs = check_crcs
+        self._lease = lease
+        if lease is not None:
+            lease.hold()
+
+    @classmethod
+    def given_back(
+        cls, state: PartitionState, records: list[Record], end_offset: int
+    ) -> FetchedData:
+        """Records that were taken and then not handed over; ``end_offset`` follows the last one."""
+        data = cls(state, records[0].offset, ())
+        data._ready = records
+        data.end_offset = end_offset
+        return data
+
+    def take(self, limit: int) -> list[Record]:
+        """At most ``limit`` records of the batch at hand; [] where there is none left in it.
+
+        One call works on one batch. Raises CorruptRecord for it, the offset unmoved.
+        """
+        if self._ready:
+            return self._take_ready(limit)
+        batch = self._batch or self._open_next()
+        if batch is None:
+            return []
+        if batch.needs_thread():
+            self.blocked = batch
+            return []
+        partition = self.state.topic_partition
+        try:
+            records = batch.records(
+                partition.topic, partition.partition, start_offset=self.offset, limit=limit
+            )
+        except CorruptRecord as error:
+            raise self._explained(error, batch) from error
+        self.leader_epoch = batch.partition_leader_epoch
+        if batch.exhausted:
+            self._pass(batch)
+        elif records:
+            self.offset = records[-1].offset + 1
+        return records
+
+    def take_batch(self) -> Batch | None:
+        """The batch at hand as a whole, for columns; None where there is none to show.
+
+        The reader's share of it starts at ``offset``; ``pass_batch`` moves behind it.
+        """
+        batch = self._batch or self._open_next()
+        if batch is not None and batch.needs_thread():
+            self.blocked = batch
+            return None
+        return batch
+
+    def pass_batch(self) -> None:
+        """The batch at hand was read as a whole."""
+        if self._batch is not None:
+            self.leader_epoch = self._batch.partition_leader_epoch
+            self._pass(self._batch)
+
+    @property
+    def has_ready_records(self) -> bool:
+        """Whether it begins with records that are already decoded."""
+        return bool(self._ready)
+
+    def refuse(self, batch: Batch, error: CorruptRecord) -> None:
+        """Inflating ``batch``, the one at hand, failed: that is what the next look at it raises."""
+        if self._batch is batch:
+            self._batch = self.blocked = None
+            self._batches = ()
+            self._index = 0
+            self._broken = self._explained(error, batch)
+
+    def hold_frame(self) -> FrameLease | None:
+        """Keep the bytes alive while a thread reads them; the caller drops the lease."""
+        if self._lease is not None:
+            self._lease.hold()
+        return self._lease
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.done = True
+        self._ready = []
+        self._batches = ()
+        self._batch = self.blocked = None
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.drop()
+
+    def explained(self, error: CorruptRecord) -> CorruptRecord:
+        """``error`` of the batch at hand, naming the partition, the offset and the way out."""
+        if self._batch is None:
+            return error
+        return self._explained(error, self._batch)
+
+    def _take_ready(self, limit: int) -> list[Record]:
+        ready = self._ready
+        if limit >= len(ready):
+            self._ready = []
+            self.offset = self.end_offset
+            self.done = True
+            return ready
+        self._ready = ready[limit:]
+        self.offset = self._ready[0].offset
+        return ready[:limit]
+
+    def _open_next(self) -> Batch | None:
+        """Move to the next batch that may be seen; one batch of the others per call."""
+        if self._index == len(self._batches):
+            if self._broken is not None:
+                raise self._broken
+            self.offset = max(self.offset, self.end_offset)
+            self.done = True
+            return None
+        batch = self._batches[self._index]
+        if batch.last_offset < self.offset:
+            self._index += 1  # lies wholly before what was asked for
+            return None
+        self._batch = batch
+        if self._check_crcs:
+            try:
+                batch.check_crc()
+            except CorruptRecord as error:
+                raise self._explained(error, batch) from error
+        if self._hidden(batch):
+            self.leader_epoch = batch.partition_leader_epoch
+            self._pass(batch)
+            return None
+        return batch
+
+    def _hidden(self, batch: Batch) -> bool:
+        aborted = self._aborted
+        if batch.is_control:
+            if aborted is not None:
+                try:
+                    aborted.pass_control(batch)
+                except CorruptRecord as error:
+                    raise self._explained(error, batch) from error
+            return True
+        return aborted is not None and aborted.hides(batch)
+
+    def _pass(self, batch: Batch) -> None:
+        self.offset = max(self.offset, batch.next_offset)
+        self._batch = self.blocked = None
+        self._index += 1
+        if self._index == len(self._batches) and self._broken is None:
+            self.offset = max(self.offset, self.end_offset)
+            self.done = True
+
+    def _explained(self, error: CorruptRecord, batch: Batch) -> CorruptRecord:
+        kind = DecompressionFailed if isinstance(error, DecompressionFailed) else CorruptRecord
+        return kind(
+            error.message,
+            offset=batch.base_offset,
+            topic_partition=self.state.topic_partition,
+            node_id=self.state.node_id,
+            hint=f"the position stays at {self.offset}; seek to {batch.next_offset} to go past it",
+        )

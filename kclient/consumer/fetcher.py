@@ -1,0 +1,348 @@
+"""Fetcher: asks brokers for data, so that the buffer has some when poll comes.
+
+The consumer tells it of changes (``follow``, ``follow_view``) and takes from its ``buffer``. What
+to ask is decided in ``fetch_plan`` and ``fetch_session``, what an answer means in ``fetch_reply``;
+here are the tasks, the requests, and the turns given to the loop between partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.backoff import Backoff
+from kclient.cluster.metadata import LeaderHint
+from kclient.consumer.fetch_buffer import FetchBuffer
+from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
+from kclient.consumer.fetch_reply import ReplyNews, ReplyReader
+from kclient.consumer.wakeups import Alarm, Bell
+from kclient.error_codes import ErrorCode
+from kclient.errors import ClientClosed, KafkaError, ProtocolError, broker_error
+from kclient.hooks import Fetched
+from kclient.network import Lane
+from kclient.types import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from kclient.cluster.core import ClientCore
+    from kclient.cluster.view import Cluster
+    from kclient.config import ConsumerConfig
+    from kclient.consumer.fetch_request import FetchLimits
+    from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.errors import CorruptRecord
+    from kclient.network import RawResponse
+    from kclient.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+
+logger = logging.getLogger("kclient.consumer")
+
+BACKOFF_FLOOR = 0.01
+"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
+TURN = 0.005
+"""Seconds of work after which the loop gets a turn."""
+SESSION_CLOSE_TIMEOUT = 1.0
+"""Seconds for telling a broker that its session is not needed any more; a courtesy only."""
+
+
+class Fetcher:
+    """The fetch side of one consumer.
+
+    Tasks: ``fetch-N`` for each broker N that partitions are routed to: started when the first one
+    is, ended by itself when none is left, or stopped by ``close``.
+
+    Attributes:
+        buffer: What was fetched and waits.
+        plan: Who is asked for what.
+        news: Rings when poll has something to look at: data, an error, a missing position.
+        last_fetch: When the latest answer came, on the client's clock; None before the first.
+        last_error: Of the latest fetch that failed as a whole; None after one that didn't.
+    """
+
+    def __init__(
+        self, core: ClientCore, config: ConsumerConfig, subscription: Subscription
+    ) -> None:
+        self._core = core
+        self._config = config
+        self._subscription = subscription
+        initial = max(config.retry_backoff, BACKOFF_FLOOR)
+        self._backoff = Backoff(initial, max(config.retry_backoff_max, initial))
+        self._tasks: dict[BrokerQueue, asyncio.Task[None]] = {}
+        self._alarms: dict[BrokerQueue, Alarm] = {}
+        self._closing = False
+        self.news = Bell()
+        self.last_fetch: float | None = None
+        self.last_error: KafkaError | None = None
+        read_committed = config.isolation_level == "read_committed"
+        self._isolation = IsolationLevel(int(read_committed))
+        self.buffer = FetchBuffer(
+            subscription,
+            frame_budget=config.buffer_memory,
+            partition_bytes=config.max_partition_fetch_bytes,
+            on_room=self._on_room,
+            on_corrupt=self._on_corrupt,
+        )
+        self.plan = FetchPlan(
+            subscription,
+            self.buffer,
+            partition_bytes=config.max_partition_fetch_bytes,
+            on_touched=self._wake,
+        )
+        self._reader = ReplyReader(
+            subscription,
+            self.buffer,
+            self.plan,
+            read_committed=read_committed,
+            check_crcs=config.check_crcs,
+            replica_time=config.metadata_max_age,
+            back_off=self._back_off,
+        )
+
+    # Told by the consumer
+
+    def follow(self, state: PartitionState) -> None:
+        """A partition changed: sought, paused, assigned, taken away ..."""
+        self.buffer.follow(state)
+        if state.node_id is None or not state.assigned:
+            self.plan.route(state, self._core.clock.now())
+        else:
+            self.plan.touch(state)
+        if state.error is not None:
+            self.news.ring()
+
+    def follow_view(self, view: Cluster) -> None:
+        """The cluster changed."""
+        self.plan.follow_view(view, self._core.clock.now())
+
+    # Told by the buffer and the plan
+
+    def _on_room(self, state: PartitionState) -> None:
+        self.plan.touch(state)
+        if self.buffer.has_room:
+            for queue in self.plan.queues.values():
+                if not queue.in_flight:
+                    self._wake(queue)
+
+    def _on_corrupt(self, state: PartitionState, error: CorruptRecord) -> None:
+        self._core.counters.add("consumer.corrupt_batches")
+        logger.warning("a batch can't be read partition=%s: %s", state.topic_partition, error)
+        self._subscription.fail(state, error)
+        self._back_off(state)
+
+    def _back_off(self, state: PartitionState) -> None:
+        delay = self._backoff.delay(state.failures, self._core.rng)
+        self._subscription.back_off(state, self._core.clock.now() + delay)
+
+    def _wake(self, queue: BrokerQueue) -> None:
+        alarm = self._alarms.get(queue)
+        if alarm is not None:
+            alarm.ring()
+        elif not self._closing:
+            alarm = self._alarms[queue] = Alarm()
+            task = self._core.spawn(self._run(queue, alarm), f"fetch-{queue.node_id}")
+            self._tasks[queue] = task
+
+    # The tasks
+
+    async def _run(self, queue: BrokerQueue, alarm: Alarm) -> None:
+        try:
+            while queue.partitions:
+                now = self._core.clock.now()
+                due = self.plan.due(queue, now)
+                if due > now:
+                    if not self.buffer.has_room:
+                        self.buffer.drop_paused()
+                    await alarm.sleep(due - now)
+                else:
+                    await self._fetch(queue, now)
+        finally:
+            # No await from here on: a partition that comes back finds a new queue and task.
+            self.plan.remove(queue)
+            del self._alarms[queue], self._tasks[queue]
+            self.news.ring()
+        await self._end_session(queue)
+
+    async def _fetch(self, queue: BrokerQueue, now: float) -> None:
+        """One request and its answer."""
+        from kclient.consumer.fetch_request import LAST_BY_NAME, fetch_request
+        from kclient.protocol.messages.fetch import FetchRequest
+
+        limits = self._limits(0.0 if queue.holds_back else self._config.fetch_max_wait)
+
+        def build(version: int) -> FetchRequest:
+            wishes = queue.session.next_request(version > LAST_BY_NAME)
+            return fetch_request(version, wishes, limits)
+
+        queue.begin(now)
+        try:
+            raw = await self._core.network.send(
+                queue.node_id,
+                build,
+                api=FetchRequest,
+                lane=Lane.FETCH,
+                timeout=self._config.request_timeout,
+                max_version=None if queue.session.has_all_ids else LAST_BY_NAME,
+                raw=True,
+                response_bytes=limits.max_bytes,
+            )
+            await self._take_in(queue, raw, now)
+        except KafkaError as error:
+            self._failed(queue, error)
+        finally:
+            queue.end()
+
+    def _limits(self, max_wait: float) -> FetchLimits:
+        from kclient.consumer.fetch_request import FetchLimits
+
+        config = self._config
+        # All brokers together may not bring much more than the budget at once.
+        share = self.buffer.frame_budget // max(len(self.plan.queues), 1)
+        return FetchLimits(
+            max_wait_ms=int(max_wait * 1000),
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=min(config.fetch_max_bytes, max(share, config.max_partition_fetch_bytes)),
+            isolation_level=int(self._isolation),
+            rack=config.client_rack or "",
+        )
+
+    async def _take_in(self, queue: BrokerQueue, raw: RawResponse, sent_at: float) -> None:
+        from kclient.protocol.messages.fetch import FetchResponse
+
+        lease = self.buffer.lease(len(raw.body), raw.release)
+        try:
+            response = FetchResponse.decode(raw.body, raw.version)
+            parts = self._parts(queue, response)
+            if not queue.session.answered(response.error_code, response.session_id, parts):
+                self._refused(queue, response.error_code)
+                return
+            queue.failures = 0
+            self.last_fetch, self.last_error = self._core.clock.now(), None
+            self._count(queue, len(raw.body), len(parts), sent_at)
+            news = ReplyNews()
+            turn = self.last_fetch + TURN
+            for partition, part in parts.items():
+                ask = queue.session.asked.get(partition)
+                state = self._subscription.get(partition)
+                if ask is None or state is None:
+                    continue
+                now = self._core.clock.now()
+                self._reader.read(state, ask, part, lease, news, now)
+                if part.records:
+                    queue.session.move_to_end(partition)
+                if now > turn:
+                    self.news.ring()
+                    await asyncio.sleep(0)
+                    turn = self._core.clock.now() + TURN
+            self._act_on(news, response)
+        finally:
+            lease.drop()
+
+    def _parts(
+        self, queue: BrokerQueue, response: FetchResponse
+    ) -> dict[TopicPartition, PartitionData]:
+        names = queue.session.topic_names
+        parts = {}
+        for topic in response.responses:
+            # An id that was never asked for keeps an empty name, which ends the session.
+            name = topic.topic or names.get(topic.topic_id, "")
+            for part in topic.partitions:
+                parts[TopicPartition(name, part.partition_index)] = part
+        return parts
+
+    def _count(self, queue: BrokerQueue, size_bytes: int, partitions: int, sent_at: float) -> None:
+        core = self._core
+        core.counters.add("consumer.fetches")
+        core.counters.add("consumer.fetched_bytes", size_bytes)
+        if core.hooks.active:
+            seconds = core.clock.now() - sent_at
+            core.hooks.emit(Fetched(queue.node_id, partitions, size_bytes, seconds))
+
+    def _act_on(self, news: ReplyNews, response: FetchResponse) -> None:
+        metadata = self._core.metadata
+        if news.leaders:
+            hints = [LeaderHint(*leader) for leader in news.leaders]
+            metadata.apply_leader_hints(hints, response.node_endpoints or ())
+        for topic in news.stale_topics:
+            metadata.request_update(topic)
+        if news.partitions:
+            self.news.ring()
+
+    # Failures
+
+    def _refused(self, queue: BrokerQueue, error_code: int) -> None:
+        """The response as a whole says no, or is of a session that is over."""
+        if error_code == ErrorCode.NONE:
+            return
+        self._core.counters.add("consumer.fetch_refusals")
+        session_lost = error_code in (
+            ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+            ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        )
+        queue.failures += 1
+        if session_lost and queue.failures == 1:
+            return  # evicted: a full fetch follows at once
+        self._delay(queue, broker_error(error_code, f"Fetch from broker {queue.node_id} failed"))
+
+    def _failed(self, queue: BrokerQueue, error: KafkaError) -> None:
+        """The request brought no usable answer."""
+        if isinstance(error, ClientClosed):
+            return
+        queue.session.lost()
+        queue.failures += 1
+        self._core.counters.add("consumer.fetch_failures")
+        self.plan.back_to_leader(self.plan.states_of(queue), self._core.clock.now())
+        self._delay(queue, error)
+
+    def _delay(self, queue: BrokerQueue, error: KafkaError) -> None:
+        core = self._core
+        self.last_error = error
+        delay = self._backoff.delay(queue.failures - 1, core.rng)
+        queue.retry_at = core.clock.now() + delay
+        core.metadata.request_update()
+        logger.log(
+            logging.INFO if queue.failures == 1 else logging.DEBUG,
+            "fetch failed node=%d lane=fetch failures=%d retry_in=%.2f: %s",
+            queue.node_id,
+            queue.failures,
+            delay,
+            error,
+        )
+        if not error.retriable or isinstance(error, ProtocolError):
+            for state in self.plan.states_of(queue)[:1]:
+                self._subscription.fail(state, error)
+
+    # The end
+
+    async def close(self) -> None:
+        """Stop the tasks, and let the brokers forget the sessions.
+
+        Cancellation: the tasks are stopped all the same.
+        """
+        self._closing = True
+        queues = list(self.plan.queues.values())
+        await self._core.stop(*self._tasks.values())
+        self.buffer.clear()
+        await asyncio.gather(*(self._end_session(queue) for queue in queues))
+
+    async def _end_session(self, queue: BrokerQueue) -> None:
+        from kclient.consumer.fetch_request import fetch_request
+        from kclient.protocol.messages.fetch import FetchRequest
+
+        wishes = queue.session.close()
+        network = self._core.network
+        if wishes is None or not network.is_connected(queue.node_id, Lane.FETCH):
+            return
+
+        def build(version: int) -> FetchRequest:
+            return fetch_request(version, wishes, self._limits(0.0))
+
+        try:
+            raw = await network.send(
+                queue.node_id,
+                build,
+                api=FetchRequest,
+                lane=Lane.FETCH,
+                timeout=SESSION_CLOSE_TIMEOUT,
+                raw=True,
+            )
+            raw.release()
+        except KafkaError as error:
+            logger.debug("session not ended node=%d: %s", queue.node_id, error)

@@ -1,0 +1,231 @@
+"""OffsetKeeper: finds the positions that nobody gave, and checks them after a change of leader.
+
+The consumer tells it of partitions that wait (``follow``); it looks offsets up through
+``cluster.offset_lookup`` and hands the answers to ``Subscription``. It also tells poll of
+partitions that no broker can be asked for (``homeless`` says when that is an error).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.backoff import Backoff
+from kclient.cluster.fanout import ask_all
+from kclient.cluster.offset_lookup import list_offsets
+from kclient.consumer import homeless
+from kclient.consumer.failures import LogTruncated
+from kclient.consumer.subscription import PartitionState, Phase
+from kclient.consumer.wakeups import Alarm
+from kclient.errors import (
+    BackgroundTaskDied,
+    ClientClosed,
+    KafkaError,
+    NoCommonVersion,
+)
+from kclient.types import IsolationLevel, OffsetSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kclient.cluster.core import ClientCore
+    from kclient.config import ConsumerConfig
+    from kclient.consumer.epoch_query import EpochEnd
+    from kclient.consumer.fetch_plan import FetchPlan
+    from kclient.consumer.subscription import Subscription
+
+logger = logging.getLogger("kclient.consumer")
+
+BACKOFF_FLOOR = 0.01
+"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
+HOMELESS_CHECK = 0.5
+"""Seconds between two looks at partitions without a broker."""
+
+
+class OffsetKeeper:
+    """The positions of one consumer.
+
+    Tasks: ``offsets``, from ``start`` to ``close``, and one ``offset-lookup`` per round of
+    lookups, which ends by itself or with ``close``.
+    """
+
+    def __init__(
+        self, core: ClientCore, config: ConsumerConfig, subscription: Subscription, plan: FetchPlan
+    ) -> None:
+        self._core = core
+        self._config = config
+        self._subscription = subscription
+        self._plan = plan
+        self._backoff = Backoff(
+            max(config.retry_backoff, 0.01), max(config.retry_backoff_max, 0.01)
+        )
+        self._isolation = IsolationLevel(int(config.isolation_level == "read_committed"))
+        self._alarm = Alarm()
+        self._busy: set[PartitionState] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Start the task."""
+        self._tasks.add(self._core.spawn(self._run(), "offsets"))
+
+    async def close(self) -> None:
+        """Stop the tasks.
+
+        Cancellation: they are stopped all the same.
+        """
+        await self._core.stop(*self._tasks)
+
+    def follow(self, state: PartitionState) -> None:
+        """A partition changed."""
+        if state.phase in (Phase.AWAITING_RESET, Phase.VALIDATING) or state.node_id is None:
+            self._alarm.ring()
+
+    def wake(self) -> None:
+        """Something changed that may help those who wait."""
+        self._alarm.ring()
+
+    async def _run(self) -> None:
+        while True:
+            now = self._core.clock.now()
+            due = min(self._start_lookups(now), self._report_homeless(now))
+            await self._alarm.sleep(due - now)
+
+    def _start_lookups(self, now: float) -> float:
+        """Look up whatever can be; returns when to look again."""
+        if self._subscription.settled:
+            return float("inf")
+        due = float("inf")
+        for phase, look_up in (
+            (Phase.AWAITING_RESET, self._reset),
+            (Phase.VALIDATING, self._validate),
+        ):
+            ready = []
+            for state in self._subscription.pending(phase):
+                # One without a broker waits for metadata, so that it can't delay the others.
+                if state in self._busy or state.node_id is None:
+                    continue
+                if state.retry_at > now:
+                    due = min(due, state.retry_at)
+                else:
+                    ready.append(state)
+            if ready:
+                self._busy.update(ready)
+                task = self._core.spawn(look_up(ready), "offset-lookup")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return due
+
+    # Resets
+
+    async def _reset(self, states: list[PartitionState]) -> None:
+        asked: dict[PartitionState, OffsetSpec] = {state: state.reset_to for state in states}
+        specs = {state.topic_partition: spec for state, spec in asked.items()}
+        try:
+            found = await list_offsets(
+                self._core, specs, isolation=self._isolation, timeout=self._config.request_timeout
+            )
+        except (ClientClosed, BackgroundTaskDied):
+            return
+        finally:
+            self._done_with(states)
+        for state, spec in asked.items():
+            answer = found[state.topic_partition]
+            if isinstance(answer, KafkaError):
+                if state.phase is Phase.AWAITING_RESET and state.reset_to is spec:
+                    self._failed(state, answer)
+                continue
+            epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
+            if self._subscription.finish_reset(state, spec, answer.offset, epoch):
+                logger.info(
+                    "position reset partition=%s to=%s offset=%d",
+                    state.topic_partition,
+                    spec.name.lower(),
+                    answer.offset,
+                )
+
+    # Validation (KIP-320)
+
+    async def _validate(self, states: list[PartitionState]) -> None:
+        from kclient.consumer.epoch_query import EpochQuery
+
+        leaders = {state: state.leader_epoch for state in states}
+        epochs = {state.topic_partition: state.position_epoch for state in states}
+        query, timeout = EpochQuery(epochs), self._config.request_timeout
+        try:
+            found = await ask_all(self._core.calls, query, epochs, timeout)
+        except (ClientClosed, BackgroundTaskDied):
+            return
+        finally:
+            self._done_with(states)
+        for state, leader_epoch in leaders.items():
+            if not state.assigned or state.phase is not Phase.VALIDATING:
+                continue
+            if state.leader_epoch != leader_epoch:
+                continue  # yet another leader: it is asked next
+            answer = found[state.topic_partition]
+            if isinstance(answer, NoCommonVersion):
+                self._subscription.finish_validation(state, leader_epoch)
+            elif isinstance(answer, KafkaError):
+                self._failed(state, answer)
+            else:
+                self._validated(state, leader_epoch, answer)
+
+    def _validated(self, state: PartitionState, leader_epoch: int, end: EpochEnd) -> None:
+        position = state.position
+        if position is None or not end.cuts(position):
+            self._subscription.finish_validation(state, leader_epoch)
+            return
+        self._core.counters.add("consumer.truncations")
+        logger.warning(
+            "log truncated partition=%s position=%d diverges_at=%d epoch=%d",
+            state.topic_partition,
+            position,
+            end.end_offset,
+            end.leader_epoch,
+        )
+        if self._subscription.default_reset is not None:
+            self._subscription.seek(state, end.end_offset, end.leader_epoch)
+            return
+        error = LogTruncated(
+            f"the log of {state.topic_partition} was cut at offset {end.end_offset} by an unclean "
+            f"election: records up to {position} that were read are no longer in it",
+            offset=end.end_offset,
+            topic_partition=state.topic_partition,
+            hint=f"seek to {end.end_offset}, or set auto_offset_reset",
+        )
+        self._failed(state, error)
+
+    # Failures
+
+    def _failed(self, state: PartitionState, error: KafkaError) -> None:
+        if not state.assigned:
+            return
+        logger.info("offset lookup failed partition=%s: %s", state.topic_partition, error)
+        self._back_off(state)
+        self._subscription.fail(state, error)
+
+    def _back_off(self, state: PartitionState) -> None:
+        delay = self._backoff.delay(state.failures, self._core.rng)
+        self._subscription.back_off(state, self._core.clock.now() + delay)
+
+    def _report_homeless(self, now: float) -> float:
+        """Tell poll of partitions that can't be had; returns when to look again."""
+        waiting = self._plan.homeless
+        if not waiting:
+            return float("inf")
+        metadata = self._core.metadata
+        for partition, since in list(waiting.items()):
+            state = self._subscription.get(partition)
+            if state is None or state.error is not None or state.retry_at > now:
+                continue
+            error = homeless.explain(metadata.view, partition, now - since)
+            if error is not None:
+                self._back_off(state)
+                self._subscription.fail(state, error)
+            metadata.request_update(partition.topic)
+        return now + HOMELESS_CHECK
+
+    def _done_with(self, states: Iterable[PartitionState]) -> None:
+        self._busy.difference_update(states)
+        self._alarm.ring()

@@ -1,0 +1,208 @@
+"""What a consumer gives: the shape of a record with typed key and value, and its two makers.
+
+Without deserializers a consumer gives ``kclient.Record`` as it is, which has this shape with bytes.
+With one, each record is wrapped in a ``DeserializedRecord``. Used by ``poller``; no state here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from kclient.consumer.failures import DeserializationFailed
+
+if TYPE_CHECKING:
+    import datetime
+
+    from kclient.hooks import Deserializer
+    from kclient.record import Record
+    from kclient.types import Headers, TimestampType, TopicPartition
+
+K_co = TypeVar("K_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
+
+Convert: TypeAlias = Callable[["Record"], Any]
+"""Makes of a record what the user gets, or raises DeserializationFailed."""
+
+
+class ConsumerRecord(Protocol[K_co, V_co]):
+    """A record as a ``Consumer[K, V]`` gives it."""
+
+    @property
+    def topic(self) -> str:
+        """Topic name."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """Partition index."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """Offset in the partition."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Int milliseconds since the epoch; -1 where the record has none."""
+        ...
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether the producer or the broker gave the timestamp."""
+        ...
+
+    @property
+    def key(self) -> K_co:
+        """The key."""
+        ...
+
+    @property
+    def value(self) -> V_co:
+        """The value."""
+        ...
+
+    @property
+    def headers(self) -> Headers:
+        """(name, value) pairs in order."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """Epoch of the leader that appended it, None where unknown."""
+        ...
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition as one value."""
+        ...
+
+    @property
+    def datetime(self) -> datetime.datetime:
+        """``timestamp`` as an aware datetime in UTC."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of key and value together, as stored."""
+        ...
+
+
+class DeserializedRecord(Generic[K_co, V_co]):
+    """A record whose key or value went through a deserializer.
+
+    Attributes:
+        raw: The record as stored.
+    """
+
+    __slots__ = ("_key", "_value", "raw")
+
+    def __init__(self, raw: Record, key: K_co, value: V_co) -> None:
+        self.raw = raw
+        self._key = key
+        self._value = value
+
+    @property
+    def key(self) -> K_co:
+        """The key."""
+        return self._key
+
+    @property
+    def value(self) -> V_co:
+        """The value."""
+        return self._value
+
+    @property
+    def topic(self) -> str:
+        """Topic name."""
+        return self.raw.topic
+
+    @property
+    def partition(self) -> int:
+        """Partition index."""
+        return self.raw.partition
+
+    @property
+    def offset(self) -> int:
+        """Offset in the partition."""
+        return self.raw.offset
+
+    @property
+    def timestamp(self) -> int:
+        """Int milliseconds since the epoch; -1 where the record has none."""
+        return self.raw.timestamp
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether the producer or the broker gave the timestamp."""
+        return self.raw.timestamp_type
+
+    @property
+    def headers(self) -> Headers:
+        """(name, value) pairs in order."""
+        return self.raw.headers
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """Epoch of the leader that appended it, None where unknown."""
+        return self.raw.leader_epoch
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition as one value."""
+        return self.raw.topic_partition
+
+    @property
+    def datetime(self) -> datetime.datetime:
+        """``timestamp`` as an aware datetime in UTC."""
+        return self.raw.datetime
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of key and value together, as stored."""
+        return self.raw.size_bytes
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeserializedRecord):
+            return NotImplemented
+        mine, theirs = (self.raw, self._key, self._value), (other.raw, other._key, other._value)
+        return bool(mine == theirs)
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+    def __repr__(self) -> str:
+        return (
+            f"DeserializedRecord(topic={self.topic!r}, partition={self.partition}, "
+            f"offset={self.offset}, timestamp={self.timestamp}, {self.size_bytes} bytes)"
+        )
+
+
+def converter(
+    key_deserializer: Deserializer[Any] | None, value_deserializer: Deserializer[Any] | None
+) -> Convert | None:
+    """The function that wraps a record; None where there is nothing to deserialize."""
+    if key_deserializer is None and value_deserializer is None:
+        return None
+
+    def convert(record: Record) -> DeserializedRecord[Any, Any]:
+        topic, key, value = record.topic, record.key, record.value
+        part = "key"
+        try:
+            if key_deserializer is not None:
+                key = key_deserializer(topic, key)
+            part = "value"
+            if value_deserializer is not None:
+                value = value_deserializer(topic, value)
+        except Exception as error:
+            raise DeserializationFailed(
+                f"the {part} at offset {record.offset} of {record.topic_partition} can't be "
+                f"deserialized: {type(error).__name__}",
+                offset=record.offset,
+                topic_partition=record.topic_partition,
+                hint=f"the position stays there; seek to {record.offset + 1} to go past it",
+            ) from error
+        return DeserializedRecord(record, key, value)
+
+    return convert

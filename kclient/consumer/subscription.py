@@ -1,0 +1,425 @@
+"""What is assigned and where each partition stands, sans-IO: the one writer of positions.
+
+The consumer's calls (assign, seek, pause), the offset lookups and the fetch buffer all change a
+partition through the methods here. ``offsets`` asks for what needs a lookup, ``fetch_plan`` for
+what can be fetched. No decisions about brokers, and nothing about groups yet: a membership will
+call ``assign`` as the user does, and mark what it takes back.
+
+A partition without a position gets one from ``seek``, or by a lookup that the reset policy or
+``seek_to_beginning`` / ``seek_to_end`` asks for. A change of leader sends it through VALIDATING
+where the broker can tell whether the log was cut below our position (KIP-320).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+from kclient.errors import InvalidArgument
+from kclient.transitions import step
+from kclient.types import OffsetSpec, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from kclient.errors import KafkaError
+
+
+class Phase(enum.Enum):
+    """Where one assigned partition stands."""
+
+    NO_POSITION = "Nobody said where to start, and no reset policy does: poll raises NoPosition."
+    AWAITING_RESET = "The start offset is being looked up."
+    VALIDATING = "The leader changed: the position is compared with the new leader's log."
+    FETCHING = "The position is known and good: data is fetched, unless paused."
+
+
+class PhaseEvent(enum.Enum):
+    """What moves a partition from one phase to another."""
+
+    SOUGHT = "The user gave the position."
+    RESET_ASKED = "The user or the reset policy wants the beginning or the end."
+    RESET_DONE = "The lookup brought the offset."
+    LEADER_CHANGED = "A leader epoch above the one that the position was read under."
+    VALIDATED = "The new leader's log contains the position."
+    POSITION_LOST = "The position means nothing any more, and there is no reset policy."
+
+
+_P, _E = Phase, PhaseEvent
+TRANSITIONS: Final[Mapping[Phase, Mapping[PhaseEvent, Phase]]] = {
+    _P.NO_POSITION: {
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+    _P.AWAITING_RESET: {
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.RESET_DONE: _P.FETCHING,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+    _P.VALIDATING: {
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.LEADER_CHANGED: _P.VALIDATING,
+        _E.VALIDATED: _P.FETCHING,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+    _P.FETCHING: {
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.LEADER_CHANGED: _P.VALIDATING,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+}
+
+
+class PartitionState:
+    """One assigned partition. Read by the whole room, changed by ``Subscription`` only, except for
+    the fields marked with their writer.
+
+    Attributes:
+        topic_partition: Which one.
+        phase: See ``Phase``.
+        position: Offset of the next record to hand over; None while unknown.
+        position_epoch: Leader epoch of the last record handed over, -1 unknown (KIP-320).
+        fetch_offset: Where the next fetch goes on: ``position`` plus what is buffered.
+        paused: Neither fetched nor handed over.
+        assigned: False once it was unassigned; whoever still holds it must drop it.
+        reset_to: What AWAITING_RESET looks up.
+        error: Raised by the next poll, then cleared.
+        failures: Tries in a row that brought nothing but an error (fetch, lookup).
+        retry_at: Not to be asked for before this time.
+        leader_epoch: Newest leader epoch seen, -1 unknown.
+        topic_id: The incarnation of the topic that the position belongs to (KIP-516).
+        buffered_bytes: Of data that waits for poll. Writer: fetch_buffer.
+        high_watermark, last_stable_offset, log_start_offset: As last told by the broker, -1
+            unknown. Writer: fetch_reply.
+        replica, replica_until: Preferred follower and until when (KIP-392). Writer: fetch_plan.
+        node_id: Broker that is asked for it, None where there is none. Writer: fetch_plan.
+    """
+
+    __slots__ = (
+        "assigned",
+        "buffered_bytes",
+        "error",
+        "failures",
+        "fetch_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "node_id",
+        "paused",
+        "phase",
+        "position",
+        "position_epoch",
+        "replica",
+        "replica_until",
+        "reset_to",
+        "retry_at",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.phase = Phase.NO_POSITION
+        self.position: int | None = None
+        self.position_epoch = -1
+        self.fetch_offset: int | None = None
+        self.paused = False
+        self.assigned = True
+        self.reset_to = OffsetSpec.LATEST
+        self.error: KafkaError | None = None
+        self.failures = 0
+        self.retry_at = 0.0
+        self.leader_epoch = -1
+        self.topic_id: bytes | None = None
+        self.buffered_bytes = 0
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.replica: int | None = None
+        self.replica_until = 0.0
+        self.node_id: int | None = None
+
+    def __repr__(self) -> str:
+        paused = ", paused" if self.paused else ""
+        return f"<{self.topic_partition} {self.phase.name} at {self.position}{paused}>"
+
+    def lag(self, *, read_committed: bool) -> int | None:
+        """Records between the position and the end that this reader can see; None if unknown."""
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        if end < 0 or self.position is None:
+            return None
+        return max(end - self.position, 0)
+
+
+class Subscription:
+    """The assigned partitions of one consumer.
+
+    ``on_change`` is told of each partition whose wishes towards the brokers may have changed, so
+    that nobody has to look at all of them.
+    """
+
+    __slots__ = ("_failed", "_on_change", "_pending", "_states", "default_reset", "topics")
+
+    def __init__(
+        self,
+        default_reset: OffsetSpec | None,
+        on_change: Callable[[PartitionState], None],
+    ) -> None:
+        """``default_reset``: where to start without a position; None makes that an error."""
+        self.default_reset = default_reset
+        self.topics: tuple[str, ...] = ()
+        """Topics of which all partitions are to be read; empty where single ones were assigned."""
+        self._on_change = on_change
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._failed: dict[TopicPartition, PartitionState] = {}
+        self._pending: dict[TopicPartition, PartitionState] = {}
+
+    # Reading
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return iter(self._states.values())
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._states
+
+    def get(self, partition: TopicPartition) -> PartitionState | None:
+        """The state of ``partition``, None if it isn't assigned."""
+        return self._states.get(partition)
+
+    def require(self, partition: TopicPartition) -> PartitionState:
+        """The state of ``partition``, or InvalidArgument saying that it isn't assigned."""
+        state = self._states.get(partition)
+        if state is None:
+            raise InvalidArgument(
+                f"{partition[0]}-{partition[1]} is not assigned to this consumer",
+                hint="call assign() with it first, or name its topic when making the consumer",
+            )
+        return state
+
+    def assigned_topics(self) -> set[str]:
+        """Names of the topics that partitions are assigned of."""
+        return {partition.topic for partition in self._states}
+
+    def without_position(self) -> list[TopicPartition]:
+        """Partitions that poll can't read before someone says where to start."""
+        return [
+            state.topic_partition
+            for state in self._pending.values()
+            if state.phase is Phase.NO_POSITION and not state.paused
+        ]
+
+    def pending(self, phase: Phase) -> list[PartitionState]:
+        """The partitions in ``phase``, which is not FETCHING."""
+        return [state for state in self._pending.values() if state.phase is phase]
+
+    @property
+    def settled(self) -> bool:
+        """Whether every partition is FETCHING."""
+        return not self._pending
+
+    # The assignment
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
+        """Replace the assignment; partitions that stay keep all they have. Returns the removed."""
+        wanted = dict.fromkeys(partitions)
+        removed = [state for tp, state in self._states.items() if tp not in wanted]
+        for state in removed:
+            self._remove(state)
+        for partition in wanted:
+            if partition not in self._states:
+                self._add(partition, self.default_reset)
+        return removed
+
+    def add_new(self, partition: TopicPartition) -> None:
+        """Also assign a partition that came into being while its topic was being read.
+
+        All of it is new, so it is read from its beginning whatever the policy says.
+        """
+        if partition not in self._states:
+            self._add(partition, OffsetSpec.EARLIEST)
+
+    def _add(self, partition: TopicPartition, reset: OffsetSpec | None) -> None:
+        state = PartitionState(partition)
+        self._states[partition] = state
+        self._pending[partition] = state
+        if reset is not None:
+            self.ask_reset(state, reset)
+        else:
+            self._on_change(state)
+
+    def _remove(self, state: PartitionState) -> None:
+        state.assigned = False
+        partition = state.topic_partition
+        del self._states[partition]
+        self._failed.pop(partition, None)
+        self._pending.pop(partition, None)
+        self._on_change(state)
+
+    # Positions
+
+    def seek(self, state: PartitionState, offset: int, leader_epoch: int = -1) -> None:
+        """The user gives the next offset to read."""
+        self._apply(state, PhaseEvent.SOUGHT)
+        self._place(state, offset, leader_epoch)
+
+    def ask_reset(self, state: PartitionState, to: OffsetSpec) -> None:
+        """Look the position up anew; what is buffered belongs to the old one."""
+        self._apply(state, PhaseEvent.RESET_ASKED)
+        state.reset_to = to
+        self._unplace(state)
+
+    def lose_position(self, state: PartitionState) -> OffsetSpec | None:
+        """The position means nothing any more: reset it by policy. None if there is no policy."""
+        if self.default_reset is not None:
+            self.ask_reset(state, self.default_reset)
+        else:
+            self._apply(state, PhaseEvent.POSITION_LOST)
+            self._unplace(state)
+        return self.default_reset
+
+    def finish_reset(
+        self, state: PartitionState, asked: OffsetSpec, offset: int, leader_epoch: int = -1
+    ) -> bool:
+        """The lookup's answer; False where it comes too late and was ignored."""
+        late = not state.assigned or state.phase is not Phase.AWAITING_RESET
+        if late or state.reset_to is not asked:
+            return False
+        self._apply(state, PhaseEvent.RESET_DONE)
+        self._place(state, offset, leader_epoch)
+        return True
+
+    def advance(self, state: PartitionState, offset: int, leader_epoch: int) -> None:
+        """Records up to ``offset`` are handed over, or skipped since nobody may see them."""
+        state.position = offset
+        state.failures = 0
+        if leader_epoch >= 0:
+            state.position_epoch = leader_epoch
+
+    def fetched_to(self, state: PartitionState, offset: int) -> None:
+        """Data up to ``offset`` is buffered."""
+        state.fetch_offset = offset
+        self._on_change(state)
+
+    def rewind_fetch(self, state: PartitionState) -> None:
+        """What was buffered beyond the position is gone: fetch it again."""
+        state.fetch_offset = state.position
+        self._on_change(state)
+
+    def see_topic_id(self, state: PartitionState, topic_id: bytes) -> bool:
+        """The view of the cluster tells the topic's id. True where the topic was made anew.
+
+        Then the position is one of a log that is gone, and epochs begin again.
+        """
+        if state.topic_id == topic_id:
+            return False
+        made_anew = state.topic_id is not None
+        state.topic_id = topic_id
+        if made_anew:
+            state.leader_epoch = -1
+            state.high_watermark = state.last_stable_offset = state.log_start_offset = -1
+            self.lose_position(state)
+        else:
+            self._on_change(state)
+        return made_anew
+
+    def see_leader(self, state: PartitionState, leader_epoch: int) -> None:
+        """The view of the cluster tells the partition's leader epoch, -1 unknown.
+
+        An epoch above that of the last record read means another leader, whose log may part from
+        the one that was read.
+        """
+        if leader_epoch <= state.leader_epoch:
+            return
+        state.leader_epoch = leader_epoch
+        read_before = 0 <= state.position_epoch < leader_epoch
+        if read_before and state.phase in (Phase.FETCHING, Phase.VALIDATING):
+            self._apply(state, PhaseEvent.LEADER_CHANGED)
+        self._on_change(state)
+
+    def finish_validation(self, state: PartitionState, leader_epoch: int) -> None:
+        """The log of the leader of ``leader_epoch`` contains the position."""
+        if state.assigned and state.phase is Phase.VALIDATING:
+            if leader_epoch == state.leader_epoch:
+                self._apply(state, PhaseEvent.VALIDATED)
+                state.failures = 0
+                self._on_change(state)
+
+    # Pausing, failing
+
+    def pause(self, state: PartitionState) -> None:
+        """Stop fetching and handing over; twice is once."""
+        if not state.paused:
+            state.paused = True
+            self._on_change(state)
+
+    def resume(self, state: PartitionState) -> None:
+        """Go on; nothing happens to a partition that isn't paused."""
+        if state.paused:
+            state.paused = False
+            self._on_change(state)
+
+    def back_off(self, state: PartitionState, until: float) -> None:
+        """Don't ask a broker for it before ``until``."""
+        state.failures += 1
+        state.retry_at = until
+        self._on_change(state)
+
+    def fail(self, state: PartitionState, error: KafkaError) -> None:
+        """Keep ``error`` for the next poll."""
+        if state.assigned:
+            state.error = error
+            self._failed[state.topic_partition] = state
+            self._on_change(state)
+
+    @property
+    def has_error(self) -> bool:
+        """Whether ``take_error`` has one."""
+        return any(not state.paused for state in self._failed.values())
+
+    def take_error(self) -> KafkaError | None:
+        """The oldest error that poll has to raise, once; those of paused partitions wait."""
+        for partition, state in self._failed.items():
+            if not state.paused:
+                del self._failed[partition]
+                error, state.error = state.error, None
+                return error
+        return None
+
+    def take_error_of(self, state: PartitionState) -> KafkaError | None:
+        """The error that waits for one partition, once."""
+        self._failed.pop(state.topic_partition, None)
+        error, state.error = state.error, None
+        return error
+
+    def _place(self, state: PartitionState, offset: int, leader_epoch: int) -> None:
+        state.position = state.fetch_offset = offset
+        state.position_epoch = leader_epoch
+        self._forget_trouble(state)
+        self._on_change(state)
+
+    def _unplace(self, state: PartitionState) -> None:
+        state.position = state.fetch_offset = None
+        state.position_epoch = -1
+        self._forget_trouble(state)
+        self._on_change(state)
+
+    def _forget_trouble(self, state: PartitionState) -> None:
+        state.retry_at = 0.0
+        state.failures = 0
+        state.error = None
+        self._failed.pop(state.topic_partition, None)
+
+    def _apply(self, state: PartitionState, event: PhaseEvent) -> None:
+        state.phase = step(TRANSITIONS, state.phase, event)
+        if state.phase is Phase.FETCHING:
+            self._pending.pop(state.topic_partition, None)
+        else:
+            self._pending[state.topic_partition] = state

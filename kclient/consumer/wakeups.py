@@ -1,0 +1,78 @@
+"""Waiting for something to happen, or for a while: the loop futures and timers of this room.
+
+``Alarm`` is one sleeper (a task of the fetcher or of the upkeep), ``Bell`` any number of them
+(polls). They hold no state of the consumer and decide nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+LONGEST_SLEEP = 3600.0
+"""Seconds; whoever has nothing to wait for is woken by an event, and looks again then."""
+
+
+class Alarm:
+    """Wakes one sleeper. What rings while nobody sleeps ends the next sleep at once."""
+
+    __slots__ = ("_future", "_rung")
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+        self._rung = False
+
+    def ring(self) -> None:
+        """Wake the sleeper."""
+        self._rung = True
+        if self._future is not None:
+            _finish(self._future)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep until it rings, ``seconds`` at most.
+
+        Cancellation: leaves nothing behind.
+        """
+        if not self._rung:
+            loop = asyncio.get_running_loop()
+            self._future = future = loop.create_future()
+            timer = loop.call_later(min(max(seconds, 0.0), LONGEST_SLEEP), _finish, future)
+            try:
+                await future
+            finally:
+                timer.cancel()
+                self._future = None
+        self._rung = False
+
+
+class Bell:
+    """Wakes all who wait."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def ring(self) -> None:
+        """Wake everybody; those who come later wait for the next time."""
+        for waiter in self._waiters:
+            _finish(waiter)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until it rings, ``seconds`` at most.
+
+        Cancellation: leaves nothing behind.
+        """
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(min(max(seconds, 0.0), LONGEST_SLEEP), _finish, waiter)
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
