@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kclient.record.batch import Record
+    from kclient.record.columns import ColumnStore
     from kclient.types import TopicPartition
 
 _PREFIX = struct.Struct(">qi")
@@ -281,28 +282,64 @@ class Batch:
         """
         if self._payload is None:
             self.inflate()
-        payload = self._payload or b""
         epoch = self.partition_leader_epoch
         origin = codec.Origin(topic, partition, self.timestamp_type, epoch if epoch >= 0 else None)
-        appended = self.timestamp_type == TimestampType.LOG_APPEND_TIME
         try:
             records, self._pos, self._left = codec.decode_records(
-                payload,
+                self._payload or b"",
                 self._pos,
                 self._left,
                 self.base_offset,
                 self._last_delta,
                 self.base_timestamp,
-                self.max_timestamp if appended else None,
+                self._append_timestamp(),
                 origin,
                 start_offset,
                 self._left if limit is None else limit,
             )
         except CorruptRecord as error:
             raise self._located(error) from error
+        self._drop_when_done()
+        return records
+
+    def fill(self, store: ColumnStore, *, start_offset: int = 0, limit: int | None = None) -> None:
+        """Put the next records into columns instead; else as ``records``.
+
+        Args:
+            store: Takes them, or as many as there is room for.
+            start_offset: Records before it are skipped.
+            limit: How many at most; None for all that are left.
+
+        Raises:
+            CorruptRecord: The payload is not what it should be; the store is as before.
+            DecompressionFailed: It had to be inflated and could not be.
+        """
+        if self._payload is None:
+            self.inflate()
+        try:
+            self._pos, self._left = store.fill(
+                self._payload or b"",
+                self._pos,
+                self._left,
+                self.base_offset,
+                self._last_delta,
+                self.base_timestamp,
+                self._append_timestamp(),
+                start_offset,
+                self._left if limit is None else limit,
+            )
+        except CorruptRecord as error:
+            raise self._located(error) from error
+        self._drop_when_done()
+
+    def _append_timestamp(self) -> int | None:
+        """The time of all records where the broker gave it, which is then the greatest."""
+        appended = self.timestamp_type == TimestampType.LOG_APPEND_TIME
+        return self.max_timestamp if appended else None
+
+    def _drop_when_done(self) -> None:
         if self._left == 0:
             self._payload = b""
-        return records
 
     def control_type(self) -> int | None:
         """For a control batch: 0 abort, 1 commit, others of KRaft; None for other batches.

@@ -1,0 +1,176 @@
+"""``ColumnBuilder``: batches in, one Arrow record batch out; for ``Consumer.poll_arrow``.
+
+It adds topic and partition to what ``columns.py`` decodes, and lays it out as Arrow wants it.
+The result offers the Arrow PyCapsule interface, so that ``pyarrow.record_batch(result)`` and its
+like take the buffers over without a copy; pyarrow itself is needed by whoever asks for it only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from kclient.record.arrow_export import Column, export, export_schema
+from kclient.record.implementation import codec
+from kclient.record.legacy import LegacyBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kclient.record.columns import BytesColumn, ColumnStore
+    from kclient.record.reader import Batch
+
+_INT32 = b"i"
+_INT64 = b"l"
+_UTF8 = b"u"
+_BINARY = b"z"
+_LIST = b"+l"
+_STRUCT = b"+s"
+_TIMESTAMP = b"tsm:UTC"
+
+
+class RecordColumns:
+    """Records as columns. Give it to ``pyarrow.record_batch``, polars, DuckDB or pandas.
+
+    Columns: topic (dictionary of utf8), partition (int32), offset (int64), timestamp (ms, UTC; -1
+    where a record has none), key and value (binary, nullable), headers (list of struct of name
+    utf8 and value binary).
+
+    Attributes:
+        num_rows: How many records.
+    """
+
+    __slots__ = ("_column", "num_rows")
+
+    def __init__(self, column: Column) -> None:
+        self._column = column
+        self.num_rows = column.length
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema as a PyCapsule."""
+        return export_schema(self._column)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Schema and data as PyCapsules; a requested schema is not followed, as it may be."""
+        return export(self._column)
+
+
+class ColumnBuilder:
+    """Collects the records of batches into columns, then starts anew."""
+
+    def __init__(self) -> None:
+        self._empty()
+
+    def _empty(self) -> None:
+        self._store: ColumnStore = codec.ColumnStore()
+        self._topics: dict[str, int] = {}
+        self._runs: list[tuple[int, int, int]] = []
+
+    @property
+    def num_rows(self) -> int:
+        """How many records are in it."""
+        return self._store.rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of keys and values in it."""
+        return self._store.size_bytes
+
+    def add(
+        self,
+        batch: Batch,
+        topic: str,
+        partition: int,
+        *,
+        start_offset: int = 0,
+        limit: int | None = None,
+    ) -> int:
+        """Add the next records of ``batch``, which keeps its place as for ``Batch.records``.
+
+        Args:
+            batch: From ``read_batches``.
+            topic: Topic name.
+            partition: Partition index.
+            start_offset: Records before it are skipped.
+            limit: How many to add at most; None for all that are left.
+
+        Returns:
+            How many were added. 0 with a batch that is not exhausted: the columns are full (2 GiB
+            of keys and values): make a record batch of them first.
+
+        Raises:
+            CorruptRecord: The payload is not what it should be; nothing of this call was added.
+            DecompressionFailed: It had to be inflated and could not be.
+        """
+        before = self._store.rows
+        if isinstance(batch, LegacyBatch):
+            for record in batch.records(topic, partition, start_offset=start_offset, limit=limit):
+                self._store.append(record.offset, record.timestamp, record.key, record.value, ())
+        else:
+            batch.fill(self._store, start_offset=start_offset, limit=limit)
+        added = self._store.rows - before
+        if added:
+            index = self._topics.setdefault(topic, len(self._topics))
+            self._runs.append((index, partition, added))
+        return added
+
+    def to_record_batch(self) -> RecordColumns:
+        """What was added so far, as one record batch; the builder is empty after it."""
+        store = self._store
+        rows = store.rows
+        topics = array("i")
+        partitions = array("i")
+        for topic, partition, count in self._runs:
+            topics.extend((topic,) * count)
+            partitions.extend((partition,) * count)
+        names = _texts(b"", tuple(self._topics))
+        children = (
+            Column(_INT32, b"topic", rows, (None, topics), dictionary=names),
+            Column(_INT32, b"partition", rows, (None, partitions)),
+            Column(_INT64, b"offset", rows, (None, store.offsets)),
+            Column(_TIMESTAMP, b"timestamp", rows, (None, store.timestamps)),
+            _stored(b"key", store.keys, rows),
+            _stored(b"value", store.values, rows),
+            _headers(store),
+        )
+        self._empty()
+        return RecordColumns(Column(_STRUCT, b"", rows, (None,), children=children))
+
+
+def _stored(name: bytes, column: BytesColumn, rows: int) -> Column:
+    present = codec.bitmap(column.present, rows) if column.nulls else None
+    buffers = (present, column.ends, column.data)
+    return Column(_BINARY, name, rows, buffers, nulls=column.nulls, nullable=True)
+
+
+def _headers(store: ColumnStore) -> Column:
+    names = _texts(b"name", store.header_names)
+    given = store.header_values
+    present = bytearray(value is not None for value in given)
+    nulls = present.count(0)
+    bits = codec.bitmap(present, len(given)) if nulls else None
+    values = Column(
+        _BINARY,
+        b"value",
+        len(given),
+        (bits, *_packed(value or b"" for value in given)),
+        nulls=nulls,
+        nullable=True,
+    )
+    item = Column(_STRUCT, b"item", len(given), (None,), children=(names, values))
+    return Column(_LIST, b"headers", store.rows, (None, store.header_ends), children=(item,))
+
+
+def _texts(name: bytes, texts: Iterable[str]) -> Column:
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    return Column(_UTF8, name, len(encoded), (None, *_packed(encoded)))
+
+
+def _packed(items: Iterable[bytes]) -> tuple[array[int], bytes]:
+    """Where each ends, from 0 on, and all of them end to end."""
+    listed = list(items)
+    return array("i", accumulate(map(len, listed), initial=0)), b"".join(listed)
