@@ -188,11 +188,13 @@ class _Walk:
                 stop = self._skip(pos, size)
                 field = known.get(tag)
                 if field is not None and self._guarded(cls, field, pos) != stop:
-                    raise self._fault(cls, field.name, pos, f"its tag says that it has {size} bytes")
+                    raise self._fault(cls, field.name, pos, f"its tag gives it {size} bytes")
                 pos = stop
-        except (IndexError, Malformed) as problem:
-            reason = str(problem) if isinstance(problem, Malformed) else "the bytes end inside of it"
-            raise self._fault(cls, "(tags)", start, reason or "a bad length") from None
+        except IndexError:
+            raise self._fault(cls, "(tags)", start, "the bytes end inside of it") from None
+        except Malformed as problem:
+            reason = str(problem) or "a variable-length integer that is too long"
+            raise self._fault(cls, "(tags)", start, reason) from None
         return pos
 
 
@@ -209,7 +211,8 @@ def _wrong_value(message: Struct, version: int) -> tuple[str, str, str] | None:
             continue
         if array and not isinstance(value, (list, tuple)):
             return name, field.name, f"a list is needed, not {type(value).__name__}"
-        for item in value if array else (value,):
+        items: Any = value if array else (value,)
+        for item in items:
             if nested is not None:
                 if not isinstance(item, nested):
                     return name, field.name, f"a {nested.__name__} is needed, not {_kind(item)}"
@@ -237,13 +240,12 @@ def _wrong_scalar(value: Any, kind: str) -> str | None:
             return f"not text that UTF-8 can hold: {problem.reason}"
         return f"{size} bytes of text, more than {MAX_STRING}" if size > MAX_STRING else None
     if kind in ("bytes", "records"):
-        return None if isinstance(value, (bytes, bytearray, memoryview)) else (
-            f"bytes are needed, not {_kind(value)}"
-        )
+        fits = isinstance(value, (bytes, bytearray, memoryview))
+        return None if fits else f"bytes are needed, not {_kind(value)}"
     try:
         struct.pack(">" + _FIXED[kind], check_uuid(value) if kind == "uuid" else value)
     except (struct.error, TypeError, ValueError, OverflowError) as problem:
-        return f"{value!r} is no {kind} ({problem})" if not isinstance(value, bytes) else str(problem)
+        return f"not a value of type {kind}: {problem}"
     return None
 
 

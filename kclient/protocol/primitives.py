@@ -37,9 +37,6 @@ UNPACK_INT32S = [struct.Struct(f">{count}i").unpack_from for count in range(32)]
 _SIZES = {"b": 1, "B": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8}
 
 
-# Integers
-
-
 def read_uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     """An unsigned varint of at most five bytes and 31 bits."""
     value = shift = 0
@@ -98,9 +95,6 @@ def _read_zigzag(buf: Buffer, pos: int, bits: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), pos
         shift += 7
     raise Malformed
-
-
-# Strings and bytes
 
 
 def read_compact_string(buf: Buffer, pos: int, end: int) -> tuple[str, int]:
@@ -175,9 +169,6 @@ def check_uuid(value: bytes) -> bytes:
     if len(value) != 16:
         raise ValueError(f"a uuid has 16 bytes, not {len(value)}")
     return value
-
-
-# Arrays
 
 
 def read_strings(buf: Buffer, pos: int, end: int, count: int) -> tuple[list[str], int]:
@@ -288,9 +279,6 @@ def put_compact_uuids(out: bytearray, values: Sequence[bytes]) -> None:
     put_compact_count(out, len(values))
     for value in values:
         out += check_uuid(value)
-
-
-# Tagged fields (KIP-482)
 
 
 def read_unknown_tags(buf: Buffer, pos: int, end: int) -> tuple[dict[int, bytes] | None, int]:

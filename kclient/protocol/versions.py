@@ -121,9 +121,7 @@ class NodeApiVersions:
         common = min(request.MAX_VERSION, theirs.max)
         return common >= max(request.MIN_VERSION, theirs.min, version)
 
-    def _no_common(
-        self, request: type[Request], ours: VersionRange, offer: str
-    ) -> NoCommonVersion:
+    def _no_common(self, request: type[Request], ours: VersionRange, offer: str) -> NoCommonVersion:
         node = "the broker" if self.node_id is None else f"broker {self.node_id}"
         needed = str(ours) if ours.min <= ours.max else f"at most {ours.max}"
         return NoCommonVersion(

@@ -6,7 +6,7 @@ from tools.protocol import layout
 from tools.protocol.emit_read import emit_reader
 from tools.protocol.emit_write import emit_writer
 from tools.protocol.schema import Definition, Field, Struct, Versions
-from tools.protocol.source import Names, Source
+from tools.protocol.source import WIDTH, Names, Source
 
 _BASES = {"request": "Request", "response": "Response"}
 _TITLES = {
@@ -14,8 +14,8 @@ _TITLES = {
     "response": "Response of the {api} API (key {key}), versions {versions}.",
     "header": "Header that goes before each message, versions {versions}.",
     "data": "{name}, versions {versions}.",
-    "coordinator-key": "Key of records of type {key} in an internal topic, versions {versions}.",
-    "coordinator-value": "Value of records of type {key} in an internal topic, versions {versions}.",
+    "coordinator-key": "Key of type {key} records in an internal topic, versions {versions}.",
+    "coordinator-value": "Value of type {key} records in an internal topic, versions {versions}.",
 }
 
 
@@ -116,7 +116,14 @@ def _emit_field_table(out: Source, struct: Struct) -> None:
         return
     with out.block("_FIELDS = ("):
         for field in struct.fields:
-            out.add(f"({', '.join(_field_row(field))}),")
+            cells = _field_row(field)
+            line = f"({', '.join(cells)}),"
+            if len(line) <= WIDTH - 8:
+                out.add(line)
+                continue
+            with out.block("("):
+                out.add(f"{', '.join(cells[:2])},", f"{', '.join(cells[2:])},")
+            out.add("),")
     out.add(")")
 
 

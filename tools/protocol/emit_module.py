@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.protocol import layout
 from tools.protocol.emit_class import emit_class
 from tools.protocol.schema import Definition
-from tools.protocol.source import Names, Source, format_name
+from tools.protocol.source import WIDTH, Names, Source, format_name
 
 PACKAGE = "kclient/protocol/messages"
 
@@ -95,27 +95,35 @@ def _title(definitions: list[Definition]) -> str:
 def _emit_imports(head: Source, names: Names, classes: str) -> None:
     formats = names.formats_read | names.formats_written
     head.add("")
-    if "Generator" in names.helpers:
-        head.add("from collections.abc import Generator")
     if formats:
         head.add("import struct")
+    if "Generator" in names.helpers:
+        head.add("from collections.abc import Generator")
     if formats or "Generator" in names.helpers:
         head.add("")
     if ": Buffer" in classes:
         names.helper("Buffer")
-    from_message = sorted(names.helpers & _MESSAGE_HELPERS)
+    from_message = sorted(names.helpers & _MESSAGE_HELPERS, key=_import_order)
     head.add(f"from kclient.protocol.message import {', '.join(from_message)}")
-    from_primitives = sorted(names.helpers - _MESSAGE_HELPERS - {"Generator"})
+    wanted = names.helpers - _MESSAGE_HELPERS - {"Generator"}
+    from_primitives = sorted(wanted, key=_import_order)
     if from_primitives:
-        head.add("from kclient.protocol.primitives import (")
-        head.add(*(f"    {name}," for name in from_primitives))
-        head.add(")")
+        line = f"from kclient.protocol.primitives import {', '.join(from_primitives)}"
+        if len(line) <= WIDTH:
+            head.add(line)
+        else:
+            head.add_listed("from kclient.protocol.primitives import (", from_primitives, ")")
     if formats:
         head.add("")
     for format in sorted(names.formats_read):
         head.add(f'_unpack_{format_name(format)} = struct.Struct(">{format}").unpack_from')
     for format in sorted(names.formats_written):
         head.add(f'_pack_{format_name(format)} = struct.Struct(">{format}").pack')
+
+
+def _import_order(name: str) -> tuple[int, str]:
+    """CONSTANTS, Classes, functions: as ruff sorts imports."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
 def _index(modules: dict[str, list[Definition]], retired: dict[int, str]) -> str:
@@ -127,7 +135,9 @@ def _index(modules: dict[str, list[Definition]], retired: dict[int, str]) -> str
             if response is None or request.valid != response.valid:
                 raise ValueError(f"{module}: request and response differ in their versions")
             flexible = None if request.flexible.empty else request.flexible.first
-            apis.append((request.api_key, layout.api_name(request), module, *request.valid, flexible))
+            apis.append(
+                (request.api_key, layout.api_name(request), module, *request.valid, flexible)
+            )
         homes += [(one.name, module) for one in definitions]
     return _INDEX.format(
         apis="\n".join(

@@ -11,6 +11,8 @@ whatever it raises into a ProtocolError that says where.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from tools.protocol import layout
 from tools.protocol.schema import FIXED_FORMATS, Definition, Field, Struct, Versions
 from tools.protocol.source import Names, Source
@@ -75,16 +77,15 @@ class _Reader:
             self._out.add("")
             self._emit_read_tags()
 
-    def _signature(self, method: str, more: str, result: str) -> str:
-        return (
-            f"def {method}(cls, buf: {self._buffer}, pos: int, end: int, version: int{more})"
-            f" -> {result}:"
-        )
+    def _signature(self, method: str, more: list[str], result: str) -> AbstractContextManager[None]:
+        """The head of a class method that reads."""
+        self._out.add("@classmethod")
+        arguments = ["cls", f"buf: {self._buffer}", "pos: int", "end: int", "version: int", *more]
+        return self._out.block_listed(f"def {method}(", arguments, f") -> {result}:")
 
     def _emit_read_many(self, name: str) -> None:
         out = self._out
-        out.add("@classmethod")
-        with out.block(self._signature("_read_many", ", count: int", f"tuple[list[{name}], int]")):
+        with self._signature("_read_many", ["count: int"], f"tuple[list[{name}], int]"):
             with out.block("if count > end - pos:"):
                 out.add(f"raise {self._names.helper('Malformed')}")
             out.add(f"new = {name}.__new__", f"items: list[{name}] = []", "add = items.append")
@@ -97,8 +98,7 @@ class _Reader:
 
     def _emit_read(self, name: str, result: str, method: str) -> None:
         out = self._out
-        out.add("@classmethod")
-        with out.block(self._signature(method, "", result)):
+        with self._signature(method, [], result):
             out.add(f"obj = {name}.__new__({name})")
             for head, versions, flexible in self._heads():
                 with out.maybe_block(head):
@@ -110,8 +110,6 @@ class _Reader:
             return [(None, *self._segments[0])]
         newer, older = self._segments
         return [(f"if version >= {newer[0].first}:", *newer), ("else:", *older)]
-
-    # --- fields in order ---
 
     def _emit_body(self, versions: Versions, flexible: bool) -> None:
         plain = [field for field in self._struct.fields if field.tagged.empty]
@@ -205,8 +203,6 @@ class _Reader:
             self._names.helper(text)
         self._out.add(f"obj.{field.attribute} = {text}")
 
-    # --- one variable field; the length is in n, pos is behind it ---
-
     def _emit_variable(self, field: Field, versions: Versions, flexible: bool) -> None:
         compact = is_compact(field, flexible)
         if field.struct is not None and not field.is_array:
@@ -218,9 +214,9 @@ class _Reader:
 
     def _emit_struct(self, field: Field, versions: Versions) -> None:
         out = self._out
-        read = f"obj.{field.attribute}, pos = {layout.element_type(field)}._read(buf, pos, end, version)"
+        read = f"obj.{field.attribute}, pos = {layout.element_type(field)}._read"
         if field.nullable.empty:
-            out.add(read)
+            out.add_call(read, "buf, pos, end, version")
             return
         if not field.nullable.covers(versions):
             raise ValueError(f"{field.name}: a struct that is nullable in some versions only")
@@ -228,7 +224,7 @@ class _Reader:
         with out.block("if n < 0:"):
             out.add(f"obj.{field.attribute} = None")
         with out.block("else:"):
-            out.add(read)
+            out.add_call(read, "buf, pos, end, version")
 
     def _emit_blob(self, field: Field, versions: Versions, compact: bool) -> None:
         """A string, bytes or records: check that they are there, then slice."""
@@ -277,21 +273,24 @@ class _Reader:
             if field.attribute == self._stepped:
                 self._emit_steps(field, count)
             else:
-                out.add(f"obj.{name}, pos = {self._array_call(field, count, compact)}")
+                call, arguments = self._array_call(field, count, compact)
+                out.add_call(f"obj.{name}, pos = {call}", arguments)
         self._emit_null(field, versions, f"elif {'n == 0' if compact else 'n == -1'}")
         with out.block("else:"):
             out.add(f"raise {self._names.helper('Malformed')}")
 
-    def _array_call(self, field: Field, count: str, compact: bool) -> str:
+    def _array_call(self, field: Field, count: str, compact: bool) -> tuple[str, str]:
+        """The function that reads an array, and its arguments."""
+        where = "buf, pos, end"
         if field.struct is not None:
-            return f"{field.struct.python_name}._read_many(buf, pos, end, version, {count})"
+            return f"{field.struct.python_name}._read_many", f"{where}, version, {count}"
         if field.type == "string":
             kind = "compact_strings" if compact else "strings"
-            return f"{self._names.helper('read_' + kind)}(buf, pos, end, {count})"
+            return self._names.helper(f"read_{kind}"), f"{where}, {count}"
         if field.type == "uuid":
-            return f"{self._names.helper('read_uuids')}(buf, pos, end, {count})"
+            return self._names.helper("read_uuids"), f"{where}, {count}"
         code = FIXED_FORMATS[field.type]
-        return f'{self._names.helper("read_numbers")}(buf, pos, end, {count}, "{code}")'
+        return self._names.helper("read_numbers"), f'{where}, {count}, "{code}"'
 
     def _emit_int32s(self, field: Field, versions: Versions, compact: bool) -> None:
         """Short arrays of int32, such as replica sets, by a ready-made unpacker."""
@@ -313,12 +312,12 @@ class _Reader:
         out, kind = self._out, layout.element_type(field)
         with out.block(f"if {count} > end - pos:"):
             out.add(f"raise {self._names.helper('Malformed')}")
-        out.add(f"{field.attribute}: list[{kind}] = []", f"obj.{field.attribute} = {field.attribute}")
+        out.add(f"obj.{field.attribute} = []")
         if kind in layout.STEPPED:
             with out.block(f"for _ in range({count}):"):
                 out.add(
                     f"item, pos = yield from {kind}._read_steps(buf, pos, end, version)",
-                    f"{field.attribute}.append(item)",
+                    f"obj.{field.attribute}.append(item)",
                     "yield",
                 )
             return
@@ -329,10 +328,8 @@ class _Reader:
                 f"part, pos = {kind}._read_many(",
                 f"    buf, pos, end, version, min({STEP}, {count} - start)",
                 ")",
-                f"{field.attribute} += part",
+                f"obj.{field.attribute} += part",
             )
-
-    # --- tags ---
 
     def _emit_tag_section(self, versions: Versions, flexible: bool) -> None:
         out = self._out
@@ -353,8 +350,8 @@ class _Reader:
     def _emit_read_tags(self) -> None:
         out, flexible = self._out, self._segments[0][0]
         uvarint = self._names.helper("read_uvarint")
-        head = f"def _read_tags(self, buf: {self._buffer}, pos: int, end: int, version: int) -> int:"
-        with out.block(head):
+        arguments = ["self", f"buf: {self._buffer}", "pos: int", "end: int", "version: int"]
+        with out.block_listed("def _read_tags(", arguments, ") -> int:"):
             out.add("obj = self", "obj.unknown_tags = None")
             out.add(f"count, pos = {uvarint}(buf, pos, end)")
             with out.block("for _ in range(count):"):

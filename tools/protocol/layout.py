@@ -128,6 +128,10 @@ def fresh_source(field: Field) -> str:
 
 def source(value: object) -> str:
     """A constant as Python source, strings in double quotes."""
+    if value == _ZERO_UUID:
+        return r'b"\0" * 16'
+    if value == b"":
+        return 'b""'
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return repr(value)

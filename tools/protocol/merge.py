@@ -13,15 +13,15 @@ from tools.protocol.schema import LATEST, NONE, Definition, Field, Struct, Versi
 RECORD_KINDS = ("coordinator-key", "coordinator-value")
 
 
-def merge_releases(
-    newer: dict[str, Definition], older: dict[str, Definition]
-) -> list[Definition]:
+def merge_releases(newer: dict[str, Definition], older: dict[str, Definition]) -> list[Definition]:
     """The union of both, without early-access and unstable versions, sorted by name."""
     newer, older = _stable(newer), _stable(older)
-    by_key = {(one.api_key, one.kind): one for one in older.values() if one.api_key is not None}
+    by_key = {(one.api_key, one.kind): one for one in older.values()}
     merged = []
     for definition in newer.values():
-        old = by_key.get((definition.api_key, definition.kind), older.get(definition.name))
+        old = older.get(definition.name)
+        if definition.api_key is not None:
+            old = by_key.get((definition.api_key, definition.kind))
         if old is not None and definition.kind not in RECORD_KINDS:
             definition = _merge(definition, old)
         _find_reach(definition)

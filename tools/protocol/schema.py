@@ -124,7 +124,7 @@ class Definition:
 
 
 def snake_case(name: str) -> str:
-    """``ThrottleTimeMs`` -> ``throttle_time_ms``; ``isKRaftController`` -> ``is_kraft_controller``."""
+    """``ThrottleTimeMs`` -> ``throttle_time_ms``; ``KRaftVersion`` -> ``kraft_version``."""
     name = name.replace("KRaft", "Kraft").replace("kRaft", "Kraft")
     name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()

@@ -48,6 +48,27 @@ class Source:
             self.add(*(f"{item}," for item in items))
         self.add(tail)
 
+    def add_call(self, head: str, arguments: str) -> None:
+        """``head(arguments)`` on one line, or the arguments on a line of their own."""
+        if len(head) + len(arguments) + 2 + 4 * self._depth <= WIDTH:
+            self.add(f"{head}({arguments})")
+        else:
+            self.add(f"{head}(", f"    {arguments}", ")")
+
+    @contextmanager
+    def block_listed(self, head: str, items: list[str], tail: str) -> Iterator[None]:
+        """A block whose head is written by ``add_listed``."""
+        joined = ", ".join(items)
+        if len(head + joined + tail) > WIDTH - 4 * self._depth:
+            with self.block(head):
+                self.add(joined)
+            self.add(tail)
+        else:
+            self.add(head + joined + tail)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
     def add_text(self, text: str, indent: str = "") -> None:
         """Append prose, wrapped; following lines are indented by ``indent``."""
         width = WIDTH - 4 * self._depth

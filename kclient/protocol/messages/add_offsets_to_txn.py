@@ -55,7 +55,9 @@ class AddOffsetsToTxnResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AddOffsetsToTxnResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AddOffsetsToTxnResponse, int]:
         obj = AddOffsetsToTxnResponse.__new__(AddOffsetsToTxnResponse)
         if version >= 3:
             (obj.throttle_time_ms, obj.error_code) = _unpack_ih(buf, pos)
@@ -125,7 +127,9 @@ class AddOffsetsToTxnRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AddOffsetsToTxnRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AddOffsetsToTxnRequest, int]:
         obj = AddOffsetsToTxnRequest.__new__(AddOffsetsToTxnRequest)
         if version >= 3:
             n = buf[pos]

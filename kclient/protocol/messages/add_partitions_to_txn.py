@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -61,7 +61,9 @@ class AddPartitionsToTxnPartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnPartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AddPartitionsToTxnPartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = AddPartitionsToTxnPartitionResult.__new__
@@ -111,7 +113,10 @@ class AddPartitionsToTxnTopicResult(Struct):
     results_by_partition: list[AddPartitionsToTxnPartitionResult]
     _FIELDS = (
         ("name", "string", 0, 5, 1, 0, None, False, False, ""),
-        ("results_by_partition", "[]AddPartitionsToTxnPartitionResult", 0, 5, 1, 0, None, False, False, ()),
+        (
+            "results_by_partition", "[]AddPartitionsToTxnPartitionResult",
+            0, 5, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -125,7 +130,9 @@ class AddPartitionsToTxnTopicResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnTopicResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AddPartitionsToTxnTopicResult], int]:
         if count > end - pos:
             raise Malformed
         new = AddPartitionsToTxnTopicResult.__new__
@@ -149,7 +156,9 @@ class AddPartitionsToTxnTopicResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.results_by_partition, pos = AddPartitionsToTxnPartitionResult._read_many(buf, pos, end, version, n - 1)
+                    obj.results_by_partition, pos = AddPartitionsToTxnPartitionResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -174,7 +183,9 @@ class AddPartitionsToTxnTopicResult(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.results_by_partition, pos = AddPartitionsToTxnPartitionResult._read_many(buf, pos, end, version, n)
+                    obj.results_by_partition, pos = AddPartitionsToTxnPartitionResult._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -225,7 +236,9 @@ class AddPartitionsToTxnResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AddPartitionsToTxnResult], int]:
         if count > end - pos:
             raise Malformed
         new = AddPartitionsToTxnResult.__new__
@@ -248,7 +261,9 @@ class AddPartitionsToTxnResult(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topic_results, pos = AddPartitionsToTxnTopicResult._read_many(buf, pos, end, version, n - 1)
+                obj.topic_results, pos = AddPartitionsToTxnTopicResult._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -299,8 +314,14 @@ class AddPartitionsToTxnResponse(Response):
     _FIELDS = (
         ("throttle_time_ms", "int32", 0, 5, 1, 0, None, False, False, 0),
         ("error_code", "int16", 4, 5, 1, 0, None, True, False, 0),
-        ("results_by_transaction", "[]AddPartitionsToTxnResult", 4, 5, 1, 0, None, False, False, ()),
-        ("results_by_topic_v3_and_below", "[]AddPartitionsToTxnTopicResult", 0, 3, 1, 0, None, False, False, ()),
+        (
+            "results_by_transaction", "[]AddPartitionsToTxnResult",
+            4, 5, 1, 0, None, False, False, (),
+        ),
+        (
+            "results_by_topic_v3_and_below", "[]AddPartitionsToTxnTopicResult",
+            0, 3, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -318,7 +339,9 @@ class AddPartitionsToTxnResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AddPartitionsToTxnResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AddPartitionsToTxnResponse, int]:
         obj = AddPartitionsToTxnResponse.__new__(AddPartitionsToTxnResponse)
         if version >= 3:
             if version >= 4:
@@ -334,7 +357,9 @@ class AddPartitionsToTxnResponse(Response):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.results_by_transaction, pos = AddPartitionsToTxnResult._read_many(buf, pos, end, version, n - 1)
+                    obj.results_by_transaction, pos = AddPartitionsToTxnResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             else:
@@ -345,7 +370,9 @@ class AddPartitionsToTxnResponse(Response):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.results_by_topic_v3_and_below, pos = AddPartitionsToTxnTopicResult._read_many(buf, pos, end, version, n - 1)
+                    obj.results_by_topic_v3_and_below, pos = AddPartitionsToTxnTopicResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             else:
@@ -363,7 +390,9 @@ class AddPartitionsToTxnResponse(Response):
             (n,) = _unpack_i(buf, pos)
             pos += 4
             if n >= 0:
-                obj.results_by_topic_v3_and_below, pos = AddPartitionsToTxnTopicResult._read_many(buf, pos, end, version, n)
+                obj.results_by_topic_v3_and_below, pos = AddPartitionsToTxnTopicResult._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None
@@ -427,7 +456,9 @@ class AddPartitionsToTxnTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AddPartitionsToTxnTopic], int]:
         if count > end - pos:
             raise Malformed
         new = AddPartitionsToTxnTopic.__new__
@@ -539,7 +570,9 @@ class AddPartitionsToTxnTransaction(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AddPartitionsToTxnTransaction], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AddPartitionsToTxnTransaction], int]:
         if count > end - pos:
             raise Malformed
         new = AddPartitionsToTxnTransaction.__new__
@@ -641,7 +674,9 @@ class AddPartitionsToTxnRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AddPartitionsToTxnRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AddPartitionsToTxnRequest, int]:
         obj = AddPartitionsToTxnRequest.__new__(AddPartitionsToTxnRequest)
         if version >= 3:
             if version >= 4:
@@ -650,7 +685,9 @@ class AddPartitionsToTxnRequest(Request):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.transactions, pos = AddPartitionsToTxnTransaction._read_many(buf, pos, end, version, n - 1)
+                    obj.transactions, pos = AddPartitionsToTxnTransaction._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             else:
@@ -683,7 +720,9 @@ class AddPartitionsToTxnRequest(Request):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.v3_and_below_topics, pos = AddPartitionsToTxnTopic._read_many(buf, pos, end, version, n - 1)
+                    obj.v3_and_below_topics, pos = AddPartitionsToTxnTopic._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             else:
@@ -712,7 +751,9 @@ class AddPartitionsToTxnRequest(Request):
             ) = _unpack_qhi(buf, pos)
             pos += 14
             if n >= 0:
-                obj.v3_and_below_topics, pos = AddPartitionsToTxnTopic._read_many(buf, pos, end, version, n)
+                obj.v3_and_below_topics, pos = AddPartitionsToTxnTopic._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None

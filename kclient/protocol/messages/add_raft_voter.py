@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -65,7 +65,9 @@ class AddRaftVoterResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AddRaftVoterResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AddRaftVoterResponse, int]:
         obj = AddRaftVoterResponse.__new__(AddRaftVoterResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -131,7 +133,9 @@ class Listener(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Listener], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Listener], int]:
         if count > end - pos:
             raise Malformed
         new = Listener.__new__
@@ -216,7 +220,7 @@ class AddRaftVoterRequest(Request):
         ("cluster_id", "string", 0, 1, 0, 1, None, False, False, ""),
         ("timeout_ms", "int32", 0, 1, 1, 0, None, False, False, 0),
         ("voter_id", "int32", 0, 1, 1, 0, None, False, False, 0),
-        ("voter_directory_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("voter_directory_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
         ("listeners", "[]Listener", 0, 1, 1, 0, None, False, False, ()),
         ("ack_when_committed", "bool", 1, 1, 1, 0, None, False, False, True),
     )

@@ -5,10 +5,7 @@ from __future__ import annotations
 import struct
 
 from kclient.protocol.message import Request, Response
-from kclient.protocol.primitives import (
-    put_tags,
-    read_unknown_tags,
-)
+from kclient.protocol.primitives import put_tags, read_unknown_tags
 
 _unpack_ihqi = struct.Struct(">ihqi").unpack_from
 _unpack_iq = struct.Struct(">iq").unpack_from
@@ -59,7 +56,9 @@ class AllocateProducerIdsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AllocateProducerIdsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AllocateProducerIdsResponse, int]:
         obj = AllocateProducerIdsResponse.__new__(AllocateProducerIdsResponse)
         (
             obj.throttle_time_ms,
@@ -121,7 +120,9 @@ class AllocateProducerIdsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AllocateProducerIdsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AllocateProducerIdsRequest, int]:
         obj = AllocateProducerIdsRequest.__new__(AllocateProducerIdsRequest)
         (obj.broker_id, obj.broker_epoch) = _unpack_iq(buf, pos)
         pos += 12

@@ -58,7 +58,9 @@ class ResponseEntityData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseEntityData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseEntityData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseEntityData.__new__
@@ -177,7 +179,9 @@ class ResponseEntryData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseEntryData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseEntryData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseEntryData.__new__
@@ -297,7 +301,9 @@ class AlterClientQuotasResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterClientQuotasResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterClientQuotasResponse, int]:
         obj = AlterClientQuotasResponse.__new__(AlterClientQuotasResponse)
         if version >= 1:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -367,7 +373,9 @@ class RequestEntityData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestEntityData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestEntityData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestEntityData.__new__
@@ -486,7 +494,9 @@ class OpData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OpData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OpData], int]:
         if count > end - pos:
             raise Malformed
         new = OpData.__new__
@@ -572,7 +582,9 @@ class RequestEntryData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestEntryData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestEntryData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestEntryData.__new__
@@ -676,7 +688,9 @@ class AlterClientQuotasRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterClientQuotasRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterClientQuotasRequest, int]:
         obj = AlterClientQuotasRequest.__new__(AlterClientQuotasRequest)
         if version >= 1:
             n = buf[pos]

@@ -69,7 +69,9 @@ class AlterConfigsResourceResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterConfigsResourceResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterConfigsResourceResponse], int]:
         if count > end - pos:
             raise Malformed
         new = AlterConfigsResourceResponse.__new__
@@ -193,7 +195,9 @@ class AlterConfigsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterConfigsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterConfigsResponse, int]:
         obj = AlterConfigsResponse.__new__(AlterConfigsResponse)
         if version >= 2:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -201,7 +205,9 @@ class AlterConfigsResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.responses, pos = AlterConfigsResourceResponse._read_many(buf, pos, end, version, n - 1)
+                obj.responses, pos = AlterConfigsResourceResponse._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -213,7 +219,9 @@ class AlterConfigsResponse(Response):
             (obj.throttle_time_ms, n) = _unpack_ii(buf, pos)
             pos += 8
             if n >= 0:
-                obj.responses, pos = AlterConfigsResourceResponse._read_many(buf, pos, end, version, n)
+                obj.responses, pos = AlterConfigsResourceResponse._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None
@@ -263,7 +271,9 @@ class AlterableConfig(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterableConfig], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterableConfig], int]:
         if count > end - pos:
             raise Malformed
         new = AlterableConfig.__new__
@@ -382,7 +392,9 @@ class AlterConfigsResource(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterConfigsResource], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterConfigsResource], int]:
         if count > end - pos:
             raise Malformed
         new = AlterConfigsResource.__new__

@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -98,7 +98,9 @@ class ResponsePartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponsePartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponsePartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponsePartitionData.__new__
@@ -162,7 +164,7 @@ class ResponseTopicData(Struct):
     partitions: list[ResponsePartitionData]
     _FIELDS = (
         ("topic_name", "string", 0, 1, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 2, 3, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 2, 3, 1, 0, None, True, False, b"\0" * 16),
         ("partitions", "[]ResponsePartitionData", 0, 3, 1, 0, None, False, False, ()),
     )
 
@@ -179,7 +181,9 @@ class ResponseTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTopicData.__new__
@@ -210,7 +214,9 @@ class ResponseTopicData(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = ResponsePartitionData._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = ResponsePartitionData._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -273,7 +279,9 @@ class AlterPartitionResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterPartitionResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterPartitionResponse, int]:
         obj = AlterPartitionResponse.__new__(AlterPartitionResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -329,7 +337,9 @@ class BrokerState(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[BrokerState], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[BrokerState], int]:
         if count > end - pos:
             raise Malformed
         new = BrokerState.__new__
@@ -410,7 +420,9 @@ class RequestPartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestPartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestPartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestPartitionData.__new__
@@ -436,7 +448,9 @@ class RequestPartitionData(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.new_isr_with_epochs, pos = BrokerState._read_many(buf, pos, end, version, n - 1)
+                    obj.new_isr_with_epochs, pos = BrokerState._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             else:
@@ -495,7 +509,7 @@ class RequestTopicData(Struct):
     partitions: list[RequestPartitionData]
     _FIELDS = (
         ("topic_name", "string", 0, 1, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 2, 3, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 2, 3, 1, 0, None, True, False, b"\0" * 16),
         ("partitions", "[]RequestPartitionData", 0, 3, 1, 0, None, False, False, ()),
     )
 
@@ -512,7 +526,9 @@ class RequestTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTopicData.__new__
@@ -606,7 +622,9 @@ class AlterPartitionRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterPartitionRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterPartitionRequest, int]:
         obj = AlterPartitionRequest.__new__(AlterPartitionRequest)
         (obj.broker_id, obj.broker_epoch, n) = _unpack_iqB(buf, pos)
         pos += 13

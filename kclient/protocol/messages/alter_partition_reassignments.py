@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -60,7 +60,9 @@ class ReassignablePartitionResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReassignablePartitionResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReassignablePartitionResponse], int]:
         if count > end - pos:
             raise Malformed
         new = ReassignablePartitionResponse.__new__
@@ -128,7 +130,9 @@ class ReassignableTopicResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReassignableTopicResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReassignableTopicResponse], int]:
         if count > end - pos:
             raise Malformed
         new = ReassignableTopicResponse.__new__
@@ -151,7 +155,9 @@ class ReassignableTopicResponse(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = ReassignablePartitionResponse._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = ReassignablePartitionResponse._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -228,7 +234,9 @@ class AlterPartitionReassignmentsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterPartitionReassignmentsResponse, int]:
         obj = AlterPartitionReassignmentsResponse.__new__(AlterPartitionReassignmentsResponse)
         if version >= 1:
             (
@@ -318,7 +326,9 @@ class ReassignablePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReassignablePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReassignablePartition], int]:
         if count > end - pos:
             raise Malformed
         new = ReassignablePartition.__new__
@@ -383,7 +393,9 @@ class ReassignableTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReassignableTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReassignableTopic], int]:
         if count > end - pos:
             raise Malformed
         new = ReassignableTopic.__new__
@@ -406,7 +418,9 @@ class ReassignableTopic(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = ReassignablePartition._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = ReassignablePartition._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -467,7 +481,9 @@ class AlterPartitionReassignmentsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterPartitionReassignmentsRequest, int]:
         obj = AlterPartitionReassignmentsRequest.__new__(AlterPartitionReassignmentsRequest)
         if version >= 1:
             (obj.timeout_ms, obj.allow_replication_factor_change, n) = _unpack_itB(buf, pos)

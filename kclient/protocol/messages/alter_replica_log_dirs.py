@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -58,7 +58,9 @@ class AlterReplicaLogDirPartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterReplicaLogDirPartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterReplicaLogDirPartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = AlterReplicaLogDirPartitionResult.__new__
@@ -122,7 +124,9 @@ class AlterReplicaLogDirTopicResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterReplicaLogDirTopicResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterReplicaLogDirTopicResult], int]:
         if count > end - pos:
             raise Malformed
         new = AlterReplicaLogDirTopicResult.__new__
@@ -146,7 +150,9 @@ class AlterReplicaLogDirTopicResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = AlterReplicaLogDirPartitionResult._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = AlterReplicaLogDirPartitionResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -171,7 +177,9 @@ class AlterReplicaLogDirTopicResult(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = AlterReplicaLogDirPartitionResult._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = AlterReplicaLogDirPartitionResult._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -228,7 +236,9 @@ class AlterReplicaLogDirsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterReplicaLogDirsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterReplicaLogDirsResponse, int]:
         obj = AlterReplicaLogDirsResponse.__new__(AlterReplicaLogDirsResponse)
         if version >= 2:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -236,7 +246,9 @@ class AlterReplicaLogDirsResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.results, pos = AlterReplicaLogDirTopicResult._read_many(buf, pos, end, version, n - 1)
+                obj.results, pos = AlterReplicaLogDirTopicResult._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -248,7 +260,9 @@ class AlterReplicaLogDirsResponse(Response):
             (obj.throttle_time_ms, n) = _unpack_ii(buf, pos)
             pos += 8
             if n >= 0:
-                obj.results, pos = AlterReplicaLogDirTopicResult._read_many(buf, pos, end, version, n)
+                obj.results, pos = AlterReplicaLogDirTopicResult._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None
@@ -298,7 +312,9 @@ class AlterReplicaLogDirTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterReplicaLogDirTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterReplicaLogDirTopic], int]:
         if count > end - pos:
             raise Malformed
         new = AlterReplicaLogDirTopic.__new__
@@ -394,7 +410,9 @@ class AlterReplicaLogDir(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterReplicaLogDir], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterReplicaLogDir], int]:
         if count > end - pos:
             raise Malformed
         new = AlterReplicaLogDir.__new__
@@ -418,7 +436,9 @@ class AlterReplicaLogDir(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.topics, pos = AlterReplicaLogDirTopic._read_many(buf, pos, end, version, n - 1)
+                    obj.topics, pos = AlterReplicaLogDirTopic._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -495,7 +515,9 @@ class AlterReplicaLogDirsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterReplicaLogDirsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterReplicaLogDirsRequest, int]:
         obj = AlterReplicaLogDirsRequest.__new__(AlterReplicaLogDirsRequest)
         if version >= 2:
             n = buf[pos]

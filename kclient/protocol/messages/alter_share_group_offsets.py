@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -57,7 +57,9 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsResponsePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterShareGroupOffsetsResponsePartition], int]:
         if count > end - pos:
             raise Malformed
         new = AlterShareGroupOffsetsResponsePartition.__new__
@@ -113,8 +115,11 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
     partitions: list[AlterShareGroupOffsetsResponsePartition]
     _FIELDS = (
         ("topic_name", "string", 0, 0, 1, 0, None, False, False, ""),
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
-        ("partitions", "[]AlterShareGroupOffsetsResponsePartition", 0, 0, 1, 0, None, False, False, ()),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
+        (
+            "partitions", "[]AlterShareGroupOffsetsResponsePartition",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -130,7 +135,9 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterShareGroupOffsetsResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = AlterShareGroupOffsetsResponseTopic.__new__
@@ -153,7 +160,9 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = AlterShareGroupOffsetsResponsePartition._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = AlterShareGroupOffsetsResponsePartition._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -219,7 +228,9 @@ class AlterShareGroupOffsetsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterShareGroupOffsetsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterShareGroupOffsetsResponse, int]:
         obj = AlterShareGroupOffsetsResponse.__new__(AlterShareGroupOffsetsResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -238,7 +249,9 @@ class AlterShareGroupOffsetsResponse(Response):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.responses, pos = AlterShareGroupOffsetsResponseTopic._read_many(buf, pos, end, version, n - 1)
+            obj.responses, pos = AlterShareGroupOffsetsResponseTopic._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -291,7 +304,9 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsRequestPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterShareGroupOffsetsRequestPartition], int]:
         if count > end - pos:
             raise Malformed
         new = AlterShareGroupOffsetsRequestPartition.__new__
@@ -330,7 +345,10 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
     partitions: list[AlterShareGroupOffsetsRequestPartition]
     _FIELDS = (
         ("topic_name", "string", 0, 0, 1, 0, None, False, False, ""),
-        ("partitions", "[]AlterShareGroupOffsetsRequestPartition", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "partitions", "[]AlterShareGroupOffsetsRequestPartition",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -344,7 +362,9 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterShareGroupOffsetsRequestTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterShareGroupOffsetsRequestTopic], int]:
         if count > end - pos:
             raise Malformed
         new = AlterShareGroupOffsetsRequestTopic.__new__
@@ -367,7 +387,9 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = AlterShareGroupOffsetsRequestPartition._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = AlterShareGroupOffsetsRequestPartition._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -422,7 +444,9 @@ class AlterShareGroupOffsetsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterShareGroupOffsetsRequest, int]:
         obj = AlterShareGroupOffsetsRequest.__new__(AlterShareGroupOffsetsRequest)
         n = buf[pos]
         pos += 1
@@ -439,7 +463,9 @@ class AlterShareGroupOffsetsRequest(Request):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.topics, pos = AlterShareGroupOffsetsRequestTopic._read_many(buf, pos, end, version, n - 1)
+            obj.topics, pos = AlterShareGroupOffsetsRequestTopic._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:

@@ -59,7 +59,9 @@ class AlterUserScramCredentialsResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterUserScramCredentialsResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterUserScramCredentialsResult], int]:
         if count > end - pos:
             raise Malformed
         new = AlterUserScramCredentialsResult.__new__
@@ -144,14 +146,18 @@ class AlterUserScramCredentialsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterUserScramCredentialsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterUserScramCredentialsResponse, int]:
         obj = AlterUserScramCredentialsResponse.__new__(AlterUserScramCredentialsResponse)
         (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
         pos += 5
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.results, pos = AlterUserScramCredentialsResult._read_many(buf, pos, end, version, n - 1)
+            obj.results, pos = AlterUserScramCredentialsResult._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -199,7 +205,9 @@ class ScramCredentialDeletion(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ScramCredentialDeletion], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ScramCredentialDeletion], int]:
         if count > end - pos:
             raise Malformed
         new = ScramCredentialDeletion.__new__
@@ -257,8 +265,8 @@ class ScramCredentialUpsertion(Struct):
         ("name", "string", 0, 0, 1, 0, None, False, False, ""),
         ("mechanism", "int8", 0, 0, 1, 0, None, False, False, 0),
         ("iterations", "int32", 0, 0, 1, 0, None, False, False, 0),
-        ("salt", "bytes", 0, 0, 1, 0, None, False, False, b''),
-        ("salted_password", "bytes", 0, 0, 1, 0, None, False, False, b''),
+        ("salt", "bytes", 0, 0, 1, 0, None, False, False, b""),
+        ("salted_password", "bytes", 0, 0, 1, 0, None, False, False, b""),
     )
 
     def __init__(
@@ -266,8 +274,8 @@ class ScramCredentialUpsertion(Struct):
         name: str = "",
         mechanism: int = 0,
         iterations: int = 0,
-        salt: bytes = b'',
-        salted_password: bytes = b'',
+        salt: bytes = b"",
+        salted_password: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.name = name
@@ -278,7 +286,9 @@ class ScramCredentialUpsertion(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ScramCredentialUpsertion], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ScramCredentialUpsertion], int]:
         if count > end - pos:
             raise Malformed
         new = ScramCredentialUpsertion.__new__
@@ -368,7 +378,9 @@ class AlterUserScramCredentialsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AlterUserScramCredentialsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AlterUserScramCredentialsRequest, int]:
         obj = AlterUserScramCredentialsRequest.__new__(AlterUserScramCredentialsRequest)
         n = buf[pos]
         pos += 1

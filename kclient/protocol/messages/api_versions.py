@@ -63,7 +63,9 @@ class ApiVersion(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ApiVersion], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ApiVersion], int]:
         if count > end - pos:
             raise Malformed
         new = ApiVersion.__new__
@@ -132,7 +134,9 @@ class SupportedFeatureKey(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[SupportedFeatureKey], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[SupportedFeatureKey], int]:
         if count > end - pos:
             raise Malformed
         new = SupportedFeatureKey.__new__
@@ -203,7 +207,9 @@ class FinalizedFeatureKey(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[FinalizedFeatureKey], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[FinalizedFeatureKey], int]:
         if count > end - pos:
             raise Malformed
         new = FinalizedFeatureKey.__new__
@@ -368,7 +374,9 @@ class ApiVersionsResponse(Response):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.supported_features, pos = SupportedFeatureKey._read_many(buf, pos, end, version, n - 1)
+                    obj.supported_features, pos = SupportedFeatureKey._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             elif tag == 1:
@@ -380,7 +388,9 @@ class ApiVersionsResponse(Response):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.finalized_features, pos = FinalizedFeatureKey._read_many(buf, pos, end, version, n - 1)
+                    obj.finalized_features, pos = FinalizedFeatureKey._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             elif tag == 3:

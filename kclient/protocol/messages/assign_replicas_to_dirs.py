@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_tags,
@@ -53,7 +53,9 @@ class ResponsePartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponsePartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponsePartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponsePartitionData.__new__
@@ -91,7 +93,7 @@ class ResponseTopicData(Struct):
     topic_id: bytes
     partitions: list[ResponsePartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]ResponsePartitionData", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -106,7 +108,9 @@ class ResponseTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTopicData.__new__
@@ -119,7 +123,9 @@ class ResponseTopicData(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = ResponsePartitionData._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = ResponsePartitionData._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -153,7 +159,7 @@ class ResponseDirectoryData(Struct):
     id: bytes
     topics: list[ResponseTopicData]
     _FIELDS = (
-        ("id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("topics", "[]ResponseTopicData", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -168,7 +174,9 @@ class ResponseDirectoryData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseDirectoryData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseDirectoryData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseDirectoryData.__new__
@@ -241,7 +249,9 @@ class AssignReplicasToDirsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AssignReplicasToDirsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AssignReplicasToDirsResponse, int]:
         obj = AssignReplicasToDirsResponse.__new__(AssignReplicasToDirsResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -291,7 +301,9 @@ class RequestPartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestPartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestPartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestPartitionData.__new__
@@ -329,7 +341,7 @@ class RequestTopicData(Struct):
     topic_id: bytes
     partitions: list[RequestPartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]RequestPartitionData", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -344,7 +356,9 @@ class RequestTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTopicData.__new__
@@ -391,7 +405,7 @@ class RequestDirectoryData(Struct):
     id: bytes
     topics: list[RequestTopicData]
     _FIELDS = (
-        ("id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("topics", "[]RequestTopicData", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -406,7 +420,9 @@ class RequestDirectoryData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestDirectoryData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestDirectoryData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestDirectoryData.__new__
@@ -479,7 +495,9 @@ class AssignReplicasToDirsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[AssignReplicasToDirsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[AssignReplicasToDirsRequest, int]:
         obj = AssignReplicasToDirsRequest.__new__(AssignReplicasToDirsRequest)
         (obj.broker_id, obj.broker_epoch, n) = _unpack_iqB(buf, pos)
         pos += 13

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -73,7 +73,9 @@ class ResponsePartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponsePartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponsePartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponsePartitionData.__new__
@@ -157,7 +159,9 @@ class ResponseTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTopicData.__new__
@@ -181,7 +185,9 @@ class ResponseTopicData(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = ResponsePartitionData._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = ResponsePartitionData._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -206,7 +212,9 @@ class ResponseTopicData(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = ResponsePartitionData._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = ResponsePartitionData._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -262,7 +270,9 @@ class NodeEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[NodeEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = NodeEndpoint.__new__
@@ -337,7 +347,9 @@ class BeginQuorumEpochResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[BeginQuorumEpochResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[BeginQuorumEpochResponse, int]:
         obj = BeginQuorumEpochResponse.__new__(BeginQuorumEpochResponse)
         if version >= 1:
             (obj.error_code, n) = _unpack_hB(buf, pos)
@@ -433,7 +445,7 @@ class RequestPartitionData(Struct):
     leader_epoch: int
     _FIELDS = (
         ("partition_index", "int32", 0, 1, 1, 0, None, False, False, 0),
-        ("voter_directory_id", "uuid", 1, 1, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("voter_directory_id", "uuid", 1, 1, 1, 0, None, True, False, b"\0" * 16),
         ("leader_id", "int32", 0, 1, 1, 0, None, False, False, 0),
         ("leader_epoch", "int32", 0, 1, 1, 0, None, False, False, 0),
     )
@@ -453,7 +465,9 @@ class RequestPartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestPartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestPartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestPartitionData.__new__
@@ -528,7 +542,9 @@ class RequestTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTopicData.__new__
@@ -552,7 +568,9 @@ class RequestTopicData(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = RequestPartitionData._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = RequestPartitionData._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -633,7 +651,9 @@ class LeaderEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[LeaderEndpoint], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[LeaderEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = LeaderEndpoint.__new__
@@ -724,7 +744,9 @@ class BeginQuorumEpochRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[BeginQuorumEpochRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[BeginQuorumEpochRequest, int]:
         obj = BeginQuorumEpochRequest.__new__(BeginQuorumEpochRequest)
         if version >= 1:
             n = buf[pos]

@@ -68,7 +68,9 @@ class BrokerHeartbeatResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[BrokerHeartbeatResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[BrokerHeartbeatResponse, int]:
         obj = BrokerHeartbeatResponse.__new__(BrokerHeartbeatResponse)
         (
             obj.throttle_time_ms,
@@ -166,7 +168,9 @@ class BrokerHeartbeatRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[BrokerHeartbeatRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[BrokerHeartbeatRequest, int]:
         obj = BrokerHeartbeatRequest.__new__(BrokerHeartbeatRequest)
         (
             obj.broker_id,

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -73,7 +73,9 @@ class BrokerRegistrationResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[BrokerRegistrationResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[BrokerRegistrationResponse, int]:
         obj = BrokerRegistrationResponse.__new__(BrokerRegistrationResponse)
         (obj.throttle_time_ms, obj.error_code, obj.broker_epoch) = _unpack_ihq(buf, pos)
         pos += 14
@@ -129,7 +131,9 @@ class Listener(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Listener], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Listener], int]:
         if count > end - pos:
             raise Malformed
         new = Listener.__new__
@@ -209,7 +213,9 @@ class Feature(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Feature], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Feature], int]:
         if count > end - pos:
             raise Malformed
         new = Feature.__new__
@@ -292,7 +298,7 @@ class BrokerRegistrationRequest(Request):
     _FIELDS = (
         ("broker_id", "int32", 0, 4, 1, 0, None, False, False, 0),
         ("cluster_id", "string", 0, 4, 1, 0, None, False, False, ""),
-        ("incarnation_id", "uuid", 0, 4, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("incarnation_id", "uuid", 0, 4, 1, 0, None, False, False, b"\0" * 16),
         ("listeners", "[]Listener", 0, 4, 1, 0, None, False, False, ()),
         ("features", "[]Feature", 0, 4, 1, 0, None, False, False, ()),
         ("rack", "string", 0, 4, 0, 4, None, False, False, ""),
@@ -326,7 +332,9 @@ class BrokerRegistrationRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[BrokerRegistrationRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[BrokerRegistrationRequest, int]:
         obj = BrokerRegistrationRequest.__new__(BrokerRegistrationRequest)
         (obj.broker_id, n) = _unpack_iB(buf, pos)
         pos += 5

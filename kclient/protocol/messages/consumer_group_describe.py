@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -51,7 +51,7 @@ class TopicPartitions(Struct):
     topic_name: str
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
         ("topic_name", "string", 0, 1, 1, 0, None, False, False, ""),
         ("partitions", "[]int32", 0, 1, 1, 0, None, False, False, ()),
     )
@@ -69,7 +69,9 @@ class TopicPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = TopicPartitions.__new__
@@ -245,7 +247,9 @@ class Member(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Member], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Member], int]:
         if count > end - pos:
             raise Malformed
         new = Member.__new__
@@ -445,7 +449,9 @@ class DescribedGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribedGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribedGroup], int]:
         if count > end - pos:
             raise Malformed
         new = DescribedGroup.__new__
@@ -567,7 +573,9 @@ class ConsumerGroupDescribeResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupDescribeResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupDescribeResponse, int]:
         obj = ConsumerGroupDescribeResponse.__new__(ConsumerGroupDescribeResponse)
         (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
         pos += 5
@@ -628,7 +636,9 @@ class ConsumerGroupDescribeRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupDescribeRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupDescribeRequest, int]:
         obj = ConsumerGroupDescribeRequest.__new__(ConsumerGroupDescribeRequest)
         n = buf[pos]
         pos += 1

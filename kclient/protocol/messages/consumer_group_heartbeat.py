@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -45,7 +45,7 @@ class ResponseTopicPartitions(Struct):
     topic_id: bytes
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 0, 1, 1, 0, None, False, False, ()),
     )
 
@@ -60,7 +60,9 @@ class ResponseTopicPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTopicPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTopicPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTopicPartitions.__new__
@@ -121,7 +123,9 @@ class Assignment(Struct):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.topic_partitions, pos = ResponseTopicPartitions._read_many(buf, pos, end, version, n - 1)
+            obj.topic_partitions, pos = ResponseTopicPartitions._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -208,7 +212,9 @@ class ConsumerGroupHeartbeatResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupHeartbeatResponse, int]:
         obj = ConsumerGroupHeartbeatResponse.__new__(ConsumerGroupHeartbeatResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -286,7 +292,7 @@ class RequestTopicPartitions(Struct):
     topic_id: bytes
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 0, 1, 1, 0, None, False, False, ()),
     )
 
@@ -301,7 +307,9 @@ class RequestTopicPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTopicPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTopicPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTopicPartitions.__new__
@@ -427,7 +435,9 @@ class ConsumerGroupHeartbeatRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupHeartbeatRequest, int]:
         obj = ConsumerGroupHeartbeatRequest.__new__(ConsumerGroupHeartbeatRequest)
         n = buf[pos]
         pos += 1
@@ -515,7 +525,9 @@ class ConsumerGroupHeartbeatRequest(Request):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.topic_partitions, pos = RequestTopicPartitions._read_many(buf, pos, end, version, n - 1)
+            obj.topic_partitions, pos = RequestTopicPartitions._read_many(
+                buf, pos, end, version, n - 1
+            )
         elif n == 0:
             obj.topic_partitions = None
         else:

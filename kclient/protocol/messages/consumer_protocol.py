@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Message, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_bytes,
     put_count,
     put_numbers,
@@ -49,7 +49,9 @@ class ConsumerProtocolAssignmentTopicPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ConsumerProtocolAssignmentTopicPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ConsumerProtocolAssignmentTopicPartition], int]:
         if count > end - pos:
             raise Malformed
         new = ConsumerProtocolAssignmentTopicPartition.__new__
@@ -99,7 +101,10 @@ class ConsumerProtocolAssignment(Message):
     MAX_VERSION = 3
     FIRST_FLEXIBLE = None
     _FIELDS = (
-        ("assigned_partitions", "[]ConsumerProtocolAssignmentTopicPartition", 0, 3, 1, 0, None, False, False, ()),
+        (
+            "assigned_partitions", "[]ConsumerProtocolAssignmentTopicPartition",
+            0, 3, 1, 0, None, False, False, (),
+        ),
         ("user_data", "bytes", 0, 3, 0, 3, None, False, False, None),
     )
 
@@ -114,12 +119,16 @@ class ConsumerProtocolAssignment(Message):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerProtocolAssignment, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerProtocolAssignment, int]:
         obj = ConsumerProtocolAssignment.__new__(ConsumerProtocolAssignment)
         (n,) = _unpack_i(buf, pos)
         pos += 4
         if n >= 0:
-            obj.assigned_partitions, pos = ConsumerProtocolAssignmentTopicPartition._read_many(buf, pos, end, version, n)
+            obj.assigned_partitions, pos = ConsumerProtocolAssignmentTopicPartition._read_many(
+                buf, pos, end, version, n
+            )
         else:
             raise Malformed
         (n,) = _unpack_i(buf, pos)
@@ -175,7 +184,9 @@ class ConsumerProtocolSubscriptionTopicPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ConsumerProtocolSubscriptionTopicPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ConsumerProtocolSubscriptionTopicPartition], int]:
         if count > end - pos:
             raise Malformed
         new = ConsumerProtocolSubscriptionTopicPartition.__new__
@@ -233,7 +244,10 @@ class ConsumerProtocolSubscription(Message):
     _FIELDS = (
         ("topics", "[]string", 0, 3, 1, 0, None, False, False, ()),
         ("user_data", "bytes", 0, 3, 0, 3, None, False, False, None),
-        ("owned_partitions", "[]ConsumerProtocolSubscriptionTopicPartition", 1, 3, 1, 0, None, True, False, ()),
+        (
+            "owned_partitions", "[]ConsumerProtocolSubscriptionTopicPartition",
+            1, 3, 1, 0, None, True, False, (),
+        ),
         ("generation_id", "int32", 2, 3, 1, 0, None, True, False, -1),
         ("rack_id", "string", 3, 3, 3, 3, None, True, False, None),
     )
@@ -255,7 +269,9 @@ class ConsumerProtocolSubscription(Message):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerProtocolSubscription, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerProtocolSubscription, int]:
         obj = ConsumerProtocolSubscription.__new__(ConsumerProtocolSubscription)
         (n,) = _unpack_i(buf, pos)
         pos += 4
@@ -279,7 +295,9 @@ class ConsumerProtocolSubscription(Message):
             (n,) = _unpack_i(buf, pos)
             pos += 4
             if n >= 0:
-                obj.owned_partitions, pos = ConsumerProtocolSubscriptionTopicPartition._read_many(buf, pos, end, version, n)
+                obj.owned_partitions, pos = ConsumerProtocolSubscriptionTopicPartition._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
         else:

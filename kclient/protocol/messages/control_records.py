@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Message, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -61,7 +61,9 @@ class ControlRecordTypeSchema(Message):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ControlRecordTypeSchema, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ControlRecordTypeSchema, int]:
         obj = ControlRecordTypeSchema.__new__(ControlRecordTypeSchema)
         (obj.type,) = _unpack_h(buf, pos)
         pos += 2
@@ -172,7 +174,7 @@ class LeaderChangeMessageVoter(Struct):
     voter_directory_id: bytes
     _FIELDS = (
         ("voter_id", "int32", 0, 1, 1, 0, None, False, False, 0),
-        ("voter_directory_id", "uuid", 1, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("voter_directory_id", "uuid", 1, 1, 1, 0, None, False, False, b"\0" * 16),
     )
 
     def __init__(
@@ -186,7 +188,9 @@ class LeaderChangeMessageVoter(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[LeaderChangeMessageVoter], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[LeaderChangeMessageVoter], int]:
         if count > end - pos:
             raise Malformed
         new = LeaderChangeMessageVoter.__new__
@@ -278,7 +282,9 @@ class LeaderChangeMessage(Message):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.granting_voters, pos = LeaderChangeMessageVoter._read_many(buf, pos, end, version, n - 1)
+            obj.granting_voters, pos = LeaderChangeMessageVoter._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -328,7 +334,9 @@ class SnapshotFooterRecord(Message):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[SnapshotFooterRecord, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[SnapshotFooterRecord, int]:
         obj = SnapshotFooterRecord.__new__(SnapshotFooterRecord)
         (obj.version,) = _unpack_h(buf, pos)
         pos += 2
@@ -379,7 +387,9 @@ class SnapshotHeaderRecord(Message):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[SnapshotHeaderRecord, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[SnapshotHeaderRecord, int]:
         obj = SnapshotHeaderRecord.__new__(SnapshotHeaderRecord)
         (obj.version, obj.last_contained_log_timestamp) = _unpack_hq(buf, pos)
         pos += 10
@@ -430,7 +440,9 @@ class Endpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Endpoint], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Endpoint], int]:
         if count > end - pos:
             raise Malformed
         new = Endpoint.__new__
@@ -541,7 +553,7 @@ class VotersRecordVoter(Struct):
     kraft_version_feature: KRaftVersionFeature
     _FIELDS = (
         ("voter_id", "int32", 0, 0, 1, 0, None, False, False, 0),
-        ("voter_directory_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("voter_directory_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("endpoints", "[]Endpoint", 0, 0, 1, 0, None, False, False, ()),
         ("kraft_version_feature", "KRaftVersionFeature", 0, 0, 1, 0, None, False, False, ()),
     )
@@ -561,7 +573,9 @@ class VotersRecordVoter(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[VotersRecordVoter], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[VotersRecordVoter], int]:
         if count > end - pos:
             raise Malformed
         new = VotersRecordVoter.__new__

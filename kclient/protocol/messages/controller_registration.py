@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -65,7 +65,9 @@ class ControllerRegistrationResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ControllerRegistrationResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ControllerRegistrationResponse, int]:
         obj = ControllerRegistrationResponse.__new__(ControllerRegistrationResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -136,7 +138,9 @@ class Listener(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Listener], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Listener], int]:
         if count > end - pos:
             raise Malformed
         new = Listener.__new__
@@ -216,7 +220,9 @@ class Feature(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Feature], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Feature], int]:
         if count > end - pos:
             raise Malformed
         new = Feature.__new__
@@ -278,7 +284,7 @@ class ControllerRegistrationRequest(Request):
     RESPONSE = ControllerRegistrationResponse
     _FIELDS = (
         ("controller_id", "int32", 0, 0, 1, 0, None, False, False, 0),
-        ("incarnation_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("incarnation_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("zk_migration_ready", "bool", 0, 0, 1, 0, None, False, False, False),
         ("listeners", "[]Listener", 0, 0, 1, 0, None, False, False, ()),
         ("features", "[]Feature", 0, 0, 1, 0, None, False, False, ()),
@@ -301,7 +307,9 @@ class ControllerRegistrationRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ControllerRegistrationRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ControllerRegistrationRequest, int]:
         obj = ControllerRegistrationRequest.__new__(ControllerRegistrationRequest)
         (obj.controller_id, obj.incarnation_id, obj.zk_migration_ready, n) = _unpack_iUtB(buf, pos)
         pos += 22

@@ -59,7 +59,9 @@ class AclCreationResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AclCreationResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AclCreationResult], int]:
         if count > end - pos:
             raise Malformed
         new = AclCreationResult.__new__
@@ -262,7 +264,9 @@ class AclCreation(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AclCreation], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AclCreation], int]:
         if count > end - pos:
             raise Malformed
         new = AclCreation.__new__

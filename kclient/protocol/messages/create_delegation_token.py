@@ -92,7 +92,7 @@ class CreateDelegationTokenResponse(Response):
         ("expiry_timestamp_ms", "int64", 0, 3, 1, 0, None, False, False, 0),
         ("max_timestamp_ms", "int64", 0, 3, 1, 0, None, False, False, 0),
         ("token_id", "string", 0, 3, 1, 0, None, False, False, ""),
-        ("hmac", "bytes", 0, 3, 1, 0, None, False, False, b''),
+        ("hmac", "bytes", 0, 3, 1, 0, None, False, False, b""),
         ("throttle_time_ms", "int32", 0, 3, 1, 0, None, False, False, 0),
     )
 
@@ -107,7 +107,7 @@ class CreateDelegationTokenResponse(Response):
         expiry_timestamp_ms: int = 0,
         max_timestamp_ms: int = 0,
         token_id: str = "",
-        hmac: bytes = b'',
+        hmac: bytes = b"",
         throttle_time_ms: int = 0,
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
@@ -125,7 +125,9 @@ class CreateDelegationTokenResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[CreateDelegationTokenResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[CreateDelegationTokenResponse, int]:
         obj = CreateDelegationTokenResponse.__new__(CreateDelegationTokenResponse)
         if version >= 2:
             (obj.error_code, n) = _unpack_hB(buf, pos)
@@ -329,7 +331,9 @@ class CreatableRenewers(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatableRenewers], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatableRenewers], int]:
         if count > end - pos:
             raise Malformed
         new = CreatableRenewers.__new__
@@ -450,7 +454,9 @@ class CreateDelegationTokenRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[CreateDelegationTokenRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[CreateDelegationTokenRequest, int]:
         obj = CreateDelegationTokenRequest.__new__(CreateDelegationTokenRequest)
         if version >= 2:
             if version >= 3:

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -66,7 +66,9 @@ class CreatePartitionsTopicResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatePartitionsTopicResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatePartitionsTopicResult], int]:
         if count > end - pos:
             raise Malformed
         new = CreatePartitionsTopicResult.__new__
@@ -188,7 +190,9 @@ class CreatePartitionsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[CreatePartitionsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[CreatePartitionsResponse, int]:
         obj = CreatePartitionsResponse.__new__(CreatePartitionsResponse)
         if version >= 2:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -196,7 +200,9 @@ class CreatePartitionsResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.results, pos = CreatePartitionsTopicResult._read_many(buf, pos, end, version, n - 1)
+                obj.results, pos = CreatePartitionsTopicResult._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -253,7 +259,9 @@ class CreatePartitionsAssignment(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatePartitionsAssignment], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatePartitionsAssignment], int]:
         if count > end - pos:
             raise Malformed
         new = CreatePartitionsAssignment.__new__
@@ -332,7 +340,9 @@ class CreatePartitionsTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatePartitionsTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatePartitionsTopic], int]:
         if count > end - pos:
             raise Malformed
         new = CreatePartitionsTopic.__new__
@@ -356,7 +366,9 @@ class CreatePartitionsTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.assignments, pos = CreatePartitionsAssignment._read_many(buf, pos, end, version, n - 1)
+                    obj.assignments, pos = CreatePartitionsAssignment._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 elif n == 0:
                     obj.assignments = None
                 else:
@@ -383,7 +395,9 @@ class CreatePartitionsTopic(Struct):
                 (obj.count, n) = _unpack_ii(buf, pos)
                 pos += 8
                 if n >= 0:
-                    obj.assignments, pos = CreatePartitionsAssignment._read_many(buf, pos, end, version, n)
+                    obj.assignments, pos = CreatePartitionsAssignment._read_many(
+                        buf, pos, end, version, n
+                    )
                 elif n == -1:
                     obj.assignments = None
                 else:
@@ -458,7 +472,9 @@ class CreatePartitionsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[CreatePartitionsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[CreatePartitionsRequest, int]:
         obj = CreatePartitionsRequest.__new__(CreatePartitionsRequest)
         if version >= 2:
             n = buf[pos]

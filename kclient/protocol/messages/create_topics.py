@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -84,7 +84,9 @@ class CreatableTopicConfigs(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatableTopicConfigs], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatableTopicConfigs], int]:
         if count > end - pos:
             raise Malformed
         new = CreatableTopicConfigs.__new__
@@ -173,7 +175,7 @@ class CreatableTopicResult(Struct):
     configs: list[CreatableTopicConfigs] | None
     _FIELDS = (
         ("name", "string", 0, 7, 1, 0, None, False, False, ""),
-        ("topic_id", "uuid", 7, 7, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 7, 7, 1, 0, None, True, False, b"\0" * 16),
         ("error_code", "int16", 0, 7, 1, 0, None, False, False, 0),
         ("error_message", "string", 1, 7, 1, 7, None, True, False, ""),
         ("topic_config_error_code", "int16", 5, 7, 1, 0, 0, True, False, 0),
@@ -205,7 +207,9 @@ class CreatableTopicResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatableTopicResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatableTopicResult], int]:
         if count > end - pos:
             raise Malformed
         new = CreatableTopicResult.__new__
@@ -246,7 +250,9 @@ class CreatableTopicResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.configs, pos = CreatableTopicConfigs._read_many(buf, pos, end, version, n - 1)
+                    obj.configs, pos = CreatableTopicConfigs._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 elif n == 0:
                     obj.configs = None
                 else:
@@ -387,7 +393,9 @@ class CreateTopicsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[CreateTopicsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[CreateTopicsResponse, int]:
         obj = CreateTopicsResponse.__new__(CreateTopicsResponse)
         if version >= 5:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -463,7 +471,9 @@ class CreatableReplicaAssignment(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatableReplicaAssignment], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatableReplicaAssignment], int]:
         if count > end - pos:
             raise Malformed
         new = CreatableReplicaAssignment.__new__
@@ -539,7 +549,9 @@ class CreatableTopicConfig(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatableTopicConfig], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatableTopicConfig], int]:
         if count > end - pos:
             raise Malformed
         new = CreatableTopicConfig.__new__
@@ -672,7 +684,9 @@ class CreatableTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CreatableTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CreatableTopic], int]:
         if count > end - pos:
             raise Malformed
         new = CreatableTopic.__new__
@@ -696,7 +710,9 @@ class CreatableTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.assignments, pos = CreatableReplicaAssignment._read_many(buf, pos, end, version, n - 1)
+                    obj.assignments, pos = CreatableReplicaAssignment._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 n = buf[pos]
@@ -704,7 +720,9 @@ class CreatableTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.configs, pos = CreatableTopicConfig._read_many(buf, pos, end, version, n - 1)
+                    obj.configs, pos = CreatableTopicConfig._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -729,7 +747,9 @@ class CreatableTopic(Struct):
                 (obj.num_partitions, obj.replication_factor, n) = _unpack_ihi(buf, pos)
                 pos += 10
                 if n >= 0:
-                    obj.assignments, pos = CreatableReplicaAssignment._read_many(buf, pos, end, version, n)
+                    obj.assignments, pos = CreatableReplicaAssignment._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 (n,) = _unpack_i(buf, pos)

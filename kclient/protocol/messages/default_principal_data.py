@@ -54,7 +54,9 @@ class DefaultPrincipalData(Message):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DefaultPrincipalData, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DefaultPrincipalData, int]:
         obj = DefaultPrincipalData.__new__(DefaultPrincipalData)
         n = buf[pos]
         pos += 1

@@ -104,7 +104,9 @@ class DeleteAclsMatchingAcl(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteAclsMatchingAcl], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteAclsMatchingAcl], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteAclsMatchingAcl.__new__
@@ -288,7 +290,9 @@ class DeleteAclsFilterResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteAclsFilterResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteAclsFilterResult], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteAclsFilterResult.__new__
@@ -314,7 +318,9 @@ class DeleteAclsFilterResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.matching_acls, pos = DeleteAclsMatchingAcl._read_many(buf, pos, end, version, n - 1)
+                    obj.matching_acls, pos = DeleteAclsMatchingAcl._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -341,7 +347,9 @@ class DeleteAclsFilterResult(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.matching_acls, pos = DeleteAclsMatchingAcl._read_many(buf, pos, end, version, n)
+                    obj.matching_acls, pos = DeleteAclsMatchingAcl._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -416,7 +424,9 @@ class DeleteAclsResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.filter_results, pos = DeleteAclsFilterResult._read_many(buf, pos, end, version, n - 1)
+                obj.filter_results, pos = DeleteAclsFilterResult._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -428,7 +438,9 @@ class DeleteAclsResponse(Response):
             (obj.throttle_time_ms, n) = _unpack_ii(buf, pos)
             pos += 8
             if n >= 0:
-                obj.filter_results, pos = DeleteAclsFilterResult._read_many(buf, pos, end, version, n)
+                obj.filter_results, pos = DeleteAclsFilterResult._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None
@@ -511,7 +523,9 @@ class DeleteAclsFilter(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteAclsFilter], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteAclsFilter], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteAclsFilter.__new__

@@ -56,7 +56,9 @@ class DeletableGroupResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeletableGroupResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeletableGroupResult], int]:
         if count > end - pos:
             raise Malformed
         new = DeletableGroupResult.__new__
@@ -148,7 +150,9 @@ class DeleteGroupsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DeleteGroupsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DeleteGroupsResponse, int]:
         obj = DeleteGroupsResponse.__new__(DeleteGroupsResponse)
         if version >= 2:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)

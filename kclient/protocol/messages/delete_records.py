@@ -60,7 +60,9 @@ class DeleteRecordsPartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteRecordsPartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteRecordsPartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteRecordsPartitionResult.__new__
@@ -124,7 +126,9 @@ class DeleteRecordsTopicResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteRecordsTopicResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteRecordsTopicResult], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteRecordsTopicResult.__new__
@@ -148,7 +152,9 @@ class DeleteRecordsTopicResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = DeleteRecordsPartitionResult._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = DeleteRecordsPartitionResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -173,7 +179,9 @@ class DeleteRecordsTopicResult(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = DeleteRecordsPartitionResult._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = DeleteRecordsPartitionResult._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -230,7 +238,9 @@ class DeleteRecordsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DeleteRecordsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DeleteRecordsResponse, int]:
         obj = DeleteRecordsResponse.__new__(DeleteRecordsResponse)
         if version >= 2:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -301,7 +311,9 @@ class DeleteRecordsPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteRecordsPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteRecordsPartition], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteRecordsPartition.__new__
@@ -365,7 +377,9 @@ class DeleteRecordsTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteRecordsTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteRecordsTopic], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteRecordsTopic.__new__
@@ -389,7 +403,9 @@ class DeleteRecordsTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = DeleteRecordsPartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = DeleteRecordsPartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -414,7 +430,9 @@ class DeleteRecordsTopic(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = DeleteRecordsPartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = DeleteRecordsPartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -471,7 +489,9 @@ class DeleteRecordsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DeleteRecordsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DeleteRecordsRequest, int]:
         obj = DeleteRecordsRequest.__new__(DeleteRecordsRequest)
         if version >= 2:
             n = buf[pos]

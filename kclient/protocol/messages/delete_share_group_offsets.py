@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -40,7 +40,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
     error_message: str | None
     _FIELDS = (
         ("topic_name", "string", 0, 0, 1, 0, None, False, False, ""),
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("error_code", "int16", 0, 0, 1, 0, None, False, False, 0),
         ("error_message", "string", 0, 0, 0, 0, None, False, False, None),
     )
@@ -60,7 +60,9 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteShareGroupOffsetsResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteShareGroupOffsetsResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteShareGroupOffsetsResponseTopic.__new__
@@ -155,7 +157,9 @@ class DeleteShareGroupOffsetsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DeleteShareGroupOffsetsResponse, int]:
         obj = DeleteShareGroupOffsetsResponse.__new__(DeleteShareGroupOffsetsResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -174,7 +178,9 @@ class DeleteShareGroupOffsetsResponse(Response):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.responses, pos = DeleteShareGroupOffsetsResponseTopic._read_many(buf, pos, end, version, n - 1)
+            obj.responses, pos = DeleteShareGroupOffsetsResponseTopic._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -222,7 +228,9 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteShareGroupOffsetsRequestTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteShareGroupOffsetsRequestTopic], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteShareGroupOffsetsRequestTopic.__new__
@@ -289,7 +297,9 @@ class DeleteShareGroupOffsetsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DeleteShareGroupOffsetsRequest, int]:
         obj = DeleteShareGroupOffsetsRequest.__new__(DeleteShareGroupOffsetsRequest)
         n = buf[pos]
         pos += 1
@@ -306,7 +316,9 @@ class DeleteShareGroupOffsetsRequest(Request):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.topics, pos = DeleteShareGroupOffsetsRequestTopic._read_many(buf, pos, end, version, n - 1)
+            obj.topics, pos = DeleteShareGroupOffsetsRequestTopic._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:

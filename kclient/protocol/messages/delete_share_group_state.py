@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -57,7 +57,9 @@ class PartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionResult.__new__
@@ -110,7 +112,7 @@ class DeleteStateResult(Struct):
     topic_id: bytes
     partitions: list[PartitionResult]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionResult", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -125,7 +127,9 @@ class DeleteStateResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteStateResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteStateResult], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteStateResult.__new__
@@ -187,7 +191,9 @@ class DeleteShareGroupStateResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DeleteShareGroupStateResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DeleteShareGroupStateResponse, int]:
         obj = DeleteShareGroupStateResponse.__new__(DeleteShareGroupStateResponse)
         n = buf[pos]
         pos += 1
@@ -236,7 +242,9 @@ class PartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionData.__new__
@@ -274,7 +282,7 @@ class DeleteStateData(Struct):
     topic_id: bytes
     partitions: list[PartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionData", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -289,7 +297,9 @@ class DeleteStateData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteStateData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteStateData], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteStateData.__new__
@@ -357,7 +367,9 @@ class DeleteShareGroupStateRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DeleteShareGroupStateRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DeleteShareGroupStateRequest, int]:
         obj = DeleteShareGroupStateRequest.__new__(DeleteShareGroupStateRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -52,7 +52,7 @@ class DeletableTopicResult(Struct):
     error_message: str | None
     _FIELDS = (
         ("name", "string", 0, 6, 6, 6, None, False, False, ""),
-        ("topic_id", "uuid", 6, 6, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 6, 6, 1, 0, None, True, False, b"\0" * 16),
         ("error_code", "int16", 0, 6, 1, 0, None, False, False, 0),
         ("error_message", "string", 5, 6, 5, 6, None, True, False, None),
     )
@@ -72,7 +72,9 @@ class DeletableTopicResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeletableTopicResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeletableTopicResult], int]:
         if count > end - pos:
             raise Malformed
         new = DeletableTopicResult.__new__
@@ -207,7 +209,9 @@ class DeleteTopicsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DeleteTopicsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DeleteTopicsResponse, int]:
         obj = DeleteTopicsResponse.__new__(DeleteTopicsResponse)
         if version >= 4:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -269,7 +273,7 @@ class DeleteTopicState(Struct):
     topic_id: bytes
     _FIELDS = (
         ("name", "string", 6, 6, 6, 6, None, False, False, None),
-        ("topic_id", "uuid", 6, 6, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 6, 6, 1, 0, None, False, False, b"\0" * 16),
     )
 
     def __init__(
@@ -283,7 +287,9 @@ class DeleteTopicState(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DeleteTopicState], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DeleteTopicState], int]:
         if count > end - pos:
             raise Malformed
         new = DeleteTopicState.__new__

@@ -67,7 +67,9 @@ class AclDescription(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AclDescription], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AclDescription], int]:
         if count > end - pos:
             raise Malformed
         new = AclDescription.__new__
@@ -185,7 +187,9 @@ class DescribeAclsResource(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeAclsResource], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeAclsResource], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeAclsResource.__new__
@@ -314,7 +318,9 @@ class DescribeAclsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeAclsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeAclsResponse, int]:
         obj = DescribeAclsResponse.__new__(DescribeAclsResponse)
         if version >= 2:
             (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)

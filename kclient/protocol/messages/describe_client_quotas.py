@@ -58,7 +58,9 @@ class EntityData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[EntityData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[EntityData], int]:
         if count > end - pos:
             raise Malformed
         new = EntityData.__new__
@@ -172,7 +174,9 @@ class ValueData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ValueData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ValueData], int]:
         if count > end - pos:
             raise Malformed
         new = ValueData.__new__
@@ -258,7 +262,9 @@ class EntryData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[EntryData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[EntryData], int]:
         if count > end - pos:
             raise Malformed
         new = EntryData.__new__
@@ -372,7 +378,9 @@ class DescribeClientQuotasResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeClientQuotasResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeClientQuotasResponse, int]:
         obj = DescribeClientQuotasResponse.__new__(DescribeClientQuotasResponse)
         if version >= 1:
             (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
@@ -494,7 +502,9 @@ class ComponentData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ComponentData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ComponentData], int]:
         if count > end - pos:
             raise Malformed
         new = ComponentData.__new__
@@ -617,7 +627,9 @@ class DescribeClientQuotasRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeClientQuotasRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeClientQuotasRequest, int]:
         obj = DescribeClientQuotasRequest.__new__(DescribeClientQuotasRequest)
         if version >= 1:
             n = buf[pos]

@@ -72,7 +72,9 @@ class DescribeClusterBroker(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeClusterBroker], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeClusterBroker], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeClusterBroker.__new__
@@ -211,7 +213,9 @@ class DescribeClusterResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeClusterResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeClusterResponse, int]:
         obj = DescribeClusterResponse.__new__(DescribeClusterResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -319,7 +323,9 @@ class DescribeClusterRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeClusterRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeClusterRequest, int]:
         obj = DescribeClusterRequest.__new__(DescribeClusterRequest)
         if version >= 2:
             (

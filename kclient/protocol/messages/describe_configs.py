@@ -76,7 +76,9 @@ class DescribeConfigsSynonym(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeConfigsSynonym], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeConfigsSynonym], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeConfigsSynonym.__new__
@@ -242,7 +244,9 @@ class DescribeConfigsResourceResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeConfigsResourceResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeConfigsResourceResult], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeConfigsResourceResult.__new__
@@ -279,7 +283,9 @@ class DescribeConfigsResourceResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.synonyms, pos = DescribeConfigsSynonym._read_many(buf, pos, end, version, n - 1)
+                    obj.synonyms, pos = DescribeConfigsSynonym._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 (obj.config_type, n) = _unpack_bB(buf, pos)
@@ -337,7 +343,9 @@ class DescribeConfigsResourceResult(Struct):
                     (n,) = _unpack_i(buf, pos)
                     pos += 4
                     if n >= 0:
-                        obj.synonyms, pos = DescribeConfigsSynonym._read_many(buf, pos, end, version, n)
+                        obj.synonyms, pos = DescribeConfigsSynonym._read_many(
+                            buf, pos, end, version, n
+                        )
                     else:
                         raise Malformed
                 else:
@@ -461,7 +469,9 @@ class DescribeConfigsResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeConfigsResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeConfigsResult], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeConfigsResult.__new__
@@ -497,7 +507,9 @@ class DescribeConfigsResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.configs, pos = DescribeConfigsResourceResult._read_many(buf, pos, end, version, n - 1)
+                    obj.configs, pos = DescribeConfigsResourceResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -534,7 +546,9 @@ class DescribeConfigsResult(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.configs, pos = DescribeConfigsResourceResult._read_many(buf, pos, end, version, n)
+                    obj.configs, pos = DescribeConfigsResourceResult._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -605,7 +619,9 @@ class DescribeConfigsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeConfigsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeConfigsResponse, int]:
         obj = DescribeConfigsResponse.__new__(DescribeConfigsResponse)
         if version >= 4:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -680,7 +696,9 @@ class DescribeConfigsResource(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeConfigsResource], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeConfigsResource], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeConfigsResource.__new__
@@ -802,7 +820,9 @@ class DescribeConfigsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeConfigsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeConfigsRequest, int]:
         obj = DescribeConfigsRequest.__new__(DescribeConfigsRequest)
         if version >= 4:
             n = buf[pos]
@@ -810,7 +830,9 @@ class DescribeConfigsRequest(Request):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.resources, pos = DescribeConfigsResource._read_many(buf, pos, end, version, n - 1)
+                obj.resources, pos = DescribeConfigsResource._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             (obj.include_synonyms, obj.include_documentation) = _unpack_tt(buf, pos)

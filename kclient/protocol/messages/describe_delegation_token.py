@@ -58,7 +58,9 @@ class DescribedDelegationTokenRenewer(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribedDelegationTokenRenewer], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribedDelegationTokenRenewer], int]:
         if count > end - pos:
             raise Malformed
         new = DescribedDelegationTokenRenewer.__new__
@@ -182,7 +184,7 @@ class DescribedDelegationToken(Struct):
         ("expiry_timestamp", "int64", 0, 3, 1, 0, None, False, False, 0),
         ("max_timestamp", "int64", 0, 3, 1, 0, None, False, False, 0),
         ("token_id", "string", 0, 3, 1, 0, None, False, False, ""),
-        ("hmac", "bytes", 0, 3, 1, 0, None, False, False, b''),
+        ("hmac", "bytes", 0, 3, 1, 0, None, False, False, b""),
         ("renewers", "[]DescribedDelegationTokenRenewer", 0, 3, 1, 0, None, False, False, ()),
     )
 
@@ -196,7 +198,7 @@ class DescribedDelegationToken(Struct):
         expiry_timestamp: int = 0,
         max_timestamp: int = 0,
         token_id: str = "",
-        hmac: bytes = b'',
+        hmac: bytes = b"",
         renewers: list[DescribedDelegationTokenRenewer] = FRESH,
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
@@ -213,7 +215,9 @@ class DescribedDelegationToken(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribedDelegationToken], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribedDelegationToken], int]:
         if count > end - pos:
             raise Malformed
         new = DescribedDelegationToken.__new__
@@ -298,7 +302,9 @@ class DescribedDelegationToken(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.renewers, pos = DescribedDelegationTokenRenewer._read_many(buf, pos, end, version, n - 1)
+                    obj.renewers, pos = DescribedDelegationTokenRenewer._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -360,7 +366,9 @@ class DescribedDelegationToken(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.renewers, pos = DescribedDelegationTokenRenewer._read_many(buf, pos, end, version, n)
+                    obj.renewers, pos = DescribedDelegationTokenRenewer._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -442,7 +450,9 @@ class DescribeDelegationTokenResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeDelegationTokenResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeDelegationTokenResponse, int]:
         obj = DescribeDelegationTokenResponse.__new__(DescribeDelegationTokenResponse)
         if version >= 2:
             (obj.error_code, n) = _unpack_hB(buf, pos)
@@ -518,7 +528,9 @@ class DescribeDelegationTokenOwner(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeDelegationTokenOwner], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeDelegationTokenOwner], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeDelegationTokenOwner.__new__
@@ -622,7 +634,9 @@ class DescribeDelegationTokenRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeDelegationTokenRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeDelegationTokenRequest, int]:
         obj = DescribeDelegationTokenRequest.__new__(DescribeDelegationTokenRequest)
         if version >= 2:
             n = buf[pos]
@@ -630,7 +644,9 @@ class DescribeDelegationTokenRequest(Request):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.owners, pos = DescribeDelegationTokenOwner._read_many(buf, pos, end, version, n - 1)
+                obj.owners, pos = DescribeDelegationTokenOwner._read_many(
+                    buf, pos, end, version, n - 1
+                )
             elif n == 0:
                 obj.owners = None
             else:

@@ -66,8 +66,8 @@ class DescribedGroupMember(Struct):
         ("group_instance_id", "string", 4, 6, 4, 6, None, True, False, None),
         ("client_id", "string", 0, 6, 1, 0, None, False, False, ""),
         ("client_host", "string", 0, 6, 1, 0, None, False, False, ""),
-        ("member_metadata", "bytes", 0, 6, 1, 0, None, False, False, b''),
-        ("member_assignment", "bytes", 0, 6, 1, 0, None, False, False, b''),
+        ("member_metadata", "bytes", 0, 6, 1, 0, None, False, False, b""),
+        ("member_assignment", "bytes", 0, 6, 1, 0, None, False, False, b""),
     )
 
     def __init__(
@@ -76,8 +76,8 @@ class DescribedGroupMember(Struct):
         group_instance_id: str | None = None,
         client_id: str = "",
         client_host: str = "",
-        member_metadata: bytes = b'',
-        member_assignment: bytes = b'',
+        member_metadata: bytes = b"",
+        member_assignment: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.member_id = member_id
@@ -89,7 +89,9 @@ class DescribedGroupMember(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribedGroupMember], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribedGroupMember], int]:
         if count > end - pos:
             raise Malformed
         new = DescribedGroupMember.__new__
@@ -335,7 +337,9 @@ class DescribedGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribedGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribedGroup], int]:
         if count > end - pos:
             raise Malformed
         new = DescribedGroup.__new__
@@ -406,7 +410,9 @@ class DescribedGroup(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.members, pos = DescribedGroupMember._read_many(buf, pos, end, version, n - 1)
+                    obj.members, pos = DescribedGroupMember._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 (obj.authorized_operations,) = _unpack_i(buf, pos)
@@ -552,7 +558,9 @@ class DescribeGroupsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeGroupsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeGroupsResponse, int]:
         obj = DescribeGroupsResponse.__new__(DescribeGroupsResponse)
         if version >= 5:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -634,7 +642,9 @@ class DescribeGroupsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeGroupsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeGroupsRequest, int]:
         obj = DescribeGroupsRequest.__new__(DescribeGroupsRequest)
         if version >= 5:
             n = buf[pos]

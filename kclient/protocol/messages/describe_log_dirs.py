@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -79,7 +79,9 @@ class DescribeLogDirsPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeLogDirsPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeLogDirsPartition], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeLogDirsPartition.__new__
@@ -163,7 +165,9 @@ class DescribeLogDirsTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeLogDirsTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeLogDirsTopic], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeLogDirsTopic.__new__
@@ -187,7 +191,9 @@ class DescribeLogDirsTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = DescribeLogDirsPartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = DescribeLogDirsPartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -212,7 +218,9 @@ class DescribeLogDirsTopic(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = DescribeLogDirsPartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = DescribeLogDirsPartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -285,7 +293,9 @@ class DescribeLogDirsResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeLogDirsResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeLogDirsResult], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeLogDirsResult.__new__
@@ -416,7 +426,9 @@ class DescribeLogDirsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeLogDirsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeLogDirsResponse, int]:
         obj = DescribeLogDirsResponse.__new__(DescribeLogDirsResponse)
         if version >= 2:
             if version >= 3:
@@ -495,7 +507,9 @@ class DescribableLogDirTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribableLogDirTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribableLogDirTopic], int]:
         if count > end - pos:
             raise Malformed
         new = DescribableLogDirTopic.__new__
@@ -592,7 +606,9 @@ class DescribeLogDirsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeLogDirsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeLogDirsRequest, int]:
         obj = DescribeLogDirsRequest.__new__(DescribeLogDirsRequest)
         if version >= 2:
             n = buf[pos]

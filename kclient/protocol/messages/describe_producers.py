@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -80,7 +80,9 @@ class ProducerState(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ProducerState], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ProducerState], int]:
         if count > end - pos:
             raise Malformed
         new = ProducerState.__new__
@@ -158,7 +160,9 @@ class PartitionResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionResponse], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionResponse.__new__
@@ -237,7 +241,9 @@ class TopicResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicResponse], int]:
         if count > end - pos:
             raise Malformed
         new = TopicResponse.__new__
@@ -315,7 +321,9 @@ class DescribeProducersResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeProducersResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeProducersResponse, int]:
         obj = DescribeProducersResponse.__new__(DescribeProducersResponse)
         (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
         pos += 5
@@ -370,7 +378,9 @@ class TopicRequest(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicRequest], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicRequest], int]:
         if count > end - pos:
             raise Malformed
         new = TopicRequest.__new__
@@ -440,7 +450,9 @@ class DescribeProducersRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeProducersRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeProducersRequest, int]:
         obj = DescribeProducersRequest.__new__(DescribeProducersRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -65,7 +65,7 @@ class ReplicaState(Struct):
     last_caught_up_timestamp: int
     _FIELDS = (
         ("replica_id", "int32", 0, 2, 1, 0, None, False, False, 0),
-        ("replica_directory_id", "uuid", 2, 2, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("replica_directory_id", "uuid", 2, 2, 1, 0, None, False, False, b"\0" * 16),
         ("log_end_offset", "int64", 0, 2, 1, 0, None, False, False, 0),
         ("last_fetch_timestamp", "int64", 1, 2, 1, 0, None, True, False, -1),
         ("last_caught_up_timestamp", "int64", 1, 2, 1, 0, None, True, False, -1),
@@ -88,7 +88,9 @@ class ReplicaState(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReplicaState], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReplicaState], int]:
         if count > end - pos:
             raise Malformed
         new = ReplicaState.__new__
@@ -222,7 +224,9 @@ class ResponsePartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponsePartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponsePartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponsePartitionData.__new__
@@ -319,7 +323,9 @@ class ResponseTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTopicData.__new__
@@ -342,7 +348,9 @@ class ResponseTopicData(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = ResponsePartitionData._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = ResponsePartitionData._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -396,7 +404,9 @@ class Listener(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Listener], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Listener], int]:
         if count > end - pos:
             raise Malformed
         new = Listener.__new__
@@ -471,7 +481,9 @@ class Node(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Node], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Node], int]:
         if count > end - pos:
             raise Malformed
         new = Node.__new__
@@ -548,7 +560,9 @@ class DescribeQuorumResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeQuorumResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeQuorumResponse, int]:
         obj = DescribeQuorumResponse.__new__(DescribeQuorumResponse)
         (obj.error_code,) = _unpack_h(buf, pos)
         pos += 2
@@ -638,7 +652,9 @@ class RequestPartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestPartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestPartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestPartitionData.__new__
@@ -691,7 +707,9 @@ class RequestTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTopicData.__new__
@@ -764,7 +782,9 @@ class DescribeQuorumRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeQuorumRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeQuorumRequest, int]:
         obj = DescribeQuorumRequest.__new__(DescribeQuorumRequest)
         n = buf[pos]
         pos += 1

@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -86,7 +86,9 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsResponsePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeShareGroupOffsetsResponsePartition], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeShareGroupOffsetsResponsePartition.__new__
@@ -174,8 +176,11 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
     partitions: list[DescribeShareGroupOffsetsResponsePartition]
     _FIELDS = (
         ("topic_name", "string", 0, 1, 1, 0, None, False, False, ""),
-        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
-        ("partitions", "[]DescribeShareGroupOffsetsResponsePartition", 0, 1, 1, 0, None, False, False, ()),
+        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
+        (
+            "partitions", "[]DescribeShareGroupOffsetsResponsePartition",
+            0, 1, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -191,7 +196,9 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeShareGroupOffsetsResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeShareGroupOffsetsResponseTopic.__new__
@@ -214,7 +221,9 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = DescribeShareGroupOffsetsResponsePartition._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = DescribeShareGroupOffsetsResponsePartition._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -274,7 +283,9 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsResponseGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeShareGroupOffsetsResponseGroup], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeShareGroupOffsetsResponseGroup.__new__
@@ -297,7 +308,9 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topics, pos = DescribeShareGroupOffsetsResponseTopic._read_many(buf, pos, end, version, n - 1)
+                obj.topics, pos = DescribeShareGroupOffsetsResponseTopic._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             (obj.error_code, n) = _unpack_hB(buf, pos)
@@ -370,14 +383,18 @@ class DescribeShareGroupOffsetsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeShareGroupOffsetsResponse, int]:
         obj = DescribeShareGroupOffsetsResponse.__new__(DescribeShareGroupOffsetsResponse)
         (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
         pos += 5
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.groups, pos = DescribeShareGroupOffsetsResponseGroup._read_many(buf, pos, end, version, n - 1)
+            obj.groups, pos = DescribeShareGroupOffsetsResponseGroup._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -425,7 +442,9 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsRequestTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeShareGroupOffsetsRequestTopic], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeShareGroupOffsetsRequestTopic.__new__
@@ -494,7 +513,9 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeShareGroupOffsetsRequestGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeShareGroupOffsetsRequestGroup], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeShareGroupOffsetsRequestGroup.__new__
@@ -517,7 +538,9 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topics, pos = DescribeShareGroupOffsetsRequestTopic._read_many(buf, pos, end, version, n - 1)
+                obj.topics, pos = DescribeShareGroupOffsetsRequestTopic._read_many(
+                    buf, pos, end, version, n - 1
+                )
             elif n == 0:
                 obj.topics = None
             else:
@@ -573,14 +596,18 @@ class DescribeShareGroupOffsetsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeShareGroupOffsetsRequest, int]:
         obj = DescribeShareGroupOffsetsRequest.__new__(DescribeShareGroupOffsetsRequest)
         n = buf[pos]
         pos += 1
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.groups, pos = DescribeShareGroupOffsetsRequestGroup._read_many(buf, pos, end, version, n - 1)
+            obj.groups, pos = DescribeShareGroupOffsetsRequestGroup._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:

@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -104,7 +104,9 @@ class DescribeTopicPartitionsResponsePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeTopicPartitionsResponsePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeTopicPartitionsResponsePartition], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeTopicPartitionsResponsePartition.__new__
@@ -216,9 +218,12 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     _FIELDS = (
         ("error_code", "int16", 0, 0, 1, 0, None, False, False, 0),
         ("name", "string", 0, 0, 0, 0, None, False, False, ""),
-        ("topic_id", "uuid", 0, 0, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, True, False, b"\0" * 16),
         ("is_internal", "bool", 0, 0, 1, 0, None, True, False, False),
-        ("partitions", "[]DescribeTopicPartitionsResponsePartition", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "partitions", "[]DescribeTopicPartitionsResponsePartition",
+            0, 0, 1, 0, None, False, False, (),
+        ),
         ("topic_authorized_operations", "int32", 0, 0, 1, 0, None, False, False, -2147483648),
     )
 
@@ -241,7 +246,9 @@ class DescribeTopicPartitionsResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeTopicPartitionsResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeTopicPartitionsResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeTopicPartitionsResponseTopic.__new__
@@ -266,7 +273,9 @@ class DescribeTopicPartitionsResponseTopic(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = DescribeTopicPartitionsResponsePartition._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = DescribeTopicPartitionsResponsePartition._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             (obj.topic_authorized_operations,) = _unpack_i(buf, pos)
@@ -392,14 +401,18 @@ class DescribeTopicPartitionsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeTopicPartitionsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeTopicPartitionsResponse, int]:
         obj = DescribeTopicPartitionsResponse.__new__(DescribeTopicPartitionsResponse)
         (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
         pos += 5
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.topics, pos = DescribeTopicPartitionsResponseTopic._read_many(buf, pos, end, version, n - 1)
+            obj.topics, pos = DescribeTopicPartitionsResponseTopic._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         (n,) = _unpack_b(buf, pos)
@@ -454,7 +467,9 @@ class TopicRequest(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicRequest], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicRequest], int]:
         if count > end - pos:
             raise Malformed
         new = TopicRequest.__new__
@@ -583,7 +598,9 @@ class DescribeTopicPartitionsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeTopicPartitionsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeTopicPartitionsRequest, int]:
         obj = DescribeTopicPartitionsRequest.__new__(DescribeTopicPartitionsRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -55,7 +55,9 @@ class TopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicData], int]:
         if count > end - pos:
             raise Malformed
         new = TopicData.__new__
@@ -165,7 +167,9 @@ class TransactionState(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TransactionState], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TransactionState], int]:
         if count > end - pos:
             raise Malformed
         new = TransactionState.__new__
@@ -267,7 +271,9 @@ class DescribeTransactionsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeTransactionsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeTransactionsResponse, int]:
         obj = DescribeTransactionsResponse.__new__(DescribeTransactionsResponse)
         (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
         pos += 5
@@ -324,7 +330,9 @@ class DescribeTransactionsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeTransactionsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeTransactionsRequest, int]:
         obj = DescribeTransactionsRequest.__new__(DescribeTransactionsRequest)
         n = buf[pos]
         pos += 1

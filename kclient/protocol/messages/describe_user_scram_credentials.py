@@ -50,7 +50,9 @@ class CredentialInfo(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CredentialInfo], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CredentialInfo], int]:
         if count > end - pos:
             raise Malformed
         new = CredentialInfo.__new__
@@ -114,7 +116,9 @@ class DescribeUserScramCredentialsResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribeUserScramCredentialsResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribeUserScramCredentialsResult], int]:
         if count > end - pos:
             raise Malformed
         new = DescribeUserScramCredentialsResult.__new__
@@ -221,7 +225,9 @@ class DescribeUserScramCredentialsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeUserScramCredentialsResponse, int]:
         obj = DescribeUserScramCredentialsResponse.__new__(DescribeUserScramCredentialsResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -240,7 +246,9 @@ class DescribeUserScramCredentialsResponse(Response):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.results, pos = DescribeUserScramCredentialsResult._read_many(buf, pos, end, version, n - 1)
+            obj.results, pos = DescribeUserScramCredentialsResult._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -288,7 +296,9 @@ class UserName(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[UserName], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[UserName], int]:
         if count > end - pos:
             raise Malformed
         new = UserName.__new__
@@ -350,7 +360,9 @@ class DescribeUserScramCredentialsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[DescribeUserScramCredentialsRequest, int]:
         obj = DescribeUserScramCredentialsRequest.__new__(DescribeUserScramCredentialsRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -67,7 +67,9 @@ class PartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionResult.__new__
@@ -161,7 +163,9 @@ class ReplicaElectionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReplicaElectionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReplicaElectionResult], int]:
         if count > end - pos:
             raise Malformed
         new = ReplicaElectionResult.__new__
@@ -185,7 +189,9 @@ class ReplicaElectionResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partition_result, pos = PartitionResult._read_many(buf, pos, end, version, n - 1)
+                    obj.partition_result, pos = PartitionResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -210,7 +216,9 @@ class ReplicaElectionResult(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partition_result, pos = PartitionResult._read_many(buf, pos, end, version, n)
+                    obj.partition_result, pos = PartitionResult._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -273,7 +281,9 @@ class ElectLeadersResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ElectLeadersResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ElectLeadersResponse, int]:
         obj = ElectLeadersResponse.__new__(ElectLeadersResponse)
         if version >= 2:
             (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
@@ -281,7 +291,9 @@ class ElectLeadersResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.replica_election_results, pos = ReplicaElectionResult._read_many(buf, pos, end, version, n - 1)
+                obj.replica_election_results, pos = ReplicaElectionResult._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -298,7 +310,9 @@ class ElectLeadersResponse(Response):
                 pos += 8
                 obj.error_code = 0
             if n >= 0:
-                obj.replica_election_results, pos = ReplicaElectionResult._read_many(buf, pos, end, version, n)
+                obj.replica_election_results, pos = ReplicaElectionResult._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None
@@ -353,7 +367,9 @@ class TopicPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = TopicPartitions.__new__
@@ -470,7 +486,9 @@ class ElectLeadersRequest(Request):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topic_partitions, pos = TopicPartitions._read_many(buf, pos, end, version, n - 1)
+                obj.topic_partitions, pos = TopicPartitions._read_many(
+                    buf, pos, end, version, n - 1
+                )
             elif n == 0:
                 obj.topic_partitions = None
             else:

@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -77,7 +77,9 @@ class ResponsePartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponsePartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponsePartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponsePartitionData.__new__
@@ -161,7 +163,9 @@ class ResponseTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTopicData.__new__
@@ -185,7 +189,9 @@ class ResponseTopicData(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = ResponsePartitionData._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = ResponsePartitionData._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -210,7 +216,9 @@ class ResponseTopicData(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = ResponsePartitionData._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = ResponsePartitionData._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -266,7 +274,9 @@ class NodeEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[NodeEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = NodeEndpoint.__new__
@@ -341,7 +351,9 @@ class EndQuorumEpochResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[EndQuorumEpochResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[EndQuorumEpochResponse, int]:
         obj = EndQuorumEpochResponse.__new__(EndQuorumEpochResponse)
         if version >= 1:
             (obj.error_code, n) = _unpack_hB(buf, pos)
@@ -433,7 +445,7 @@ class ReplicaInfo(Struct):
     candidate_directory_id: bytes
     _FIELDS = (
         ("candidate_id", "int32", 1, 1, 1, 0, None, False, False, 0),
-        ("candidate_directory_id", "uuid", 1, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("candidate_directory_id", "uuid", 1, 1, 1, 0, None, False, False, b"\0" * 16),
     )
 
     def __init__(
@@ -447,7 +459,9 @@ class ReplicaInfo(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReplicaInfo], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReplicaInfo], int]:
         if count > end - pos:
             raise Malformed
         new = ReplicaInfo.__new__
@@ -523,7 +537,9 @@ class RequestPartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestPartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestPartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestPartitionData.__new__
@@ -540,7 +556,9 @@ class RequestPartitionData(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.preferred_candidates, pos = ReplicaInfo._read_many(buf, pos, end, version, n - 1)
+                    obj.preferred_candidates, pos = ReplicaInfo._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -606,7 +624,9 @@ class RequestTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTopicData.__new__
@@ -630,7 +650,9 @@ class RequestTopicData(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = RequestPartitionData._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = RequestPartitionData._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -711,7 +733,9 @@ class LeaderEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[LeaderEndpoint], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[LeaderEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = LeaderEndpoint.__new__
@@ -797,7 +821,9 @@ class EndQuorumEpochRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[EndQuorumEpochRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[EndQuorumEpochRequest, int]:
         obj = EndQuorumEpochRequest.__new__(EndQuorumEpochRequest)
         if version >= 1:
             n = buf[pos]

@@ -106,16 +106,16 @@ class EnvelopeRequest(Request):
     FIRST_FLEXIBLE = 0
     RESPONSE = EnvelopeResponse
     _FIELDS = (
-        ("request_data", "bytes", 0, 0, 1, 0, None, False, False, b''),
-        ("request_principal", "bytes", 0, 0, 0, 0, None, False, False, b''),
-        ("client_host_address", "bytes", 0, 0, 1, 0, None, False, False, b''),
+        ("request_data", "bytes", 0, 0, 1, 0, None, False, False, b""),
+        ("request_principal", "bytes", 0, 0, 0, 0, None, False, False, b""),
+        ("client_host_address", "bytes", 0, 0, 1, 0, None, False, False, b""),
     )
 
     def __init__(
         self,
-        request_data: bytes = b'',
-        request_principal: bytes | None = b'',
-        client_host_address: bytes = b'',
+        request_data: bytes = b"",
+        request_principal: bytes | None = b"",
+        client_host_address: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.request_data = request_data

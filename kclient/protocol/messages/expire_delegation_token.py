@@ -59,7 +59,9 @@ class ExpireDelegationTokenResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ExpireDelegationTokenResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ExpireDelegationTokenResponse, int]:
         obj = ExpireDelegationTokenResponse.__new__(ExpireDelegationTokenResponse)
         if version >= 2:
             (obj.error_code, obj.expiry_timestamp_ms, obj.throttle_time_ms) = _unpack_hqi(buf, pos)
@@ -104,13 +106,13 @@ class ExpireDelegationTokenRequest(Request):
     FIRST_FLEXIBLE = 2
     RESPONSE = ExpireDelegationTokenResponse
     _FIELDS = (
-        ("hmac", "bytes", 0, 2, 1, 0, None, False, False, b''),
+        ("hmac", "bytes", 0, 2, 1, 0, None, False, False, b""),
         ("expiry_time_period_ms", "int64", 0, 2, 1, 0, None, False, False, 0),
     )
 
     def __init__(
         self,
-        hmac: bytes = b'',
+        hmac: bytes = b"",
         expiry_time_period_ms: int = 0,
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
@@ -119,7 +121,9 @@ class ExpireDelegationTokenRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ExpireDelegationTokenRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ExpireDelegationTokenRequest, int]:
         obj = ExpireDelegationTokenRequest.__new__(ExpireDelegationTokenRequest)
         if version >= 2:
             n = buf[pos]

@@ -6,10 +6,10 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Buffer,
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Buffer,
+    Malformed,
     check_uuid,
     put_bytes,
     put_compact_bytes,
@@ -149,7 +149,9 @@ class LeaderIdAndEpoch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: memoryview, pos: int, end: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
+    def _read(
+        cls, buf: memoryview, pos: int, end: int, version: int
+    ) -> tuple[LeaderIdAndEpoch, int]:
         obj = LeaderIdAndEpoch.__new__(LeaderIdAndEpoch)
         (obj.leader_id, obj.leader_epoch) = _unpack_ii(buf, pos)
         pos += 8
@@ -241,7 +243,9 @@ class AbortedTransaction(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[AbortedTransaction], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AbortedTransaction], int]:
         if count > end - pos:
             raise Malformed
         new = AbortedTransaction.__new__
@@ -368,7 +372,9 @@ class PartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionData.__new__
@@ -389,7 +395,9 @@ class PartitionData(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.aborted_transactions, pos = AbortedTransaction._read_many(buf, pos, end, version, n - 1)
+                    obj.aborted_transactions, pos = AbortedTransaction._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 elif n == 0:
                     obj.aborted_transactions = None
                 else:
@@ -449,7 +457,9 @@ class PartitionData(Struct):
                     (n,) = _unpack_i(buf, pos)
                     pos += 4
                     if n >= 0:
-                        obj.aborted_transactions, pos = AbortedTransaction._read_many(buf, pos, end, version, n)
+                        obj.aborted_transactions, pos = AbortedTransaction._read_many(
+                            buf, pos, end, version, n
+                        )
                     elif n == -1:
                         obj.aborted_transactions = None
                     else:
@@ -600,7 +610,7 @@ class FetchableTopicResponse(Struct):
     partitions: list[PartitionData]
     _FIELDS = (
         ("topic", "string", 0, 12, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 13, 18, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 13, 18, 1, 0, None, True, False, b"\0" * 16),
         ("partitions", "[]PartitionData", 0, 18, 1, 0, None, False, False, ()),
     )
 
@@ -617,7 +627,9 @@ class FetchableTopicResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[FetchableTopicResponse], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[FetchableTopicResponse], int]:
         if count > end - pos:
             raise Malformed
         new = FetchableTopicResponse.__new__
@@ -740,7 +752,9 @@ class NodeEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[NodeEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = NodeEndpoint.__new__
@@ -852,7 +866,9 @@ class FetchResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.responses, pos = FetchableTopicResponse._read_many(buf, pos, end, version, n - 1)
+                obj.responses, pos = FetchableTopicResponse._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             obj.node_endpoints = []
@@ -1036,7 +1052,7 @@ class FetchPartition(Struct):
         ("last_fetched_epoch", "int32", 12, 18, 1, 0, None, False, False, -1),
         ("log_start_offset", "int64", 5, 18, 1, 0, None, True, False, -1),
         ("partition_max_bytes", "int32", 0, 18, 1, 0, None, False, False, 0),
-        ("replica_directory_id", "uuid", 17, 18, 1, 0, 0, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("replica_directory_id", "uuid", 17, 18, 1, 0, 0, True, False, b"\0" * 16),
         ("high_watermark", "int64", 18, 18, 1, 0, 1, True, False, 9223372036854775807),
     )
 
@@ -1063,7 +1079,9 @@ class FetchPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[FetchPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[FetchPartition], int]:
         if count > end - pos:
             raise Malformed
         new = FetchPartition.__new__
@@ -1212,7 +1230,7 @@ class FetchTopic(Struct):
     partitions: list[FetchPartition]
     _FIELDS = (
         ("topic", "string", 0, 12, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 13, 18, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 13, 18, 1, 0, None, True, False, b"\0" * 16),
         ("partitions", "[]FetchPartition", 0, 18, 1, 0, None, False, False, ()),
     )
 
@@ -1229,7 +1247,9 @@ class FetchTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[FetchTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[FetchTopic], int]:
         if count > end - pos:
             raise Malformed
         new = FetchTopic.__new__
@@ -1329,7 +1349,7 @@ class ForgottenTopic(Struct):
     partitions: list[int]
     _FIELDS = (
         ("topic", "string", 7, 12, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 13, 18, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 13, 18, 1, 0, None, True, False, b"\0" * 16),
         ("partitions", "[]int32", 7, 18, 1, 0, None, False, False, ()),
     )
 
@@ -1346,7 +1366,9 @@ class ForgottenTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ForgottenTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ForgottenTopic], int]:
         if count > end - pos:
             raise Malformed
         new = ForgottenTopic.__new__
@@ -1572,7 +1594,9 @@ class FetchRequest(Request):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.forgotten_topics_data, pos = ForgottenTopic._read_many(buf, pos, end, version, n - 1)
+                obj.forgotten_topics_data, pos = ForgottenTopic._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             n = buf[pos]
@@ -1644,7 +1668,9 @@ class FetchRequest(Request):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.forgotten_topics_data, pos = ForgottenTopic._read_many(buf, pos, end, version, n)
+                    obj.forgotten_topics_data, pos = ForgottenTopic._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
             else:

@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
+    ZERO_UUID,
     Buffer,
     Malformed,
-    ZERO_UUID,
     check_uuid,
     put_compact_bytes,
     put_compact_count,
@@ -67,7 +67,9 @@ class ResponseSnapshotId(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: memoryview, pos: int, end: int, version: int) -> tuple[ResponseSnapshotId, int]:
+    def _read(
+        cls, buf: memoryview, pos: int, end: int, version: int
+    ) -> tuple[ResponseSnapshotId, int]:
         obj = ResponseSnapshotId.__new__(ResponseSnapshotId)
         (obj.end_offset, obj.epoch) = _unpack_qi(buf, pos)
         pos += 12
@@ -113,7 +115,9 @@ class LeaderIdAndEpoch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: memoryview, pos: int, end: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
+    def _read(
+        cls, buf: memoryview, pos: int, end: int, version: int
+    ) -> tuple[LeaderIdAndEpoch, int]:
         obj = LeaderIdAndEpoch.__new__(LeaderIdAndEpoch)
         (obj.leader_id, obj.leader_epoch) = _unpack_ii(buf, pos)
         pos += 8
@@ -193,7 +197,9 @@ class ResponsePartitionSnapshot(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[ResponsePartitionSnapshot], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponsePartitionSnapshot], int]:
         if count > end - pos:
             raise Malformed
         new = ResponsePartitionSnapshot.__new__
@@ -288,7 +294,9 @@ class ResponseTopicSnapshot(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTopicSnapshot], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTopicSnapshot], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTopicSnapshot.__new__
@@ -311,7 +319,9 @@ class ResponseTopicSnapshot(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = ResponsePartitionSnapshot._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = ResponsePartitionSnapshot._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -365,7 +375,9 @@ class NodeEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[NodeEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = NodeEndpoint.__new__
@@ -448,7 +460,9 @@ class FetchSnapshotResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: memoryview, pos: int, end: int, version: int) -> tuple[FetchSnapshotResponse, int]:
+    def _read(
+        cls, buf: memoryview, pos: int, end: int, version: int
+    ) -> tuple[FetchSnapshotResponse, int]:
         obj = FetchSnapshotResponse.__new__(FetchSnapshotResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -587,7 +601,7 @@ class RequestPartitionSnapshot(Struct):
         ("current_leader_epoch", "int32", 0, 1, 1, 0, None, False, False, 0),
         ("snapshot_id", "RequestSnapshotId", 0, 1, 1, 0, None, False, False, ()),
         ("position", "int64", 0, 1, 1, 0, None, False, False, 0),
-        ("replica_directory_id", "uuid", 1, 1, 1, 0, 0, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("replica_directory_id", "uuid", 1, 1, 1, 0, 0, True, False, b"\0" * 16),
     )
 
     def __init__(
@@ -607,7 +621,9 @@ class RequestPartitionSnapshot(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestPartitionSnapshot], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestPartitionSnapshot], int]:
         if count > end - pos:
             raise Malformed
         new = RequestPartitionSnapshot.__new__
@@ -689,7 +705,9 @@ class RequestTopicSnapshot(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTopicSnapshot], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTopicSnapshot], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTopicSnapshot.__new__
@@ -712,7 +730,9 @@ class RequestTopicSnapshot(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = RequestPartitionSnapshot._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = RequestPartitionSnapshot._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -778,7 +798,9 @@ class FetchSnapshotRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[FetchSnapshotRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[FetchSnapshotRequest, int]:
         obj = FetchSnapshotRequest.__new__(FetchSnapshotRequest)
         (obj.replica_id, obj.max_bytes, n) = _unpack_iiB(buf, pos)
         pos += 9

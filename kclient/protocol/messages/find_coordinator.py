@@ -77,7 +77,9 @@ class Coordinator(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Coordinator], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Coordinator], int]:
         if count > end - pos:
             raise Malformed
         new = Coordinator.__new__
@@ -207,7 +209,9 @@ class FindCoordinatorResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[FindCoordinatorResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[FindCoordinatorResponse, int]:
         obj = FindCoordinatorResponse.__new__(FindCoordinatorResponse)
         if version >= 3:
             if version >= 4:
@@ -404,7 +408,9 @@ class FindCoordinatorRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[FindCoordinatorRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[FindCoordinatorRequest, int]:
         obj = FindCoordinatorRequest.__new__(FindCoordinatorRequest)
         if version >= 3:
             if version <= 3:

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_numbers,
     put_compact_strings,
@@ -77,7 +77,7 @@ class GetTelemetrySubscriptionsResponse(Response):
     _FIELDS = (
         ("throttle_time_ms", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("error_code", "int16", 0, 0, 1, 0, None, False, False, 0),
-        ("client_instance_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("client_instance_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("subscription_id", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("accepted_compression_types", "[]int8", 0, 0, 1, 0, None, False, False, ()),
         ("push_interval_ms", "int32", 0, 0, 1, 0, None, False, False, 0),
@@ -111,7 +111,9 @@ class GetTelemetrySubscriptionsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[GetTelemetrySubscriptionsResponse, int]:
         obj = GetTelemetrySubscriptionsResponse.__new__(GetTelemetrySubscriptionsResponse)
         (
             obj.throttle_time_ms,
@@ -180,7 +182,7 @@ class GetTelemetrySubscriptionsRequest(Request):
     FIRST_FLEXIBLE = 0
     RESPONSE = GetTelemetrySubscriptionsResponse
     _FIELDS = (
-        ("client_instance_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("client_instance_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
     )
 
     def __init__(
@@ -192,7 +194,9 @@ class GetTelemetrySubscriptionsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[GetTelemetrySubscriptionsRequest, int]:
         obj = GetTelemetrySubscriptionsRequest.__new__(GetTelemetrySubscriptionsRequest)
         (obj.client_instance_id,) = _unpack_U(buf, pos)
         pos += 16

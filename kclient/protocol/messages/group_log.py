@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, LogRecord, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_bytes,
     put_compact_bytes,
@@ -62,7 +62,7 @@ _pack_qq = struct.Struct(">qq").pack
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(LogRecord):
-    """Key of records of type 8 in an internal topic, versions 0.
+    """Key of type 8 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -93,7 +93,9 @@ class ConsumerGroupCurrentMemberAssignmentKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
         obj = ConsumerGroupCurrentMemberAssignmentKey.__new__(ConsumerGroupCurrentMemberAssignmentKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -138,7 +140,7 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
     partitions: list[int]
     assignment_epochs: list[int] | None
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 0, 0, 1, 0, None, False, False, ()),
         ("assignment_epochs", "[]int32", 0, 0, 0, 0, 0, False, False, None),
     )
@@ -156,7 +158,9 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ConsumerGroupCurrentMemberAssignmentValueTopicPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ConsumerGroupCurrentMemberAssignmentValueTopicPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = ConsumerGroupCurrentMemberAssignmentValueTopicPartitions.__new__
@@ -225,7 +229,7 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(LogRecord):
-    """Value of records of type 8 in an internal topic, versions 0.
+    """Value of type 8 records in an internal topic, versions 0.
 
     Attributes:
         member_epoch: The current member epoch that is expected from the member in the heartbeat
@@ -258,8 +262,14 @@ class ConsumerGroupCurrentMemberAssignmentValue(LogRecord):
         ("member_epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("previous_member_epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("state", "int8", 0, 0, 1, 0, None, False, False, 0),
-        ("assigned_partitions", "[]ConsumerGroupCurrentMemberAssignmentValueTopicPartitions", 0, 0, 1, 0, None, False, False, ()),
-        ("partitions_pending_revocation", "[]ConsumerGroupCurrentMemberAssignmentValueTopicPartitions", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "assigned_partitions", "[]ConsumerGroupCurrentMemberAssignmentValueTopicPartitions",
+            0, 0, 1, 0, None, False, False, (),
+        ),
+        (
+            "partitions_pending_revocation", "[]ConsumerGroupCurrentMemberAssignmentValueTopicPartitions",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -279,14 +289,18 @@ class ConsumerGroupCurrentMemberAssignmentValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
         obj = ConsumerGroupCurrentMemberAssignmentValue.__new__(ConsumerGroupCurrentMemberAssignmentValue)
         (obj.member_epoch, obj.previous_member_epoch, obj.state, n) = _unpack_iibB(buf, pos)
         pos += 10
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.assigned_partitions, pos = ConsumerGroupCurrentMemberAssignmentValueTopicPartitions._read_many(buf, pos, end, version, n - 1)
+            obj.assigned_partitions, pos = ConsumerGroupCurrentMemberAssignmentValueTopicPartitions._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -294,7 +308,9 @@ class ConsumerGroupCurrentMemberAssignmentValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.partitions_pending_revocation, pos = ConsumerGroupCurrentMemberAssignmentValueTopicPartitions._read_many(buf, pos, end, version, n - 1)
+            obj.partitions_pending_revocation, pos = ConsumerGroupCurrentMemberAssignmentValueTopicPartitions._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -319,7 +335,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(LogRecord):
 
 
 class ConsumerGroupMemberMetadataKey(LogRecord):
-    """Key of records of type 5 in an internal topic, versions 0.
+    """Key of type 5 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -350,7 +366,9 @@ class ConsumerGroupMemberMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupMemberMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupMemberMetadataKey, int]:
         obj = ConsumerGroupMemberMetadataKey.__new__(ConsumerGroupMemberMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -393,13 +411,13 @@ class ClassicProtocol(Struct):
     metadata: bytes
     _FIELDS = (
         ("name", "string", 0, 0, 1, 0, None, False, False, ""),
-        ("metadata", "bytes", 0, 0, 1, 0, None, False, False, b''),
+        ("metadata", "bytes", 0, 0, 1, 0, None, False, False, b""),
     )
 
     def __init__(
         self,
         name: str = "",
-        metadata: bytes = b'',
+        metadata: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.name = name
@@ -407,7 +425,9 @@ class ClassicProtocol(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ClassicProtocol], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ClassicProtocol], int]:
         if count > end - pos:
             raise Malformed
         new = ClassicProtocol.__new__
@@ -480,7 +500,9 @@ class ClassicMemberMetadata(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ClassicMemberMetadata, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ClassicMemberMetadata, int]:
         obj = ClassicMemberMetadata.__new__(ClassicMemberMetadata)
         (obj.session_timeout_ms, n) = _unpack_iB(buf, pos)
         pos += 5
@@ -509,7 +531,7 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(LogRecord):
-    """Value of records of type 5 in an internal topic, versions 0.
+    """Value of type 5 records in an internal topic, versions 0.
 
     Attributes:
         instance_id: The (optional) instance id.
@@ -587,7 +609,9 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupMemberMetadataValue, int]:
         obj = ConsumerGroupMemberMetadataValue.__new__(ConsumerGroupMemberMetadataValue)
         n = buf[pos]
         pos += 1
@@ -689,7 +713,9 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
                 if n < 0:
                     obj.classic_member_metadata = None
                 else:
-                    obj.classic_member_metadata, pos = ClassicMemberMetadata._read(buf, pos, end, version)
+                    obj.classic_member_metadata, pos = ClassicMemberMetadata._read(
+                        buf, pos, end, version
+                    )
             else:
                 if obj.unknown_tags is None:
                     obj.unknown_tags = {}
@@ -738,7 +764,7 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
 
 
 class ConsumerGroupMetadataKey(LogRecord):
-    """Key of records of type 3 in an internal topic, versions 0.
+    """Key of type 3 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -764,7 +790,9 @@ class ConsumerGroupMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupMetadataKey, int]:
         obj = ConsumerGroupMetadataKey.__new__(ConsumerGroupMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -784,7 +812,7 @@ class ConsumerGroupMetadataKey(LogRecord):
 
 
 class ConsumerGroupMetadataValue(LogRecord):
-    """Value of records of type 3 in an internal topic, versions 0.
+    """Value of type 3 records in an internal topic, versions 0.
 
     Attributes:
         epoch: The group epoch.
@@ -815,7 +843,9 @@ class ConsumerGroupMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupMetadataValue, int]:
         obj = ConsumerGroupMetadataValue.__new__(ConsumerGroupMetadataValue)
         (obj.epoch,) = _unpack_i(buf, pos)
         pos += 4
@@ -858,7 +888,7 @@ class ConsumerGroupMetadataValue(LogRecord):
 
 
 class ConsumerGroupPartitionMetadataKey(LogRecord):
-    """Key of records of type 4 in an internal topic, versions 0.
+    """Key of type 4 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -884,7 +914,9 @@ class ConsumerGroupPartitionMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupPartitionMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupPartitionMetadataKey, int]:
         obj = ConsumerGroupPartitionMetadataKey.__new__(ConsumerGroupPartitionMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -930,7 +962,9 @@ class PartitionMetadata(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionMetadata], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionMetadata], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionMetadata.__new__
@@ -981,7 +1015,7 @@ class TopicMetadata(Struct):
     num_partitions: int
     partition_metadata: list[PartitionMetadata]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("topic_name", "string", 0, 0, 1, 0, None, False, False, ""),
         ("num_partitions", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("partition_metadata", "[]PartitionMetadata", 0, 0, 1, 0, None, False, False, ()),
@@ -1002,7 +1036,9 @@ class TopicMetadata(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicMetadata], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicMetadata], int]:
         if count > end - pos:
             raise Malformed
         new = TopicMetadata.__new__
@@ -1025,7 +1061,9 @@ class TopicMetadata(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partition_metadata, pos = PartitionMetadata._read_many(buf, pos, end, version, n - 1)
+                obj.partition_metadata, pos = PartitionMetadata._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -1050,7 +1088,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(LogRecord):
-    """Value of records of type 4 in an internal topic, versions 0.
+    """Value of type 4 records in an internal topic, versions 0.
 
     Attributes:
         topics: The list of topic metadata.
@@ -1076,7 +1114,9 @@ class ConsumerGroupPartitionMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
         obj = ConsumerGroupPartitionMetadataValue.__new__(ConsumerGroupPartitionMetadataValue)
         n = buf[pos]
         pos += 1
@@ -1104,7 +1144,7 @@ class ConsumerGroupPartitionMetadataValue(LogRecord):
 
 
 class ConsumerGroupRegularExpressionKey(LogRecord):
-    """Key of records of type 16 in an internal topic, versions 0.
+    """Key of type 16 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -1135,7 +1175,9 @@ class ConsumerGroupRegularExpressionKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupRegularExpressionKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupRegularExpressionKey, int]:
         obj = ConsumerGroupRegularExpressionKey.__new__(ConsumerGroupRegularExpressionKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1166,7 +1208,7 @@ class ConsumerGroupRegularExpressionKey(LogRecord):
 
 
 class ConsumerGroupRegularExpressionValue(LogRecord):
-    """Value of records of type 16 in an internal topic, versions 0.
+    """Value of type 16 records in an internal topic, versions 0.
 
     Attributes:
         topics: See Kafka's protocol guide.
@@ -1202,7 +1244,9 @@ class ConsumerGroupRegularExpressionValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupRegularExpressionValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupRegularExpressionValue, int]:
         obj = ConsumerGroupRegularExpressionValue.__new__(ConsumerGroupRegularExpressionValue)
         n = buf[pos]
         pos += 1
@@ -1231,7 +1275,7 @@ class ConsumerGroupRegularExpressionValue(LogRecord):
 
 
 class ConsumerGroupTargetAssignmentMemberKey(LogRecord):
-    """Key of records of type 7 in an internal topic, versions 0.
+    """Key of type 7 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -1262,7 +1306,9 @@ class ConsumerGroupTargetAssignmentMemberKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
         obj = ConsumerGroupTargetAssignmentMemberKey.__new__(ConsumerGroupTargetAssignmentMemberKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1304,7 +1350,7 @@ class ConsumerGroupTargetAssignmentMemberValueTopicPartition(Struct):
     topic_id: bytes
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -1319,7 +1365,9 @@ class ConsumerGroupTargetAssignmentMemberValueTopicPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ConsumerGroupTargetAssignmentMemberValueTopicPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ConsumerGroupTargetAssignmentMemberValueTopicPartition], int]:
         if count > end - pos:
             raise Malformed
         new = ConsumerGroupTargetAssignmentMemberValueTopicPartition.__new__
@@ -1352,7 +1400,7 @@ class ConsumerGroupTargetAssignmentMemberValueTopicPartition(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(LogRecord):
-    """Value of records of type 7 in an internal topic, versions 0.
+    """Value of type 7 records in an internal topic, versions 0.
 
     Attributes:
         topic_partitions: The assigned partitions.
@@ -1366,7 +1414,10 @@ class ConsumerGroupTargetAssignmentMemberValue(LogRecord):
     MAX_VERSION = 0
     FIRST_FLEXIBLE = 0
     _FIELDS = (
-        ("topic_partitions", "[]ConsumerGroupTargetAssignmentMemberValueTopicPartition", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "topic_partitions", "[]ConsumerGroupTargetAssignmentMemberValueTopicPartition",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -1378,14 +1429,18 @@ class ConsumerGroupTargetAssignmentMemberValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
         obj = ConsumerGroupTargetAssignmentMemberValue.__new__(ConsumerGroupTargetAssignmentMemberValue)
         n = buf[pos]
         pos += 1
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.topic_partitions, pos = ConsumerGroupTargetAssignmentMemberValueTopicPartition._read_many(buf, pos, end, version, n - 1)
+            obj.topic_partitions, pos = ConsumerGroupTargetAssignmentMemberValueTopicPartition._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -1406,7 +1461,7 @@ class ConsumerGroupTargetAssignmentMemberValue(LogRecord):
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(LogRecord):
-    """Key of records of type 6 in an internal topic, versions 0.
+    """Key of type 6 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -1432,7 +1487,9 @@ class ConsumerGroupTargetAssignmentMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, int]:
         obj = ConsumerGroupTargetAssignmentMetadataKey.__new__(ConsumerGroupTargetAssignmentMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -1452,7 +1509,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(LogRecord):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(LogRecord):
-    """Value of records of type 6 in an internal topic, versions 0.
+    """Value of type 6 records in an internal topic, versions 0.
 
     Attributes:
         assignment_epoch: The assignment epoch.
@@ -1483,7 +1540,9 @@ class ConsumerGroupTargetAssignmentMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
         obj = ConsumerGroupTargetAssignmentMetadataValue.__new__(ConsumerGroupTargetAssignmentMetadataValue)
         (obj.assignment_epoch,) = _unpack_i(buf, pos)
         pos += 4
@@ -1526,7 +1585,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(LogRecord):
 
 
 class GroupMetadataKey(LogRecord):
-    """Key of records of type 2 in an internal topic, versions 0.
+    """Key of type 2 records in an internal topic, versions 0.
 
     Attributes:
         group: The group id.
@@ -1610,8 +1669,8 @@ class MemberMetadata(Struct):
         ("client_host", "string", 0, 4, 1, 0, None, False, False, ""),
         ("rebalance_timeout", "int32", 1, 4, 1, 0, None, True, False, -1),
         ("session_timeout", "int32", 0, 4, 1, 0, None, False, False, 0),
-        ("subscription", "bytes", 0, 4, 1, 0, None, False, False, b''),
-        ("assignment", "bytes", 0, 4, 1, 0, None, False, False, b''),
+        ("subscription", "bytes", 0, 4, 1, 0, None, False, False, b""),
+        ("assignment", "bytes", 0, 4, 1, 0, None, False, False, b""),
     )
 
     def __init__(
@@ -1622,8 +1681,8 @@ class MemberMetadata(Struct):
         client_host: str = "",
         rebalance_timeout: int = -1,
         session_timeout: int = 0,
-        subscription: bytes = b'',
-        assignment: bytes = b'',
+        subscription: bytes = b"",
+        assignment: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.member_id = member_id
@@ -1637,7 +1696,9 @@ class MemberMetadata(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[MemberMetadata], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[MemberMetadata], int]:
         if count > end - pos:
             raise Malformed
         new = MemberMetadata.__new__
@@ -1827,7 +1888,7 @@ class MemberMetadata(Struct):
 
 
 class GroupMetadataValue(LogRecord):
-    """Value of records of type 2 in an internal topic, versions 0 to 4.
+    """Value of type 2 records in an internal topic, versions 0 to 4.
 
     Attributes:
         protocol_type: The protocol type.
@@ -2027,7 +2088,7 @@ class GroupMetadataValue(LogRecord):
 
 
 class LegacyOffsetCommitKey(LogRecord):
-    """Key of records of type 0 in an internal topic, versions 0.
+    """Key of type 0 records in an internal topic, versions 0.
 
     Attributes:
         group: The consumer group id.
@@ -2063,7 +2124,9 @@ class LegacyOffsetCommitKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[LegacyOffsetCommitKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[LegacyOffsetCommitKey, int]:
         obj = LegacyOffsetCommitKey.__new__(LegacyOffsetCommitKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -2097,7 +2160,7 @@ class LegacyOffsetCommitKey(LogRecord):
 
 
 class LegacyOffsetCommitValue(LogRecord):
-    """Value of records of type 0 in an internal topic, versions 0.
+    """Value of type 0 records in an internal topic, versions 0.
 
     Attributes:
         offset: The offset that the consumer wants to store (for this partition).
@@ -2133,7 +2196,9 @@ class LegacyOffsetCommitValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[LegacyOffsetCommitValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[LegacyOffsetCommitValue, int]:
         obj = LegacyOffsetCommitValue.__new__(LegacyOffsetCommitValue)
         (obj.offset, n) = _unpack_qh(buf, pos)
         pos += 10
@@ -2157,7 +2222,7 @@ class LegacyOffsetCommitValue(LogRecord):
 
 
 class OffsetCommitKey(LogRecord):
-    """Key of records of type 1 in an internal topic, versions 0.
+    """Key of type 1 records in an internal topic, versions 0.
 
     Attributes:
         group: The consumer group id.
@@ -2227,7 +2292,7 @@ class OffsetCommitKey(LogRecord):
 
 
 class OffsetCommitValue(LogRecord):
-    """Value of records of type 1 in an internal topic, versions 0 to 4.
+    """Value of type 1 records in an internal topic, versions 0 to 4.
 
     Attributes:
         offset: The offset that the consumer wants to store (for this partition).
@@ -2263,7 +2328,7 @@ class OffsetCommitValue(LogRecord):
         ("metadata", "string", 0, 4, 1, 0, None, False, False, ""),
         ("commit_timestamp", "int64", 0, 4, 1, 0, None, False, False, 0),
         ("expire_timestamp", "int64", 1, 1, 1, 0, None, True, False, -1),
-        ("topic_id", "uuid", 4, 4, 1, 0, 0, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 4, 4, 1, 0, 0, True, False, b"\0" * 16),
     )
 
     def __init__(
@@ -2384,7 +2449,7 @@ class OffsetCommitValue(LogRecord):
 
 
 class ShareGroupCurrentMemberAssignmentKey(LogRecord):
-    """Key of records of type 14 in an internal topic, versions 0.
+    """Key of type 14 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -2415,7 +2480,9 @@ class ShareGroupCurrentMemberAssignmentKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupCurrentMemberAssignmentKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupCurrentMemberAssignmentKey, int]:
         obj = ShareGroupCurrentMemberAssignmentKey.__new__(ShareGroupCurrentMemberAssignmentKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -2457,7 +2524,7 @@ class ShareGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
     topic_id: bytes
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -2472,7 +2539,9 @@ class ShareGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ShareGroupCurrentMemberAssignmentValueTopicPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ShareGroupCurrentMemberAssignmentValueTopicPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = ShareGroupCurrentMemberAssignmentValueTopicPartitions.__new__
@@ -2505,7 +2574,7 @@ class ShareGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
 
 
 class ShareGroupCurrentMemberAssignmentValue(LogRecord):
-    """Value of records of type 14 in an internal topic, versions 0.
+    """Value of type 14 records in an internal topic, versions 0.
 
     Attributes:
         member_epoch: The current member epoch that is expected from the member in the heartbeat
@@ -2530,7 +2599,10 @@ class ShareGroupCurrentMemberAssignmentValue(LogRecord):
         ("member_epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("previous_member_epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("state", "int8", 0, 0, 1, 0, None, False, False, 0),
-        ("assigned_partitions", "[]ShareGroupCurrentMemberAssignmentValueTopicPartitions", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "assigned_partitions", "[]ShareGroupCurrentMemberAssignmentValueTopicPartitions",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -2548,14 +2620,18 @@ class ShareGroupCurrentMemberAssignmentValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
         obj = ShareGroupCurrentMemberAssignmentValue.__new__(ShareGroupCurrentMemberAssignmentValue)
         (obj.member_epoch, obj.previous_member_epoch, obj.state, n) = _unpack_iibB(buf, pos)
         pos += 10
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.assigned_partitions, pos = ShareGroupCurrentMemberAssignmentValueTopicPartitions._read_many(buf, pos, end, version, n - 1)
+            obj.assigned_partitions, pos = ShareGroupCurrentMemberAssignmentValueTopicPartitions._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -2577,7 +2653,7 @@ class ShareGroupCurrentMemberAssignmentValue(LogRecord):
 
 
 class ShareGroupMemberMetadataKey(LogRecord):
-    """Key of records of type 10 in an internal topic, versions 0.
+    """Key of type 10 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -2608,7 +2684,9 @@ class ShareGroupMemberMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupMemberMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupMemberMetadataKey, int]:
         obj = ShareGroupMemberMetadataKey.__new__(ShareGroupMemberMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -2639,7 +2717,7 @@ class ShareGroupMemberMetadataKey(LogRecord):
 
 
 class ShareGroupMemberMetadataValue(LogRecord):
-    """Value of records of type 10 in an internal topic, versions 0.
+    """Value of type 10 records in an internal topic, versions 0.
 
     Attributes:
         rack_id: The (optional) rack id.
@@ -2680,7 +2758,9 @@ class ShareGroupMemberMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupMemberMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupMemberMetadataValue, int]:
         obj = ShareGroupMemberMetadataValue.__new__(ShareGroupMemberMetadataValue)
         n = buf[pos]
         pos += 1
@@ -2745,7 +2825,7 @@ class ShareGroupMemberMetadataValue(LogRecord):
 
 
 class ShareGroupMetadataKey(LogRecord):
-    """Key of records of type 11 in an internal topic, versions 0.
+    """Key of type 11 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -2771,7 +2851,9 @@ class ShareGroupMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupMetadataKey, int]:
         obj = ShareGroupMetadataKey.__new__(ShareGroupMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -2791,7 +2873,7 @@ class ShareGroupMetadataKey(LogRecord):
 
 
 class ShareGroupMetadataValue(LogRecord):
-    """Value of records of type 11 in an internal topic, versions 0.
+    """Value of type 11 records in an internal topic, versions 0.
 
     Attributes:
         epoch: The group epoch.
@@ -2822,7 +2904,9 @@ class ShareGroupMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupMetadataValue, int]:
         obj = ShareGroupMetadataValue.__new__(ShareGroupMetadataValue)
         (obj.epoch, obj.metadata_hash) = _unpack_iq(buf, pos)
         pos += 12
@@ -2842,7 +2926,7 @@ class ShareGroupMetadataValue(LogRecord):
 
 
 class ShareGroupStatePartitionMetadataKey(LogRecord):
-    """Key of records of type 15 in an internal topic, versions 0.
+    """Key of type 15 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -2868,7 +2952,9 @@ class ShareGroupStatePartitionMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
         obj = ShareGroupStatePartitionMetadataKey.__new__(ShareGroupStatePartitionMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -2901,7 +2987,7 @@ class TopicPartitionsInfo(Struct):
     topic_name: str
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("topic_name", "string", 0, 0, 1, 0, None, False, False, ""),
         ("partitions", "[]int32", 0, 0, 1, 0, None, False, False, ()),
     )
@@ -2919,7 +3005,9 @@ class TopicPartitionsInfo(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicPartitionsInfo], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicPartitionsInfo], int]:
         if count > end - pos:
             raise Malformed
         new = TopicPartitionsInfo.__new__
@@ -2974,7 +3062,7 @@ class ShareGroupStatePartitionMetadataValueTopicInfo(Struct):
     topic_id: bytes
     topic_name: str
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("topic_name", "string", 0, 0, 1, 0, None, False, False, ""),
     )
 
@@ -2989,7 +3077,9 @@ class ShareGroupStatePartitionMetadataValueTopicInfo(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ShareGroupStatePartitionMetadataValueTopicInfo], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ShareGroupStatePartitionMetadataValueTopicInfo], int]:
         if count > end - pos:
             raise Malformed
         new = ShareGroupStatePartitionMetadataValueTopicInfo.__new__
@@ -3025,7 +3115,7 @@ class ShareGroupStatePartitionMetadataValueTopicInfo(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(LogRecord):
-    """Value of records of type 15 in an internal topic, versions 0.
+    """Value of type 15 records in an internal topic, versions 0.
 
     Attributes:
         initializing_topics: The topic-partitions whose share-group state is being initialized.
@@ -3045,7 +3135,10 @@ class ShareGroupStatePartitionMetadataValue(LogRecord):
     _FIELDS = (
         ("initializing_topics", "[]TopicPartitionsInfo", 0, 0, 1, 0, None, False, False, ()),
         ("initialized_topics", "[]TopicPartitionsInfo", 0, 0, 1, 0, None, False, False, ()),
-        ("deleting_topics", "[]ShareGroupStatePartitionMetadataValueTopicInfo", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "deleting_topics", "[]ShareGroupStatePartitionMetadataValueTopicInfo",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -3061,14 +3154,18 @@ class ShareGroupStatePartitionMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
         obj = ShareGroupStatePartitionMetadataValue.__new__(ShareGroupStatePartitionMetadataValue)
         n = buf[pos]
         pos += 1
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.initializing_topics, pos = TopicPartitionsInfo._read_many(buf, pos, end, version, n - 1)
+            obj.initializing_topics, pos = TopicPartitionsInfo._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -3076,7 +3173,9 @@ class ShareGroupStatePartitionMetadataValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.initialized_topics, pos = TopicPartitionsInfo._read_many(buf, pos, end, version, n - 1)
+            obj.initialized_topics, pos = TopicPartitionsInfo._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -3084,7 +3183,9 @@ class ShareGroupStatePartitionMetadataValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.deleting_topics, pos = ShareGroupStatePartitionMetadataValueTopicInfo._read_many(buf, pos, end, version, n - 1)
+            obj.deleting_topics, pos = ShareGroupStatePartitionMetadataValueTopicInfo._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -3111,7 +3212,7 @@ class ShareGroupStatePartitionMetadataValue(LogRecord):
 
 
 class ShareGroupTargetAssignmentMemberKey(LogRecord):
-    """Key of records of type 13 in an internal topic, versions 0.
+    """Key of type 13 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -3142,7 +3243,9 @@ class ShareGroupTargetAssignmentMemberKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupTargetAssignmentMemberKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupTargetAssignmentMemberKey, int]:
         obj = ShareGroupTargetAssignmentMemberKey.__new__(ShareGroupTargetAssignmentMemberKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -3184,7 +3287,7 @@ class ShareGroupTargetAssignmentMemberValueTopicPartition(Struct):
     topic_id: bytes
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -3199,7 +3302,9 @@ class ShareGroupTargetAssignmentMemberValueTopicPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ShareGroupTargetAssignmentMemberValueTopicPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ShareGroupTargetAssignmentMemberValueTopicPartition], int]:
         if count > end - pos:
             raise Malformed
         new = ShareGroupTargetAssignmentMemberValueTopicPartition.__new__
@@ -3232,7 +3337,7 @@ class ShareGroupTargetAssignmentMemberValueTopicPartition(Struct):
 
 
 class ShareGroupTargetAssignmentMemberValue(LogRecord):
-    """Value of records of type 13 in an internal topic, versions 0.
+    """Value of type 13 records in an internal topic, versions 0.
 
     Attributes:
         topic_partitions: The assigned partitions.
@@ -3246,7 +3351,10 @@ class ShareGroupTargetAssignmentMemberValue(LogRecord):
     MAX_VERSION = 0
     FIRST_FLEXIBLE = 0
     _FIELDS = (
-        ("topic_partitions", "[]ShareGroupTargetAssignmentMemberValueTopicPartition", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "topic_partitions", "[]ShareGroupTargetAssignmentMemberValueTopicPartition",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -3258,14 +3366,18 @@ class ShareGroupTargetAssignmentMemberValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupTargetAssignmentMemberValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupTargetAssignmentMemberValue, int]:
         obj = ShareGroupTargetAssignmentMemberValue.__new__(ShareGroupTargetAssignmentMemberValue)
         n = buf[pos]
         pos += 1
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.topic_partitions, pos = ShareGroupTargetAssignmentMemberValueTopicPartition._read_many(buf, pos, end, version, n - 1)
+            obj.topic_partitions, pos = ShareGroupTargetAssignmentMemberValueTopicPartition._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -3286,7 +3398,7 @@ class ShareGroupTargetAssignmentMemberValue(LogRecord):
 
 
 class ShareGroupTargetAssignmentMetadataKey(LogRecord):
-    """Key of records of type 12 in an internal topic, versions 0.
+    """Key of type 12 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -3312,7 +3424,9 @@ class ShareGroupTargetAssignmentMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
         obj = ShareGroupTargetAssignmentMetadataKey.__new__(ShareGroupTargetAssignmentMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -3332,7 +3446,7 @@ class ShareGroupTargetAssignmentMetadataKey(LogRecord):
 
 
 class ShareGroupTargetAssignmentMetadataValue(LogRecord):
-    """Value of records of type 12 in an internal topic, versions 0.
+    """Value of type 12 records in an internal topic, versions 0.
 
     Attributes:
         assignment_epoch: The assignment epoch.
@@ -3363,7 +3477,9 @@ class ShareGroupTargetAssignmentMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
         obj = ShareGroupTargetAssignmentMetadataValue.__new__(ShareGroupTargetAssignmentMetadataValue)
         (obj.assignment_epoch,) = _unpack_i(buf, pos)
         pos += 4
@@ -3406,7 +3522,7 @@ class ShareGroupTargetAssignmentMetadataValue(LogRecord):
 
 
 class StreamsGroupCurrentMemberAssignmentKey(LogRecord):
-    """Key of records of type 22 in an internal topic, versions 0.
+    """Key of type 22 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group ID.
@@ -3437,7 +3553,9 @@ class StreamsGroupCurrentMemberAssignmentKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
         obj = StreamsGroupCurrentMemberAssignmentKey.__new__(StreamsGroupCurrentMemberAssignmentKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -3501,7 +3619,9 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[StreamsGroupCurrentMemberAssignmentValueTaskIds], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[StreamsGroupCurrentMemberAssignmentValueTaskIds], int]:
         if count > end - pos:
             raise Malformed
         new = StreamsGroupCurrentMemberAssignmentValueTaskIds.__new__
@@ -3580,7 +3700,7 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
 
 
 class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
-    """Value of records of type 22 in an internal topic, versions 0.
+    """Value of type 22 records in an internal topic, versions 0.
 
     Attributes:
         member_epoch: The current member epoch that is expected from the member in the heartbeat
@@ -3625,12 +3745,30 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
         ("member_epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("previous_member_epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("state", "int8", 0, 0, 1, 0, None, False, False, 0),
-        ("active_tasks", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
-        ("standby_tasks", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
-        ("warmup_tasks", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
-        ("active_tasks_pending_revocation", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
-        ("standby_tasks_pending_revocation", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
-        ("warmup_tasks_pending_revocation", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "active_tasks", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
+        (
+            "standby_tasks", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
+        (
+            "warmup_tasks", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
+        (
+            "active_tasks_pending_revocation", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
+        (
+            "standby_tasks_pending_revocation", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
+        (
+            "warmup_tasks_pending_revocation", "[]StreamsGroupCurrentMemberAssignmentValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -3658,14 +3796,18 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
         obj = StreamsGroupCurrentMemberAssignmentValue.__new__(StreamsGroupCurrentMemberAssignmentValue)
         (obj.member_epoch, obj.previous_member_epoch, obj.state, n) = _unpack_iibB(buf, pos)
         pos += 10
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.active_tasks, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.active_tasks, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -3673,7 +3815,9 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.standby_tasks, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.standby_tasks, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -3681,7 +3825,9 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.warmup_tasks, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.warmup_tasks, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -3689,7 +3835,9 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.active_tasks_pending_revocation, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.active_tasks_pending_revocation, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -3697,7 +3845,9 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.standby_tasks_pending_revocation, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.standby_tasks_pending_revocation, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -3705,7 +3855,9 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.warmup_tasks_pending_revocation, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.warmup_tasks_pending_revocation, pos = StreamsGroupCurrentMemberAssignmentValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -3742,7 +3894,7 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
 
 
 class StreamsGroupMemberMetadataKey(LogRecord):
-    """Key of records of type 19 in an internal topic, versions 0.
+    """Key of type 19 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group ID.
@@ -3773,7 +3925,9 @@ class StreamsGroupMemberMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupMemberMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupMemberMetadataKey, int]:
         obj = StreamsGroupMemberMetadataKey.__new__(StreamsGroupMemberMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -3887,7 +4041,9 @@ class KeyValue(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[KeyValue], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[KeyValue], int]:
         if count > end - pos:
             raise Malformed
         new = KeyValue.__new__
@@ -3933,7 +4089,7 @@ class KeyValue(Struct):
 
 
 class StreamsGroupMemberMetadataValue(LogRecord):
-    """Value of records of type 19 in an internal topic, versions 0.
+    """Value of type 19 records in an internal topic, versions 0.
 
     Attributes:
         instance_id: The (optional) instance ID for static membership.
@@ -4009,7 +4165,9 @@ class StreamsGroupMemberMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupMemberMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupMemberMetadataValue, int]:
         obj = StreamsGroupMemberMetadataValue.__new__(StreamsGroupMemberMetadataValue)
         n = buf[pos]
         pos += 1
@@ -4117,7 +4275,7 @@ class StreamsGroupMemberMetadataValue(LogRecord):
 
 
 class StreamsGroupMetadataKey(LogRecord):
-    """Key of records of type 17 in an internal topic, versions 0.
+    """Key of type 17 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group ID.
@@ -4143,7 +4301,9 @@ class StreamsGroupMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupMetadataKey, int]:
         obj = StreamsGroupMetadataKey.__new__(StreamsGroupMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -4189,7 +4349,9 @@ class LastAssignmentConfig(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[LastAssignmentConfig], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[LastAssignmentConfig], int]:
         if count > end - pos:
             raise Malformed
         new = LastAssignmentConfig.__new__
@@ -4235,7 +4397,7 @@ class LastAssignmentConfig(Struct):
 
 
 class StreamsGroupMetadataValue(LogRecord):
-    """Value of records of type 17 in an internal topic, versions 0.
+    """Value of type 17 records in an internal topic, versions 0.
 
     Attributes:
         epoch: The group epoch.
@@ -4277,7 +4439,9 @@ class StreamsGroupMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupMetadataValue, int]:
         obj = StreamsGroupMetadataValue.__new__(StreamsGroupMetadataValue)
         (obj.epoch, obj.metadata_hash) = _unpack_iq(buf, pos)
         pos += 12
@@ -4309,7 +4473,9 @@ class StreamsGroupMetadataValue(LogRecord):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.last_assignment_configs, pos = LastAssignmentConfig._read_many(buf, pos, end, version, n - 1)
+                    obj.last_assignment_configs, pos = LastAssignmentConfig._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 elif n == 0:
                     obj.last_assignment_configs = None
                 else:
@@ -4342,7 +4508,7 @@ class StreamsGroupMetadataValue(LogRecord):
 
 
 class StreamsGroupTargetAssignmentMemberKey(LogRecord):
-    """Key of records of type 21 in an internal topic, versions 0.
+    """Key of type 21 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group ID.
@@ -4373,7 +4539,9 @@ class StreamsGroupTargetAssignmentMemberKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
         obj = StreamsGroupTargetAssignmentMemberKey.__new__(StreamsGroupTargetAssignmentMemberKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -4430,7 +4598,9 @@ class StreamsGroupTargetAssignmentMemberValueTaskIds(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[StreamsGroupTargetAssignmentMemberValueTaskIds], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[StreamsGroupTargetAssignmentMemberValueTaskIds], int]:
         if count > end - pos:
             raise Malformed
         new = StreamsGroupTargetAssignmentMemberValueTaskIds.__new__
@@ -4473,7 +4643,7 @@ class StreamsGroupTargetAssignmentMemberValueTaskIds(Struct):
 
 
 class StreamsGroupTargetAssignmentMemberValue(LogRecord):
-    """Value of records of type 21 in an internal topic, versions 0.
+    """Value of type 21 records in an internal topic, versions 0.
 
     Attributes:
         active_tasks: Currently assigned active tasks for this streams client.
@@ -4491,9 +4661,18 @@ class StreamsGroupTargetAssignmentMemberValue(LogRecord):
     MAX_VERSION = 0
     FIRST_FLEXIBLE = 0
     _FIELDS = (
-        ("active_tasks", "[]StreamsGroupTargetAssignmentMemberValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
-        ("standby_tasks", "[]StreamsGroupTargetAssignmentMemberValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
-        ("warmup_tasks", "[]StreamsGroupTargetAssignmentMemberValueTaskIds", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "active_tasks", "[]StreamsGroupTargetAssignmentMemberValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
+        (
+            "standby_tasks", "[]StreamsGroupTargetAssignmentMemberValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
+        (
+            "warmup_tasks", "[]StreamsGroupTargetAssignmentMemberValueTaskIds",
+            0, 0, 1, 0, None, False, False, (),
+        ),
     )
 
     def __init__(
@@ -4509,14 +4688,18 @@ class StreamsGroupTargetAssignmentMemberValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
         obj = StreamsGroupTargetAssignmentMemberValue.__new__(StreamsGroupTargetAssignmentMemberValue)
         n = buf[pos]
         pos += 1
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.active_tasks, pos = StreamsGroupTargetAssignmentMemberValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.active_tasks, pos = StreamsGroupTargetAssignmentMemberValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -4524,7 +4707,9 @@ class StreamsGroupTargetAssignmentMemberValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.standby_tasks, pos = StreamsGroupTargetAssignmentMemberValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.standby_tasks, pos = StreamsGroupTargetAssignmentMemberValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -4532,7 +4717,9 @@ class StreamsGroupTargetAssignmentMemberValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.warmup_tasks, pos = StreamsGroupTargetAssignmentMemberValueTaskIds._read_many(buf, pos, end, version, n - 1)
+            obj.warmup_tasks, pos = StreamsGroupTargetAssignmentMemberValueTaskIds._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:
@@ -4559,7 +4746,7 @@ class StreamsGroupTargetAssignmentMemberValue(LogRecord):
 
 
 class StreamsGroupTargetAssignmentMetadataKey(LogRecord):
-    """Key of records of type 20 in an internal topic, versions 0.
+    """Key of type 20 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group ID.
@@ -4585,7 +4772,9 @@ class StreamsGroupTargetAssignmentMetadataKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
         obj = StreamsGroupTargetAssignmentMetadataKey.__new__(StreamsGroupTargetAssignmentMetadataKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -4605,7 +4794,7 @@ class StreamsGroupTargetAssignmentMetadataKey(LogRecord):
 
 
 class StreamsGroupTargetAssignmentMetadataValue(LogRecord):
-    """Value of records of type 20 in an internal topic, versions 0.
+    """Value of type 20 records in an internal topic, versions 0.
 
     Attributes:
         assignment_epoch: The assignment epoch.
@@ -4636,7 +4825,9 @@ class StreamsGroupTargetAssignmentMetadataValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
         obj = StreamsGroupTargetAssignmentMetadataValue.__new__(StreamsGroupTargetAssignmentMetadataValue)
         (obj.assignment_epoch,) = _unpack_i(buf, pos)
         pos += 4
@@ -4679,7 +4870,7 @@ class StreamsGroupTargetAssignmentMetadataValue(LogRecord):
 
 
 class StreamsGroupTopologyKey(LogRecord):
-    """Key of records of type 23 in an internal topic, versions 0.
+    """Key of type 23 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group ID.
@@ -4705,7 +4896,9 @@ class StreamsGroupTopologyKey(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupTopologyKey, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupTopologyKey, int]:
         obj = StreamsGroupTopologyKey.__new__(StreamsGroupTopologyKey)
         (n,) = _unpack_h(buf, pos)
         pos += 2
@@ -4751,7 +4944,9 @@ class TopicConfig(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicConfig], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicConfig], int]:
         if count > end - pos:
             raise Malformed
         new = TopicConfig.__new__
@@ -4835,7 +5030,9 @@ class StreamsGroupTopologyValueTopicInfo(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[StreamsGroupTopologyValueTopicInfo], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[StreamsGroupTopologyValueTopicInfo], int]:
         if count > end - pos:
             raise Malformed
         new = StreamsGroupTopologyValueTopicInfo.__new__
@@ -4916,7 +5113,9 @@ class CopartitionGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CopartitionGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CopartitionGroup], int]:
         if count > end - pos:
             raise Malformed
         new = CopartitionGroup.__new__
@@ -5000,9 +5199,15 @@ class Subtopology(Struct):
         ("subtopology_id", "string", 0, 0, 1, 0, None, False, False, ""),
         ("source_topics", "[]string", 0, 0, 1, 0, None, False, False, ()),
         ("source_topic_regex", "[]string", 0, 0, 1, 0, None, False, False, ()),
-        ("state_changelog_topics", "[]StreamsGroupTopologyValueTopicInfo", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "state_changelog_topics", "[]StreamsGroupTopologyValueTopicInfo",
+            0, 0, 1, 0, None, False, False, (),
+        ),
         ("repartition_sink_topics", "[]string", 0, 0, 1, 0, None, False, False, ()),
-        ("repartition_source_topics", "[]StreamsGroupTopologyValueTopicInfo", 0, 0, 1, 0, None, False, False, ()),
+        (
+            "repartition_source_topics", "[]StreamsGroupTopologyValueTopicInfo",
+            0, 0, 1, 0, None, False, False, (),
+        ),
         ("copartition_groups", "[]CopartitionGroup", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -5027,7 +5232,9 @@ class Subtopology(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Subtopology], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Subtopology], int]:
         if count > end - pos:
             raise Malformed
         new = Subtopology.__new__
@@ -5066,7 +5273,9 @@ class Subtopology(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.state_changelog_topics, pos = StreamsGroupTopologyValueTopicInfo._read_many(buf, pos, end, version, n - 1)
+                obj.state_changelog_topics, pos = StreamsGroupTopologyValueTopicInfo._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             n = buf[pos]
@@ -5082,7 +5291,9 @@ class Subtopology(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.repartition_source_topics, pos = StreamsGroupTopologyValueTopicInfo._read_many(buf, pos, end, version, n - 1)
+                obj.repartition_source_topics, pos = StreamsGroupTopologyValueTopicInfo._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             n = buf[pos]
@@ -5090,7 +5301,9 @@ class Subtopology(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.copartition_groups, pos = CopartitionGroup._read_many(buf, pos, end, version, n - 1)
+                obj.copartition_groups, pos = CopartitionGroup._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -5122,7 +5335,7 @@ class Subtopology(Struct):
 
 
 class StreamsGroupTopologyValue(LogRecord):
-    """Value of records of type 23 in an internal topic, versions 0.
+    """Value of type 23 records in an internal topic, versions 0.
 
     Attributes:
         epoch: The epoch of the topology.
@@ -5153,7 +5366,9 @@ class StreamsGroupTopologyValue(LogRecord):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupTopologyValue, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupTopologyValue, int]:
         obj = StreamsGroupTopologyValue.__new__(StreamsGroupTopologyValue)
         (obj.epoch, n) = _unpack_iB(buf, pos)
         pos += 5

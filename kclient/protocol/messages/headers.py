@@ -5,12 +5,7 @@ from __future__ import annotations
 import struct
 
 from kclient.protocol.message import Message
-from kclient.protocol.primitives import (
-    Malformed,
-    put_string,
-    put_tags,
-    read_unknown_tags,
-)
+from kclient.protocol.primitives import Malformed, put_string, put_tags, read_unknown_tags
 
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_hhi = struct.Struct(">hhi").unpack_from

@@ -69,7 +69,9 @@ class AlterConfigsResourceResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterConfigsResourceResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterConfigsResourceResponse], int]:
         if count > end - pos:
             raise Malformed
         new = AlterConfigsResourceResponse.__new__
@@ -193,7 +195,9 @@ class IncrementalAlterConfigsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[IncrementalAlterConfigsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[IncrementalAlterConfigsResponse, int]:
         obj = IncrementalAlterConfigsResponse.__new__(IncrementalAlterConfigsResponse)
         if version >= 1:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -201,7 +205,9 @@ class IncrementalAlterConfigsResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.responses, pos = AlterConfigsResourceResponse._read_many(buf, pos, end, version, n - 1)
+                obj.responses, pos = AlterConfigsResourceResponse._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -213,7 +219,9 @@ class IncrementalAlterConfigsResponse(Response):
             (obj.throttle_time_ms, n) = _unpack_ii(buf, pos)
             pos += 8
             if n >= 0:
-                obj.responses, pos = AlterConfigsResourceResponse._read_many(buf, pos, end, version, n)
+                obj.responses, pos = AlterConfigsResourceResponse._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None
@@ -268,7 +276,9 @@ class AlterableConfig(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterableConfig], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterableConfig], int]:
         if count > end - pos:
             raise Malformed
         new = AlterableConfig.__new__
@@ -389,7 +399,9 @@ class AlterConfigsResource(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AlterConfigsResource], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AlterConfigsResource], int]:
         if count > end - pos:
             raise Malformed
         new = AlterConfigsResource.__new__
@@ -497,7 +509,9 @@ class IncrementalAlterConfigsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[IncrementalAlterConfigsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[IncrementalAlterConfigsRequest, int]:
         obj = IncrementalAlterConfigsRequest.__new__(IncrementalAlterConfigsRequest)
         if version >= 1:
             n = buf[pos]

@@ -66,7 +66,9 @@ class InitProducerIdResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[InitProducerIdResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[InitProducerIdResponse, int]:
         obj = InitProducerIdResponse.__new__(InitProducerIdResponse)
         if version >= 2:
             (
@@ -160,7 +162,9 @@ class InitProducerIdRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[InitProducerIdRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[InitProducerIdRequest, int]:
         obj = InitProducerIdRequest.__new__(InitProducerIdRequest)
         if version >= 2:
             n = buf[pos]

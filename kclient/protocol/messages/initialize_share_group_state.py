@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -57,7 +57,9 @@ class PartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionResult.__new__
@@ -110,7 +112,7 @@ class InitializeStateResult(Struct):
     topic_id: bytes
     partitions: list[PartitionResult]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionResult", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -125,7 +127,9 @@ class InitializeStateResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[InitializeStateResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[InitializeStateResult], int]:
         if count > end - pos:
             raise Malformed
         new = InitializeStateResult.__new__
@@ -187,7 +191,9 @@ class InitializeShareGroupStateResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[InitializeShareGroupStateResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[InitializeShareGroupStateResponse, int]:
         obj = InitializeShareGroupStateResponse.__new__(InitializeShareGroupStateResponse)
         n = buf[pos]
         pos += 1
@@ -247,7 +253,9 @@ class PartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionData.__new__
@@ -285,7 +293,7 @@ class InitializeStateData(Struct):
     topic_id: bytes
     partitions: list[PartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionData", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -300,7 +308,9 @@ class InitializeStateData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[InitializeStateData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[InitializeStateData], int]:
         if count > end - pos:
             raise Malformed
         new = InitializeStateData.__new__
@@ -368,7 +378,9 @@ class InitializeShareGroupStateRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[InitializeShareGroupStateRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[InitializeShareGroupStateRequest, int]:
         obj = InitializeShareGroupStateRequest.__new__(InitializeShareGroupStateRequest)
         n = buf[pos]
         pos += 1

@@ -52,14 +52,14 @@ class JoinGroupResponseMember(Struct):
     _FIELDS = (
         ("member_id", "string", 0, 9, 1, 0, None, False, False, ""),
         ("group_instance_id", "string", 5, 9, 5, 9, None, True, False, None),
-        ("metadata", "bytes", 0, 9, 1, 0, None, False, False, b''),
+        ("metadata", "bytes", 0, 9, 1, 0, None, False, False, b""),
     )
 
     def __init__(
         self,
         member_id: str = "",
         group_instance_id: str | None = None,
-        metadata: bytes = b'',
+        metadata: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.member_id = member_id
@@ -68,7 +68,9 @@ class JoinGroupResponseMember(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[JoinGroupResponseMember], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[JoinGroupResponseMember], int]:
         if count > end - pos:
             raise Malformed
         new = JoinGroupResponseMember.__new__
@@ -440,13 +442,13 @@ class JoinGroupRequestProtocol(Struct):
     metadata: bytes
     _FIELDS = (
         ("name", "string", 0, 9, 1, 0, None, False, False, ""),
-        ("metadata", "bytes", 0, 9, 1, 0, None, False, False, b''),
+        ("metadata", "bytes", 0, 9, 1, 0, None, False, False, b""),
     )
 
     def __init__(
         self,
         name: str = "",
-        metadata: bytes = b'',
+        metadata: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.name = name
@@ -454,7 +456,9 @@ class JoinGroupRequestProtocol(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[JoinGroupRequestProtocol], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[JoinGroupRequestProtocol], int]:
         if count > end - pos:
             raise Malformed
         new = JoinGroupRequestProtocol.__new__
@@ -655,7 +659,9 @@ class JoinGroupRequest(Request):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.protocols, pos = JoinGroupRequestProtocol._read_many(buf, pos, end, version, n - 1)
+                obj.protocols, pos = JoinGroupRequestProtocol._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if version >= 8:

@@ -57,7 +57,9 @@ class MemberResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[MemberResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[MemberResponse], int]:
         if count > end - pos:
             raise Malformed
         new = MemberResponse.__new__
@@ -279,7 +281,9 @@ class MemberIdentity(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[MemberIdentity], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[MemberIdentity], int]:
         if count > end - pos:
             raise Malformed
         new = MemberIdentity.__new__

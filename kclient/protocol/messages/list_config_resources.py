@@ -50,7 +50,9 @@ class ConfigResource(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ConfigResource], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ConfigResource], int]:
         if count > end - pos:
             raise Malformed
         new = ConfigResource.__new__
@@ -129,7 +131,9 @@ class ListConfigResourcesResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ListConfigResourcesResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ListConfigResourcesResponse, int]:
         obj = ListConfigResourcesResponse.__new__(ListConfigResourcesResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -186,7 +190,9 @@ class ListConfigResourcesRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ListConfigResourcesRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ListConfigResourcesRequest, int]:
         obj = ListConfigResourcesRequest.__new__(ListConfigResourcesRequest)
         if version >= 1:
             n = buf[pos]

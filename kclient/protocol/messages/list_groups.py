@@ -64,7 +64,9 @@ class ListedGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ListedGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ListedGroup], int]:
         if count > end - pos:
             raise Malformed
         new = ListedGroup.__new__

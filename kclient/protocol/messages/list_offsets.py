@@ -95,7 +95,9 @@ class ListOffsetsPartitionResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ListOffsetsPartitionResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ListOffsetsPartitionResponse], int]:
         if count > end - pos:
             raise Malformed
         new = ListOffsetsPartitionResponse.__new__
@@ -202,7 +204,9 @@ class ListOffsetsTopicResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ListOffsetsTopicResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ListOffsetsTopicResponse], int]:
         if count > end - pos:
             raise Malformed
         new = ListOffsetsTopicResponse.__new__
@@ -226,7 +230,9 @@ class ListOffsetsTopicResponse(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = ListOffsetsPartitionResponse._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = ListOffsetsPartitionResponse._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -251,7 +257,9 @@ class ListOffsetsTopicResponse(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = ListOffsetsPartitionResponse._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = ListOffsetsPartitionResponse._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -394,7 +402,9 @@ class ListOffsetsPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ListOffsetsPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ListOffsetsPartition], int]:
         if count > end - pos:
             raise Malformed
         new = ListOffsetsPartition.__new__
@@ -493,7 +503,9 @@ class ListOffsetsTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ListOffsetsTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ListOffsetsTopic], int]:
         if count > end - pos:
             raise Malformed
         new = ListOffsetsTopic.__new__
@@ -517,7 +529,9 @@ class ListOffsetsTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = ListOffsetsPartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = ListOffsetsPartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:

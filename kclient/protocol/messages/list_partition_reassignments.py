@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -61,7 +61,9 @@ class OngoingPartitionReassignment(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OngoingPartitionReassignment], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OngoingPartitionReassignment], int]:
         if count > end - pos:
             raise Malformed
         new = OngoingPartitionReassignment.__new__
@@ -136,7 +138,9 @@ class OngoingTopicReassignment(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OngoingTopicReassignment], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OngoingTopicReassignment], int]:
         if count > end - pos:
             raise Malformed
         new = OngoingTopicReassignment.__new__
@@ -159,7 +163,9 @@ class OngoingTopicReassignment(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = OngoingPartitionReassignment._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = OngoingPartitionReassignment._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -224,7 +230,9 @@ class ListPartitionReassignmentsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ListPartitionReassignmentsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ListPartitionReassignmentsResponse, int]:
         obj = ListPartitionReassignmentsResponse.__new__(ListPartitionReassignmentsResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -296,7 +304,9 @@ class ListPartitionReassignmentsTopics(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ListPartitionReassignmentsTopics], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ListPartitionReassignmentsTopics], int]:
         if count > end - pos:
             raise Malformed
         new = ListPartitionReassignmentsTopics.__new__
@@ -371,14 +381,18 @@ class ListPartitionReassignmentsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ListPartitionReassignmentsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ListPartitionReassignmentsRequest, int]:
         obj = ListPartitionReassignmentsRequest.__new__(ListPartitionReassignmentsRequest)
         (obj.timeout_ms, n) = _unpack_iB(buf, pos)
         pos += 5
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.topics, pos = ListPartitionReassignmentsTopics._read_many(buf, pos, end, version, n - 1)
+            obj.topics, pos = ListPartitionReassignmentsTopics._read_many(
+                buf, pos, end, version, n - 1
+            )
         elif n == 0:
             obj.topics = None
         else:

@@ -58,7 +58,9 @@ class TransactionState(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TransactionState], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TransactionState], int]:
         if count > end - pos:
             raise Malformed
         new = TransactionState.__new__
@@ -148,7 +150,9 @@ class ListTransactionsResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ListTransactionsResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ListTransactionsResponse, int]:
         obj = ListTransactionsResponse.__new__(ListTransactionsResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -241,7 +245,9 @@ class ListTransactionsRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ListTransactionsRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ListTransactionsRequest, int]:
         obj = ListTransactionsRequest.__new__(ListTransactionsRequest)
         n = buf[pos]
         pos += 1

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 import struct
+from collections.abc import Generator
 
 from kclient.protocol.message import FRESH, Request, SteppedResponse, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -91,7 +91,9 @@ class MetadataResponseBroker(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[MetadataResponseBroker], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[MetadataResponseBroker], int]:
         if count > end - pos:
             raise Malformed
         new = MetadataResponseBroker.__new__
@@ -248,7 +250,9 @@ class MetadataResponsePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[MetadataResponsePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[MetadataResponsePartition], int]:
         if count > end - pos:
             raise Malformed
         new = MetadataResponsePartition.__new__
@@ -395,7 +399,7 @@ class MetadataResponseTopic(Struct):
     _FIELDS = (
         ("error_code", "int16", 0, 13, 1, 0, None, False, False, 0),
         ("name", "string", 0, 13, 12, 13, None, False, False, ""),
-        ("topic_id", "uuid", 10, 13, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 10, 13, 1, 0, None, True, False, b"\0" * 16),
         ("is_internal", "bool", 1, 13, 1, 0, None, True, False, False),
         ("partitions", "[]MetadataResponsePartition", 0, 13, 1, 0, None, False, False, ()),
         ("topic_authorized_operations", "int32", 8, 13, 1, 0, None, False, False, -2147483648),
@@ -420,7 +424,9 @@ class MetadataResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[MetadataResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[MetadataResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = MetadataResponseTopic.__new__
@@ -451,7 +457,9 @@ class MetadataResponseTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = MetadataResponsePartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = MetadataResponsePartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 (obj.topic_authorized_operations,) = _unpack_i(buf, pos)
@@ -485,7 +493,9 @@ class MetadataResponseTopic(Struct):
                     obj.topic_id = ZERO_UUID
                     obj.is_internal = False
                 if n >= 0:
-                    obj.partitions, pos = MetadataResponsePartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = MetadataResponsePartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 if version >= 8:
@@ -498,7 +508,9 @@ class MetadataResponseTopic(Struct):
         return items, pos
 
     @classmethod
-    def _read_steps(cls, buf: bytes, pos: int, end: int, version: int) -> Generator[None, None, tuple[MetadataResponseTopic, int]]:
+    def _read_steps(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> Generator[None, None, tuple[MetadataResponseTopic, int]]:
         obj = MetadataResponseTopic.__new__(MetadataResponseTopic)
         if version >= 9:
             (obj.error_code, n) = _unpack_hB(buf, pos)
@@ -525,15 +537,14 @@ class MetadataResponseTopic(Struct):
             if n > 0:
                 if n - 1 > end - pos:
                     raise Malformed
-                partitions: list[MetadataResponsePartition] = []
-                obj.partitions = partitions
+                obj.partitions = []
                 for start in range(0, n - 1, 1000):
                     if start:
                         yield
                     part, pos = MetadataResponsePartition._read_many(
                         buf, pos, end, version, min(1000, n - 1 - start)
                     )
-                    partitions += part
+                    obj.partitions += part
             else:
                 raise Malformed
             (obj.topic_authorized_operations,) = _unpack_i(buf, pos)
@@ -566,15 +577,14 @@ class MetadataResponseTopic(Struct):
             if n >= 0:
                 if n > end - pos:
                     raise Malformed
-                partitions: list[MetadataResponsePartition] = []
-                obj.partitions = partitions
+                obj.partitions = []
                 for start in range(0, n, 1000):
                     if start:
                         yield
                     part, pos = MetadataResponsePartition._read_many(
                         buf, pos, end, version, min(1000, n - start)
                     )
-                    partitions += part
+                    obj.partitions += part
             else:
                 raise Malformed
             if version >= 8:
@@ -789,7 +799,9 @@ class MetadataResponse(SteppedResponse):
         return obj, pos
 
     @classmethod
-    def _read_steps(cls, buf: bytes, pos: int, end: int, version: int) -> Generator[None, None, tuple[MetadataResponse, int]]:
+    def _read_steps(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> Generator[None, None, tuple[MetadataResponse, int]]:
         obj = MetadataResponse.__new__(MetadataResponse)
         if version >= 9:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -819,11 +831,10 @@ class MetadataResponse(SteppedResponse):
             if n > 0:
                 if n - 1 > end - pos:
                     raise Malformed
-                topics: list[MetadataResponseTopic] = []
-                obj.topics = topics
+                obj.topics = []
                 for _ in range(n - 1):
                     item, pos = yield from MetadataResponseTopic._read_steps(buf, pos, end, version)
-                    topics.append(item)
+                    obj.topics.append(item)
                     yield
             else:
                 raise Malformed
@@ -880,11 +891,10 @@ class MetadataResponse(SteppedResponse):
             if n >= 0:
                 if n > end - pos:
                     raise Malformed
-                topics: list[MetadataResponseTopic] = []
-                obj.topics = topics
+                obj.topics = []
                 for _ in range(n):
                     item, pos = yield from MetadataResponseTopic._read_steps(buf, pos, end, version)
-                    topics.append(item)
+                    obj.topics.append(item)
                     yield
             else:
                 raise Malformed
@@ -962,7 +972,7 @@ class MetadataRequestTopic(Struct):
     topic_id: bytes
     name: str | None
     _FIELDS = (
-        ("topic_id", "uuid", 10, 13, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 10, 13, 1, 0, None, True, False, b"\0" * 16),
         ("name", "string", 0, 13, 10, 13, None, False, False, ""),
     )
 
@@ -977,7 +987,9 @@ class MetadataRequestTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[MetadataRequestTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[MetadataRequestTopic], int]:
         if count > end - pos:
             raise Malformed
         new = MetadataRequestTopic.__new__

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -66,7 +66,9 @@ class OffsetCommitResponsePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetCommitResponsePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetCommitResponsePartition], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetCommitResponsePartition.__new__
@@ -118,7 +120,7 @@ class OffsetCommitResponseTopic(Struct):
     partitions: list[OffsetCommitResponsePartition]
     _FIELDS = (
         ("name", "string", 0, 9, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 10, 10, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 10, 10, 1, 0, None, True, False, b"\0" * 16),
         ("partitions", "[]OffsetCommitResponsePartition", 0, 10, 1, 0, None, False, False, ()),
     )
 
@@ -135,7 +137,9 @@ class OffsetCommitResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetCommitResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetCommitResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetCommitResponseTopic.__new__
@@ -167,7 +171,9 @@ class OffsetCommitResponseTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = OffsetCommitResponsePartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = OffsetCommitResponsePartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -193,7 +199,9 @@ class OffsetCommitResponseTopic(Struct):
                 pos += 4
                 obj.topic_id = ZERO_UUID
                 if n >= 0:
-                    obj.partitions, pos = OffsetCommitResponsePartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = OffsetCommitResponsePartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -253,7 +261,9 @@ class OffsetCommitResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[OffsetCommitResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[OffsetCommitResponse, int]:
         obj = OffsetCommitResponse.__new__(OffsetCommitResponse)
         if version >= 8:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -261,7 +271,9 @@ class OffsetCommitResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topics, pos = OffsetCommitResponseTopic._read_many(buf, pos, end, version, n - 1)
+                obj.topics, pos = OffsetCommitResponseTopic._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -350,7 +362,9 @@ class OffsetCommitRequestPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetCommitRequestPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetCommitRequestPartition], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetCommitRequestPartition.__new__
@@ -487,7 +501,7 @@ class OffsetCommitRequestTopic(Struct):
     partitions: list[OffsetCommitRequestPartition]
     _FIELDS = (
         ("name", "string", 0, 9, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 10, 10, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 10, 10, 1, 0, None, True, False, b"\0" * 16),
         ("partitions", "[]OffsetCommitRequestPartition", 0, 10, 1, 0, None, False, False, ()),
     )
 
@@ -504,7 +518,9 @@ class OffsetCommitRequestTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetCommitRequestTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetCommitRequestTopic], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetCommitRequestTopic.__new__
@@ -536,7 +552,9 @@ class OffsetCommitRequestTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = OffsetCommitRequestPartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = OffsetCommitRequestPartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -562,7 +580,9 @@ class OffsetCommitRequestTopic(Struct):
                 pos += 4
                 obj.topic_id = ZERO_UUID
                 if n >= 0:
-                    obj.partitions, pos = OffsetCommitRequestPartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = OffsetCommitRequestPartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None

@@ -5,11 +5,7 @@ from __future__ import annotations
 import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
-from kclient.protocol.primitives import (
-    Malformed,
-    put_count,
-    put_string,
-)
+from kclient.protocol.primitives import Malformed, put_count, put_string
 
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_hii = struct.Struct(">hii").unpack_from
@@ -47,7 +43,9 @@ class OffsetDeleteResponsePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetDeleteResponsePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetDeleteResponsePartition], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetDeleteResponsePartition.__new__
@@ -92,7 +90,9 @@ class OffsetDeleteResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetDeleteResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetDeleteResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetDeleteResponseTopic.__new__
@@ -113,7 +113,9 @@ class OffsetDeleteResponseTopic(Struct):
             (n,) = _unpack_i(buf, pos)
             pos += 4
             if n >= 0:
-                obj.partitions, pos = OffsetDeleteResponsePartition._read_many(buf, pos, end, version, n)
+                obj.partitions, pos = OffsetDeleteResponsePartition._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None
@@ -165,7 +167,9 @@ class OffsetDeleteResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[OffsetDeleteResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[OffsetDeleteResponse, int]:
         obj = OffsetDeleteResponse.__new__(OffsetDeleteResponse)
         (obj.error_code, obj.throttle_time_ms, n) = _unpack_hii(buf, pos)
         pos += 10
@@ -205,7 +209,9 @@ class OffsetDeleteRequestPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetDeleteRequestPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetDeleteRequestPartition], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetDeleteRequestPartition.__new__
@@ -250,7 +256,9 @@ class OffsetDeleteRequestTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetDeleteRequestTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetDeleteRequestTopic], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetDeleteRequestTopic.__new__
@@ -271,7 +279,9 @@ class OffsetDeleteRequestTopic(Struct):
             (n,) = _unpack_i(buf, pos)
             pos += 4
             if n >= 0:
-                obj.partitions, pos = OffsetDeleteRequestPartition._read_many(buf, pos, end, version, n)
+                obj.partitions, pos = OffsetDeleteRequestPartition._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None

@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -89,7 +89,9 @@ class OffsetFetchResponsePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetFetchResponsePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetFetchResponsePartition], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetFetchResponsePartition.__new__
@@ -215,7 +217,9 @@ class OffsetFetchResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetFetchResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetFetchResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetFetchResponseTopic.__new__
@@ -239,7 +243,9 @@ class OffsetFetchResponseTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = OffsetFetchResponsePartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = OffsetFetchResponsePartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -264,7 +270,9 @@ class OffsetFetchResponseTopic(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = OffsetFetchResponsePartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = OffsetFetchResponsePartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -336,7 +344,9 @@ class OffsetFetchResponsePartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetFetchResponsePartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetFetchResponsePartitions], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetFetchResponsePartitions.__new__
@@ -400,7 +410,7 @@ class OffsetFetchResponseTopics(Struct):
     partitions: list[OffsetFetchResponsePartitions]
     _FIELDS = (
         ("name", "string", 8, 9, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 10, 10, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 10, 10, 1, 0, None, True, False, b"\0" * 16),
         ("partitions", "[]OffsetFetchResponsePartitions", 8, 10, 1, 0, None, False, False, ()),
     )
 
@@ -417,7 +427,9 @@ class OffsetFetchResponseTopics(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetFetchResponseTopics], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetFetchResponseTopics], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetFetchResponseTopics.__new__
@@ -448,7 +460,9 @@ class OffsetFetchResponseTopics(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = OffsetFetchResponsePartitions._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = OffsetFetchResponsePartitions._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -505,7 +519,9 @@ class OffsetFetchResponseGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetFetchResponseGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetFetchResponseGroup], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetFetchResponseGroup.__new__
@@ -528,7 +544,9 @@ class OffsetFetchResponseGroup(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topics, pos = OffsetFetchResponseTopics._read_many(buf, pos, end, version, n - 1)
+                obj.topics, pos = OffsetFetchResponseTopics._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             (obj.error_code,) = _unpack_h(buf, pos)
@@ -607,7 +625,9 @@ class OffsetFetchResponse(Response):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.topics, pos = OffsetFetchResponseTopic._read_many(buf, pos, end, version, n - 1)
+                    obj.topics, pos = OffsetFetchResponseTopic._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             else:
@@ -623,7 +643,9 @@ class OffsetFetchResponse(Response):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.groups, pos = OffsetFetchResponseGroup._read_many(buf, pos, end, version, n - 1)
+                    obj.groups, pos = OffsetFetchResponseGroup._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             else:
@@ -717,7 +739,9 @@ class OffsetFetchRequestTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetFetchRequestTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetFetchRequestTopic], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetFetchRequestTopic.__new__
@@ -802,7 +826,7 @@ class OffsetFetchRequestTopics(Struct):
     partition_indexes: list[int]
     _FIELDS = (
         ("name", "string", 8, 9, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 10, 10, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 10, 10, 1, 0, None, True, False, b"\0" * 16),
         ("partition_indexes", "[]int32", 8, 10, 1, 0, None, False, False, ()),
     )
 
@@ -819,7 +843,9 @@ class OffsetFetchRequestTopics(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetFetchRequestTopics], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetFetchRequestTopics], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetFetchRequestTopics.__new__
@@ -911,7 +937,9 @@ class OffsetFetchRequestGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetFetchRequestGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetFetchRequestGroup], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetFetchRequestGroup.__new__
@@ -1057,7 +1085,9 @@ class OffsetFetchRequest(Request):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.topics, pos = OffsetFetchRequestTopic._read_many(buf, pos, end, version, n - 1)
+                    obj.topics, pos = OffsetFetchRequestTopic._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 elif n == 0:
                     obj.topics = None
                 else:
@@ -1070,7 +1100,9 @@ class OffsetFetchRequest(Request):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.groups, pos = OffsetFetchRequestGroup._read_many(buf, pos, end, version, n - 1)
+                    obj.groups, pos = OffsetFetchRequestGroup._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
             else:

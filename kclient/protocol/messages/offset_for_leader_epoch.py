@@ -68,7 +68,9 @@ class EpochEndOffset(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[EpochEndOffset], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[EpochEndOffset], int]:
         if count > end - pos:
             raise Malformed
         new = EpochEndOffset.__new__
@@ -155,7 +157,9 @@ class OffsetForLeaderTopicResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetForLeaderTopicResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetForLeaderTopicResult], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetForLeaderTopicResult.__new__
@@ -261,7 +265,9 @@ class OffsetForLeaderEpochResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[OffsetForLeaderEpochResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[OffsetForLeaderEpochResponse, int]:
         obj = OffsetForLeaderEpochResponse.__new__(OffsetForLeaderEpochResponse)
         if version >= 4:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -269,7 +275,9 @@ class OffsetForLeaderEpochResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topics, pos = OffsetForLeaderTopicResult._read_many(buf, pos, end, version, n - 1)
+                obj.topics, pos = OffsetForLeaderTopicResult._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -345,7 +353,9 @@ class OffsetForLeaderPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetForLeaderPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetForLeaderPartition], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetForLeaderPartition.__new__
@@ -421,7 +431,9 @@ class OffsetForLeaderTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[OffsetForLeaderTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[OffsetForLeaderTopic], int]:
         if count > end - pos:
             raise Malformed
         new = OffsetForLeaderTopic.__new__
@@ -445,7 +457,9 @@ class OffsetForLeaderTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = OffsetForLeaderPartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = OffsetForLeaderPartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -470,7 +484,9 @@ class OffsetForLeaderTopic(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = OffsetForLeaderPartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = OffsetForLeaderPartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -528,7 +544,9 @@ class OffsetForLeaderEpochRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[OffsetForLeaderEpochRequest, int]:
         obj = OffsetForLeaderEpochRequest.__new__(OffsetForLeaderEpochRequest)
         if version >= 4:
             (obj.replica_id, n) = _unpack_iB(buf, pos)

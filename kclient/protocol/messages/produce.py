@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
+    ZERO_UUID,
     Buffer,
     Malformed,
-    ZERO_UUID,
     check_uuid,
     put_bytes,
     put_compact_bytes,
@@ -73,7 +73,9 @@ class BatchIndexAndErrorMessage(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[BatchIndexAndErrorMessage], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[BatchIndexAndErrorMessage], int]:
         if count > end - pos:
             raise Malformed
         new = BatchIndexAndErrorMessage.__new__
@@ -258,7 +260,9 @@ class PartitionProduceResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionProduceResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionProduceResponse], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionProduceResponse.__new__
@@ -279,7 +283,9 @@ class PartitionProduceResponse(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.record_errors, pos = BatchIndexAndErrorMessage._read_many(buf, pos, end, version, n - 1)
+                    obj.record_errors, pos = BatchIndexAndErrorMessage._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 n = buf[pos]
@@ -331,7 +337,9 @@ class PartitionProduceResponse(Struct):
                     (n,) = _unpack_i(buf, pos)
                     pos += 4
                     if n >= 0:
-                        obj.record_errors, pos = BatchIndexAndErrorMessage._read_many(buf, pos, end, version, n)
+                        obj.record_errors, pos = BatchIndexAndErrorMessage._read_many(
+                            buf, pos, end, version, n
+                        )
                     else:
                         raise Malformed
                 else:
@@ -450,7 +458,7 @@ class TopicProduceResponse(Struct):
     partition_responses: list[PartitionProduceResponse]
     _FIELDS = (
         ("name", "string", 0, 12, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 13, 13, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 13, 13, 1, 0, None, True, False, b"\0" * 16),
         ("partition_responses", "[]PartitionProduceResponse", 0, 13, 1, 0, None, False, False, ()),
     )
 
@@ -467,7 +475,9 @@ class TopicProduceResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicProduceResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicProduceResponse], int]:
         if count > end - pos:
             raise Malformed
         new = TopicProduceResponse.__new__
@@ -499,7 +509,9 @@ class TopicProduceResponse(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partition_responses, pos = PartitionProduceResponse._read_many(buf, pos, end, version, n - 1)
+                    obj.partition_responses, pos = PartitionProduceResponse._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -525,7 +537,9 @@ class TopicProduceResponse(Struct):
                 pos += 4
                 obj.topic_id = ZERO_UUID
                 if n >= 0:
-                    obj.partition_responses, pos = PartitionProduceResponse._read_many(buf, pos, end, version, n)
+                    obj.partition_responses, pos = PartitionProduceResponse._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -590,7 +604,9 @@ class NodeEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[NodeEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = NodeEndpoint.__new__
@@ -799,7 +815,9 @@ class PartitionProduceData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionProduceData], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionProduceData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionProduceData.__new__
@@ -881,7 +899,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData]
     _FIELDS = (
         ("name", "string", 0, 12, 1, 0, None, True, False, ""),
-        ("topic_id", "uuid", 13, 13, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 13, 13, 1, 0, None, True, False, b"\0" * 16),
         ("partition_data", "[]PartitionProduceData", 0, 13, 1, 0, None, False, False, ()),
     )
 
@@ -898,7 +916,9 @@ class TopicProduceData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[TopicProduceData], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicProduceData], int]:
         if count > end - pos:
             raise Malformed
         new = TopicProduceData.__new__
@@ -930,7 +950,9 @@ class TopicProduceData(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partition_data, pos = PartitionProduceData._read_many(buf, pos, end, version, n - 1)
+                    obj.partition_data, pos = PartitionProduceData._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -956,7 +978,9 @@ class TopicProduceData(Struct):
                 pos += 4
                 obj.topic_id = ZERO_UUID
                 if n >= 0:
-                    obj.partition_data, pos = PartitionProduceData._read_many(buf, pos, end, version, n)
+                    obj.partition_data, pos = PartitionProduceData._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None

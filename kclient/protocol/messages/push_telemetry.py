@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import Request, Response
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_bytes,
     put_tags,
@@ -54,7 +54,9 @@ class PushTelemetryResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[PushTelemetryResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[PushTelemetryResponse, int]:
         obj = PushTelemetryResponse.__new__(PushTelemetryResponse)
         (obj.throttle_time_ms, obj.error_code) = _unpack_ih(buf, pos)
         pos += 6
@@ -103,11 +105,11 @@ class PushTelemetryRequest(Request):
     FIRST_FLEXIBLE = 0
     RESPONSE = PushTelemetryResponse
     _FIELDS = (
-        ("client_instance_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("client_instance_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("subscription_id", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("terminating", "bool", 0, 0, 1, 0, None, False, False, False),
         ("compression_type", "int8", 0, 0, 1, 0, None, False, False, 0),
-        ("metrics", "bytes", 0, 0, 1, 0, None, False, False, b''),
+        ("metrics", "bytes", 0, 0, 1, 0, None, False, False, b""),
     )
 
     def __init__(
@@ -116,7 +118,7 @@ class PushTelemetryRequest(Request):
         subscription_id: int = 0,
         terminating: bool = False,
         compression_type: int = 0,
-        metrics: bytes = b'',
+        metrics: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.client_instance_id = client_instance_id
@@ -127,7 +129,9 @@ class PushTelemetryRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[PushTelemetryRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[PushTelemetryRequest, int]:
         obj = PushTelemetryRequest.__new__(PushTelemetryRequest)
         (
             obj.client_instance_id,

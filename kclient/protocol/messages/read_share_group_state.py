@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -66,7 +66,9 @@ class StateBatch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[StateBatch], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[StateBatch], int]:
         if count > end - pos:
             raise Malformed
         new = StateBatch.__new__
@@ -157,7 +159,9 @@ class PartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionResult.__new__
@@ -222,7 +226,7 @@ class ReadStateResult(Struct):
     topic_id: bytes
     partitions: list[PartitionResult]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionResult", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -237,7 +241,9 @@ class ReadStateResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReadStateResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReadStateResult], int]:
         if count > end - pos:
             raise Malformed
         new = ReadStateResult.__new__
@@ -299,7 +305,9 @@ class ReadShareGroupStateResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ReadShareGroupStateResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ReadShareGroupStateResponse, int]:
         obj = ReadShareGroupStateResponse.__new__(ReadShareGroupStateResponse)
         n = buf[pos]
         pos += 1
@@ -353,7 +361,9 @@ class PartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionData.__new__
@@ -391,7 +401,7 @@ class ReadStateData(Struct):
     topic_id: bytes
     partitions: list[PartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionData", 0, 0, 1, 0, None, False, False, ()),
     )
 
@@ -406,7 +416,9 @@ class ReadStateData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReadStateData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReadStateData], int]:
         if count > end - pos:
             raise Malformed
         new = ReadStateData.__new__
@@ -474,7 +486,9 @@ class ReadShareGroupStateRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ReadShareGroupStateRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ReadShareGroupStateRequest, int]:
         obj = ReadShareGroupStateRequest.__new__(ReadShareGroupStateRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -90,7 +90,9 @@ class PartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionResult.__new__
@@ -164,7 +166,7 @@ class ReadStateSummaryResult(Struct):
     topic_id: bytes
     partitions: list[PartitionResult]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionResult", 0, 1, 1, 0, None, False, False, ()),
     )
 
@@ -179,7 +181,9 @@ class ReadStateSummaryResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReadStateSummaryResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReadStateSummaryResult], int]:
         if count > end - pos:
             raise Malformed
         new = ReadStateSummaryResult.__new__
@@ -241,7 +245,9 @@ class ReadShareGroupStateSummaryResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ReadShareGroupStateSummaryResponse, int]:
         obj = ReadShareGroupStateSummaryResponse.__new__(ReadShareGroupStateSummaryResponse)
         n = buf[pos]
         pos += 1
@@ -295,7 +301,9 @@ class PartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionData.__new__
@@ -333,7 +341,7 @@ class ReadStateSummaryData(Struct):
     topic_id: bytes
     partitions: list[PartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionData", 0, 1, 1, 0, None, False, False, ()),
     )
 
@@ -348,7 +356,9 @@ class ReadStateSummaryData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ReadStateSummaryData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ReadStateSummaryData], int]:
         if count > end - pos:
             raise Malformed
         new = ReadStateSummaryData.__new__
@@ -416,7 +426,9 @@ class ReadShareGroupStateSummaryRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ReadShareGroupStateSummaryRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ReadShareGroupStateSummaryRequest, int]:
         obj = ReadShareGroupStateSummaryRequest.__new__(ReadShareGroupStateSummaryRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import Request, Response
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_string,
     put_tags,
@@ -59,7 +59,9 @@ class RemoveRaftVoterResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[RemoveRaftVoterResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[RemoveRaftVoterResponse, int]:
         obj = RemoveRaftVoterResponse.__new__(RemoveRaftVoterResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -115,7 +117,7 @@ class RemoveRaftVoterRequest(Request):
     _FIELDS = (
         ("cluster_id", "string", 0, 0, 0, 0, None, False, False, ""),
         ("voter_id", "int32", 0, 0, 1, 0, None, False, False, 0),
-        ("voter_directory_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("voter_directory_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
     )
 
     def __init__(
@@ -131,7 +133,9 @@ class RemoveRaftVoterRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[RemoveRaftVoterRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[RemoveRaftVoterRequest, int]:
         obj = RemoveRaftVoterRequest.__new__(RemoveRaftVoterRequest)
         n = buf[pos]
         pos += 1

@@ -49,7 +49,7 @@ class SaslAuthenticateResponse(Response):
     _FIELDS = (
         ("error_code", "int16", 0, 2, 1, 0, None, False, False, 0),
         ("error_message", "string", 0, 2, 0, 2, None, False, False, ""),
-        ("auth_bytes", "bytes", 0, 2, 1, 0, None, False, False, b''),
+        ("auth_bytes", "bytes", 0, 2, 1, 0, None, False, False, b""),
         ("session_lifetime_ms", "int64", 1, 2, 1, 0, None, True, False, 0),
     )
 
@@ -57,7 +57,7 @@ class SaslAuthenticateResponse(Response):
         self,
         error_code: int = 0,
         error_message: str | None = "",
-        auth_bytes: bytes = b'',
+        auth_bytes: bytes = b"",
         session_lifetime_ms: int = 0,
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
@@ -68,7 +68,9 @@ class SaslAuthenticateResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[SaslAuthenticateResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[SaslAuthenticateResponse, int]:
         obj = SaslAuthenticateResponse.__new__(SaslAuthenticateResponse)
         if version >= 2:
             (obj.error_code, n) = _unpack_hB(buf, pos)
@@ -173,19 +175,21 @@ class SaslAuthenticateRequest(Request):
     FIRST_FLEXIBLE = 2
     RESPONSE = SaslAuthenticateResponse
     _FIELDS = (
-        ("auth_bytes", "bytes", 0, 2, 1, 0, None, False, False, b''),
+        ("auth_bytes", "bytes", 0, 2, 1, 0, None, False, False, b""),
     )
 
     def __init__(
         self,
-        auth_bytes: bytes = b'',
+        auth_bytes: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.auth_bytes = auth_bytes
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[SaslAuthenticateRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[SaslAuthenticateRequest, int]:
         obj = SaslAuthenticateRequest.__new__(SaslAuthenticateRequest)
         if version >= 2:
             n = buf[pos]

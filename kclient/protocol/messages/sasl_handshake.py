@@ -5,12 +5,7 @@ from __future__ import annotations
 import struct
 
 from kclient.protocol.message import FRESH, Request, Response
-from kclient.protocol.primitives import (
-    Malformed,
-    put_string,
-    put_strings,
-    read_strings,
-)
+from kclient.protocol.primitives import Malformed, put_string, put_strings, read_strings
 
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_hi = struct.Struct(">hi").unpack_from
@@ -49,7 +44,9 @@ class SaslHandshakeResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[SaslHandshakeResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[SaslHandshakeResponse, int]:
         obj = SaslHandshakeResponse.__new__(SaslHandshakeResponse)
         (obj.error_code, n) = _unpack_hi(buf, pos)
         pos += 6
@@ -93,7 +90,9 @@ class SaslHandshakeRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[SaslHandshakeRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[SaslHandshakeRequest, int]:
         obj = SaslHandshakeRequest.__new__(SaslHandshakeRequest)
         (n,) = _unpack_h(buf, pos)
         pos += 2

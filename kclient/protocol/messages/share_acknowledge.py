@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -116,7 +116,9 @@ class PartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionData.__new__
@@ -171,7 +173,7 @@ class ShareAcknowledgeTopicResponse(Struct):
     topic_id: bytes
     partitions: list[PartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionData", 1, 2, 1, 0, None, False, False, ()),
     )
 
@@ -186,7 +188,9 @@ class ShareAcknowledgeTopicResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ShareAcknowledgeTopicResponse], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ShareAcknowledgeTopicResponse], int]:
         if count > end - pos:
             raise Malformed
         new = ShareAcknowledgeTopicResponse.__new__
@@ -258,7 +262,9 @@ class NodeEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[NodeEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = NodeEndpoint.__new__
@@ -373,7 +379,9 @@ class ShareAcknowledgeResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareAcknowledgeResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareAcknowledgeResponse, int]:
         obj = ShareAcknowledgeResponse.__new__(ShareAcknowledgeResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -397,7 +405,9 @@ class ShareAcknowledgeResponse(Response):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.responses, pos = ShareAcknowledgeTopicResponse._read_many(buf, pos, end, version, n - 1)
+            obj.responses, pos = ShareAcknowledgeTopicResponse._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -468,7 +478,9 @@ class AcknowledgementBatch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AcknowledgementBatch], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AcknowledgementBatch], int]:
         if count > end - pos:
             raise Malformed
         new = AcknowledgementBatch.__new__
@@ -528,7 +540,9 @@ class AcknowledgePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AcknowledgePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AcknowledgePartition], int]:
         if count > end - pos:
             raise Malformed
         new = AcknowledgePartition.__new__
@@ -541,7 +555,9 @@ class AcknowledgePartition(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.acknowledgement_batches, pos = AcknowledgementBatch._read_many(buf, pos, end, version, n - 1)
+                obj.acknowledgement_batches, pos = AcknowledgementBatch._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -575,7 +591,7 @@ class AcknowledgeTopic(Struct):
     topic_id: bytes
     partitions: list[AcknowledgePartition]
     _FIELDS = (
-        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]AcknowledgePartition", 1, 2, 1, 0, None, False, False, ()),
     )
 
@@ -590,7 +606,9 @@ class AcknowledgeTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AcknowledgeTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AcknowledgeTopic], int]:
         if count > end - pos:
             raise Malformed
         new = AcknowledgeTopic.__new__
@@ -675,7 +693,9 @@ class ShareAcknowledgeRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareAcknowledgeRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareAcknowledgeRequest, int]:
         obj = ShareAcknowledgeRequest.__new__(ShareAcknowledgeRequest)
         n = buf[pos]
         pos += 1

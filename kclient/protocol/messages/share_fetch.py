@@ -6,10 +6,10 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Buffer,
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Buffer,
+    Malformed,
     check_uuid,
     put_compact_bytes,
     put_compact_count,
@@ -71,7 +71,9 @@ class LeaderIdAndEpoch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: memoryview, pos: int, end: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
+    def _read(
+        cls, buf: memoryview, pos: int, end: int, version: int
+    ) -> tuple[LeaderIdAndEpoch, int]:
         obj = LeaderIdAndEpoch.__new__(LeaderIdAndEpoch)
         (obj.leader_id, obj.leader_epoch) = _unpack_ii(buf, pos)
         pos += 8
@@ -122,7 +124,9 @@ class AcquiredRecords(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[AcquiredRecords], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AcquiredRecords], int]:
         if count > end - pos:
             raise Malformed
         new = AcquiredRecords.__new__
@@ -215,7 +219,9 @@ class PartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionData.__new__
@@ -263,7 +269,9 @@ class PartitionData(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.acquired_records, pos = AcquiredRecords._read_many(buf, pos, end, version, n - 1)
+                obj.acquired_records, pos = AcquiredRecords._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -314,7 +322,7 @@ class ShareFetchableTopicResponse(Struct):
     topic_id: bytes
     partitions: list[PartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionData", 1, 2, 1, 0, None, False, False, ()),
     )
 
@@ -329,7 +337,9 @@ class ShareFetchableTopicResponse(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[ShareFetchableTopicResponse], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ShareFetchableTopicResponse], int]:
         if count > end - pos:
             raise Malformed
         new = ShareFetchableTopicResponse.__new__
@@ -401,7 +411,9 @@ class NodeEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: memoryview, pos: int, end: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+    def _read_many(
+        cls, buf: memoryview, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[NodeEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = NodeEndpoint.__new__
@@ -517,7 +529,9 @@ class ShareFetchResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: memoryview, pos: int, end: int, version: int) -> tuple[ShareFetchResponse, int]:
+    def _read(
+        cls, buf: memoryview, pos: int, end: int, version: int
+    ) -> tuple[ShareFetchResponse, int]:
         obj = ShareFetchResponse.__new__(ShareFetchResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -536,7 +550,9 @@ class ShareFetchResponse(Response):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.responses, pos = ShareFetchableTopicResponse._read_many(buf, pos, end, version, n - 1)
+            obj.responses, pos = ShareFetchableTopicResponse._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         n = buf[pos]
@@ -606,7 +622,9 @@ class AcknowledgementBatch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[AcknowledgementBatch], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[AcknowledgementBatch], int]:
         if count > end - pos:
             raise Malformed
         new = AcknowledgementBatch.__new__
@@ -666,7 +684,9 @@ class FetchPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[FetchPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[FetchPartition], int]:
         if count > end - pos:
             raise Malformed
         new = FetchPartition.__new__
@@ -679,7 +699,9 @@ class FetchPartition(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.acknowledgement_batches, pos = AcknowledgementBatch._read_many(buf, pos, end, version, n - 1)
+                obj.acknowledgement_batches, pos = AcknowledgementBatch._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -713,7 +735,7 @@ class FetchTopic(Struct):
     topic_id: bytes
     partitions: list[FetchPartition]
     _FIELDS = (
-        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]FetchPartition", 1, 2, 1, 0, None, False, False, ()),
     )
 
@@ -728,7 +750,9 @@ class FetchTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[FetchTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[FetchTopic], int]:
         if count > end - pos:
             raise Malformed
         new = FetchTopic.__new__
@@ -775,7 +799,7 @@ class ForgottenTopic(Struct):
     topic_id: bytes
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 1, 2, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 1, 2, 1, 0, None, False, False, ()),
     )
 
@@ -790,7 +814,9 @@ class ForgottenTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ForgottenTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ForgottenTopic], int]:
         if count > end - pos:
             raise Malformed
         new = ForgottenTopic.__new__
@@ -987,7 +1013,9 @@ class ShareFetchRequest(Request):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.forgotten_topics_data, pos = ForgottenTopic._read_many(buf, pos, end, version, n - 1)
+            obj.forgotten_topics_data, pos = ForgottenTopic._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         if buf[pos]:

@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -49,7 +49,7 @@ class TopicPartitions(Struct):
     topic_name: str
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 1, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 1, 1, 1, 0, None, False, False, b"\0" * 16),
         ("topic_name", "string", 1, 1, 1, 0, None, False, False, ""),
         ("partitions", "[]int32", 1, 1, 1, 0, None, False, False, ()),
     )
@@ -67,7 +67,9 @@ class TopicPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = TopicPartitions.__new__
@@ -219,7 +221,9 @@ class Member(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Member], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Member], int]:
         if count > end - pos:
             raise Malformed
         new = Member.__new__
@@ -376,7 +380,9 @@ class DescribedGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribedGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribedGroup], int]:
         if count > end - pos:
             raise Malformed
         new = DescribedGroup.__new__
@@ -498,7 +504,9 @@ class ShareGroupDescribeResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupDescribeResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupDescribeResponse, int]:
         obj = ShareGroupDescribeResponse.__new__(ShareGroupDescribeResponse)
         (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
         pos += 5
@@ -559,7 +567,9 @@ class ShareGroupDescribeRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupDescribeRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupDescribeRequest, int]:
         obj = ShareGroupDescribeRequest.__new__(ShareGroupDescribeRequest)
         n = buf[pos]
         pos += 1

@@ -6,9 +6,9 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_numbers,
@@ -45,7 +45,7 @@ class TopicPartitions(Struct):
     topic_id: bytes
     partitions: list[int]
     _FIELDS = (
-        ("topic_id", "uuid", 1, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 1, 1, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 1, 1, 1, 0, None, False, False, ()),
     )
 
@@ -60,7 +60,9 @@ class TopicPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = TopicPartitions.__new__
@@ -208,7 +210,9 @@ class ShareGroupHeartbeatResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupHeartbeatResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupHeartbeatResponse, int]:
         obj = ShareGroupHeartbeatResponse.__new__(ShareGroupHeartbeatResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -325,7 +329,9 @@ class ShareGroupHeartbeatRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[ShareGroupHeartbeatRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[ShareGroupHeartbeatRequest, int]:
         obj = ShareGroupHeartbeatRequest.__new__(ShareGroupHeartbeatRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, LogRecord, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_string,
@@ -30,7 +30,7 @@ _pack_qqbh = struct.Struct(">qqbh").pack
 
 
 class ShareSnapshotKey(LogRecord):
-    """Key of records of type 0 in an internal topic, versions 0.
+    """Key of type 0 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -49,7 +49,7 @@ class ShareSnapshotKey(LogRecord):
     FIRST_FLEXIBLE = None
     _FIELDS = (
         ("group_id", "string", 0, 0, 1, 0, None, False, False, ""),
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partition", "int32", 0, 0, 1, 0, None, False, False, 0),
     )
 
@@ -125,7 +125,9 @@ class ShareSnapshotValueStateBatch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ShareSnapshotValueStateBatch], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ShareSnapshotValueStateBatch], int]:
         if count > end - pos:
             raise Malformed
         new = ShareSnapshotValueStateBatch.__new__
@@ -162,7 +164,7 @@ class ShareSnapshotValueStateBatch(Struct):
 
 
 class ShareSnapshotValue(LogRecord):
-    """Value of records of type 0 in an internal topic, versions 0.
+    """Value of type 0 records in an internal topic, versions 0.
 
     Attributes:
         snapshot_epoch: The snapshot epoch.
@@ -248,7 +250,9 @@ class ShareSnapshotValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.state_batches, pos = ShareSnapshotValueStateBatch._read_many(buf, pos, end, version, n - 1)
+            obj.state_batches, pos = ShareSnapshotValueStateBatch._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         obj.delivery_complete_count = -1
@@ -300,7 +304,7 @@ class ShareSnapshotValue(LogRecord):
 
 
 class ShareUpdateKey(LogRecord):
-    """Key of records of type 1 in an internal topic, versions 0.
+    """Key of type 1 records in an internal topic, versions 0.
 
     Attributes:
         group_id: The group id.
@@ -319,7 +323,7 @@ class ShareUpdateKey(LogRecord):
     FIRST_FLEXIBLE = None
     _FIELDS = (
         ("group_id", "string", 0, 0, 1, 0, None, False, False, ""),
-        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partition", "int32", 0, 0, 1, 0, None, False, False, 0),
     )
 
@@ -395,7 +399,9 @@ class ShareUpdateValueStateBatch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ShareUpdateValueStateBatch], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ShareUpdateValueStateBatch], int]:
         if count > end - pos:
             raise Malformed
         new = ShareUpdateValueStateBatch.__new__
@@ -432,7 +438,7 @@ class ShareUpdateValueStateBatch(Struct):
 
 
 class ShareUpdateValue(LogRecord):
-    """Value of records of type 1 in an internal topic, versions 0.
+    """Value of type 1 records in an internal topic, versions 0.
 
     Attributes:
         snapshot_epoch: The snapshot epoch.
@@ -493,7 +499,9 @@ class ShareUpdateValue(LogRecord):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.state_batches, pos = ShareUpdateValueStateBatch._read_many(buf, pos, end, version, n - 1)
+            obj.state_batches, pos = ShareUpdateValueStateBatch._read_many(
+                buf, pos, end, version, n - 1
+            )
         else:
             raise Malformed
         obj.delivery_complete_count = -1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -65,7 +65,9 @@ class KeyValue(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[KeyValue], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[KeyValue], int]:
         if count > end - pos:
             raise Malformed
         new = KeyValue.__new__
@@ -149,7 +151,9 @@ class TopicInfo(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicInfo], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicInfo], int]:
         if count > end - pos:
             raise Malformed
         new = TopicInfo.__new__
@@ -245,7 +249,9 @@ class Subtopology(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Subtopology], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Subtopology], int]:
         if count > end - pos:
             raise Malformed
         new = Subtopology.__new__
@@ -284,7 +290,9 @@ class Subtopology(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.state_changelog_topics, pos = TopicInfo._read_many(buf, pos, end, version, n - 1)
+                obj.state_changelog_topics, pos = TopicInfo._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             n = buf[pos]
@@ -292,7 +300,9 @@ class Subtopology(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.repartition_source_topics, pos = TopicInfo._read_many(buf, pos, end, version, n - 1)
+                obj.repartition_source_topics, pos = TopicInfo._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -472,7 +482,9 @@ class TaskOffset(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TaskOffset], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TaskOffset], int]:
         if count > end - pos:
             raise Malformed
         new = TaskOffset.__new__
@@ -536,7 +548,9 @@ class TaskIds(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TaskIds], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TaskIds], int]:
         if count > end - pos:
             raise Malformed
         new = TaskIds.__new__
@@ -768,7 +782,9 @@ class Member(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Member], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Member], int]:
         if count > end - pos:
             raise Malformed
         new = Member.__new__
@@ -996,7 +1012,9 @@ class DescribedGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[DescribedGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[DescribedGroup], int]:
         if count > end - pos:
             raise Malformed
         new = DescribedGroup.__new__
@@ -1121,7 +1139,9 @@ class StreamsGroupDescribeResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupDescribeResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupDescribeResponse, int]:
         obj = StreamsGroupDescribeResponse.__new__(StreamsGroupDescribeResponse)
         (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
         pos += 5
@@ -1182,7 +1202,9 @@ class StreamsGroupDescribeRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupDescribeRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupDescribeRequest, int]:
         obj = StreamsGroupDescribeRequest.__new__(StreamsGroupDescribeRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -68,7 +68,9 @@ class Status(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Status], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Status], int]:
         if count > end - pos:
             raise Malformed
         new = Status.__new__
@@ -130,7 +132,9 @@ class ResponseTaskIds(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTaskIds], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTaskIds], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTaskIds.__new__
@@ -256,7 +260,9 @@ class TopicPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicPartition], int]:
         if count > end - pos:
             raise Malformed
         new = TopicPartition.__new__
@@ -330,7 +336,9 @@ class EndpointToPartitions(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[EndpointToPartitions], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[EndpointToPartitions], int]:
         if count > end - pos:
             raise Malformed
         new = EndpointToPartitions.__new__
@@ -344,7 +352,9 @@ class EndpointToPartitions(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.active_partitions, pos = TopicPartition._read_many(buf, pos, end, version, n - 1)
+                obj.active_partitions, pos = TopicPartition._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             n = buf[pos]
@@ -352,7 +362,9 @@ class EndpointToPartitions(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.standby_partitions, pos = TopicPartition._read_many(buf, pos, end, version, n - 1)
+                obj.standby_partitions, pos = TopicPartition._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -452,7 +464,10 @@ class StreamsGroupHeartbeatResponse(Response):
         ("standby_tasks", "[]ResponseTaskIds", 0, 0, 0, 0, None, False, False, None),
         ("warmup_tasks", "[]ResponseTaskIds", 0, 0, 0, 0, None, False, False, None),
         ("endpoint_information_epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
-        ("partitions_by_user_endpoint", "[]EndpointToPartitions", 0, 0, 0, 0, None, False, False, None),
+        (
+            "partitions_by_user_endpoint", "[]EndpointToPartitions",
+            0, 0, 0, 0, None, False, False, None,
+        ),
     )
 
     def __init__(
@@ -490,7 +505,9 @@ class StreamsGroupHeartbeatResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupHeartbeatResponse, int]:
         obj = StreamsGroupHeartbeatResponse.__new__(StreamsGroupHeartbeatResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -565,7 +582,9 @@ class StreamsGroupHeartbeatResponse(Response):
         if n > 127:
             n, pos = read_uvarint(buf, pos - 1, end)
         if n > 0:
-            obj.partitions_by_user_endpoint, pos = EndpointToPartitions._read_many(buf, pos, end, version, n - 1)
+            obj.partitions_by_user_endpoint, pos = EndpointToPartitions._read_many(
+                buf, pos, end, version, n - 1
+            )
         elif n == 0:
             obj.partitions_by_user_endpoint = None
         else:
@@ -660,7 +679,9 @@ class KeyValue(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[KeyValue], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[KeyValue], int]:
         if count > end - pos:
             raise Malformed
         new = KeyValue.__new__
@@ -744,7 +765,9 @@ class TopicInfo(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TopicInfo], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TopicInfo], int]:
         if count > end - pos:
             raise Malformed
         new = TopicInfo.__new__
@@ -825,7 +848,9 @@ class CopartitionGroup(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[CopartitionGroup], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[CopartitionGroup], int]:
         if count > end - pos:
             raise Malformed
         new = CopartitionGroup.__new__
@@ -938,7 +963,9 @@ class Subtopology(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Subtopology], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Subtopology], int]:
         if count > end - pos:
             raise Malformed
         new = Subtopology.__new__
@@ -977,7 +1004,9 @@ class Subtopology(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.state_changelog_topics, pos = TopicInfo._read_many(buf, pos, end, version, n - 1)
+                obj.state_changelog_topics, pos = TopicInfo._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             n = buf[pos]
@@ -993,7 +1022,9 @@ class Subtopology(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.repartition_source_topics, pos = TopicInfo._read_many(buf, pos, end, version, n - 1)
+                obj.repartition_source_topics, pos = TopicInfo._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             n = buf[pos]
@@ -1001,7 +1032,9 @@ class Subtopology(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.copartition_groups, pos = CopartitionGroup._read_many(buf, pos, end, version, n - 1)
+                obj.copartition_groups, pos = CopartitionGroup._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -1115,7 +1148,9 @@ class RequestTaskIds(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTaskIds], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTaskIds], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTaskIds.__new__
@@ -1246,7 +1281,9 @@ class TaskOffset(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TaskOffset], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TaskOffset], int]:
         if count > end - pos:
             raise Malformed
         new = TaskOffset.__new__
@@ -1427,7 +1464,9 @@ class StreamsGroupHeartbeatRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[StreamsGroupHeartbeatRequest, int]:
         obj = StreamsGroupHeartbeatRequest.__new__(StreamsGroupHeartbeatRequest)
         n = buf[pos]
         pos += 1

@@ -57,7 +57,7 @@ class SyncGroupResponse(Response):
         ("error_code", "int16", 0, 5, 1, 0, None, False, False, 0),
         ("protocol_type", "string", 5, 5, 5, 5, None, True, False, None),
         ("protocol_name", "string", 5, 5, 5, 5, None, True, False, None),
-        ("assignment", "bytes", 0, 5, 1, 0, None, False, False, b''),
+        ("assignment", "bytes", 0, 5, 1, 0, None, False, False, b""),
     )
 
     def __init__(
@@ -66,7 +66,7 @@ class SyncGroupResponse(Response):
         error_code: int = 0,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
-        assignment: bytes = b'',
+        assignment: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
@@ -191,13 +191,13 @@ class SyncGroupRequestAssignment(Struct):
     assignment: bytes
     _FIELDS = (
         ("member_id", "string", 0, 5, 1, 0, None, False, False, ""),
-        ("assignment", "bytes", 0, 5, 1, 0, None, False, False, b''),
+        ("assignment", "bytes", 0, 5, 1, 0, None, False, False, b""),
     )
 
     def __init__(
         self,
         member_id: str = "",
-        assignment: bytes = b'',
+        assignment: bytes = b"",
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.member_id = member_id
@@ -205,7 +205,9 @@ class SyncGroupRequestAssignment(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[SyncGroupRequestAssignment], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[SyncGroupRequestAssignment], int]:
         if count > end - pos:
             raise Malformed
         new = SyncGroupRequestAssignment.__new__
@@ -417,7 +419,9 @@ class SyncGroupRequest(Request):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.assignments, pos = SyncGroupRequestAssignment._read_many(buf, pos, end, version, n - 1)
+                obj.assignments, pos = SyncGroupRequestAssignment._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -466,7 +470,9 @@ class SyncGroupRequest(Request):
             (n,) = _unpack_i(buf, pos)
             pos += 4
             if n >= 0:
-                obj.assignments, pos = SyncGroupRequestAssignment._read_many(buf, pos, end, version, n)
+                obj.assignments, pos = SyncGroupRequestAssignment._read_many(
+                    buf, pos, end, version, n
+                )
             else:
                 raise Malformed
             obj.unknown_tags = None

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, LogRecord, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -35,7 +35,7 @@ _pack_qq = struct.Struct(">qq").pack
 
 
 class TransactionLogKey(LogRecord):
-    """Key of records of type 0 in an internal topic, versions 0.
+    """Key of type 0 records in an internal topic, versions 0.
 
     Attributes:
         transactional_id: The transactional id of the transaction.
@@ -107,7 +107,9 @@ class PartitionsSchema(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionsSchema], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionsSchema], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionsSchema.__new__
@@ -177,7 +179,7 @@ class PartitionsSchema(Struct):
 
 
 class TransactionLogValue(LogRecord):
-    """Value of records of type 0 in an internal topic, versions 0 to 1.
+    """Value of type 0 records in an internal topic, versions 0 to 1.
 
     Attributes:
         producer_id: Producer id in use by the transactional id.
@@ -280,7 +282,9 @@ class TransactionLogValue(LogRecord):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.transaction_partitions, pos = PartitionsSchema._read_many(buf, pos, end, version, n - 1)
+                obj.transaction_partitions, pos = PartitionsSchema._read_many(
+                    buf, pos, end, version, n - 1
+                )
             elif n == 0:
                 obj.transaction_partitions = None
             else:
@@ -309,7 +313,9 @@ class TransactionLogValue(LogRecord):
             ) = _unpack_qhibi(buf, pos)
             pos += 19
             if n >= 0:
-                obj.transaction_partitions, pos = PartitionsSchema._read_many(buf, pos, end, version, n)
+                obj.transaction_partitions, pos = PartitionsSchema._read_many(
+                    buf, pos, end, version, n
+                )
             elif n == -1:
                 obj.transaction_partitions = None
             else:

@@ -62,7 +62,9 @@ class TxnOffsetCommitResponsePartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TxnOffsetCommitResponsePartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TxnOffsetCommitResponsePartition], int]:
         if count > end - pos:
             raise Malformed
         new = TxnOffsetCommitResponsePartition.__new__
@@ -126,7 +128,9 @@ class TxnOffsetCommitResponseTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TxnOffsetCommitResponseTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TxnOffsetCommitResponseTopic], int]:
         if count > end - pos:
             raise Malformed
         new = TxnOffsetCommitResponseTopic.__new__
@@ -150,7 +154,9 @@ class TxnOffsetCommitResponseTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = TxnOffsetCommitResponsePartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = TxnOffsetCommitResponsePartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -175,7 +181,9 @@ class TxnOffsetCommitResponseTopic(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = TxnOffsetCommitResponsePartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = TxnOffsetCommitResponsePartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -232,7 +240,9 @@ class TxnOffsetCommitResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[TxnOffsetCommitResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[TxnOffsetCommitResponse, int]:
         obj = TxnOffsetCommitResponse.__new__(TxnOffsetCommitResponse)
         if version >= 3:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -240,7 +250,9 @@ class TxnOffsetCommitResponse(Response):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topics, pos = TxnOffsetCommitResponseTopic._read_many(buf, pos, end, version, n - 1)
+                obj.topics, pos = TxnOffsetCommitResponseTopic._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -317,7 +329,9 @@ class TxnOffsetCommitRequestPartition(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TxnOffsetCommitRequestPartition], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TxnOffsetCommitRequestPartition], int]:
         if count > end - pos:
             raise Malformed
         new = TxnOffsetCommitRequestPartition.__new__
@@ -437,7 +451,9 @@ class TxnOffsetCommitRequestTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[TxnOffsetCommitRequestTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[TxnOffsetCommitRequestTopic], int]:
         if count > end - pos:
             raise Malformed
         new = TxnOffsetCommitRequestTopic.__new__
@@ -461,7 +477,9 @@ class TxnOffsetCommitRequestTopic(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = TxnOffsetCommitRequestPartition._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = TxnOffsetCommitRequestPartition._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -486,7 +504,9 @@ class TxnOffsetCommitRequestTopic(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = TxnOffsetCommitRequestPartition._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = TxnOffsetCommitRequestPartition._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -583,7 +603,9 @@ class TxnOffsetCommitRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[TxnOffsetCommitRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[TxnOffsetCommitRequest, int]:
         obj = TxnOffsetCommitRequest.__new__(TxnOffsetCommitRequest)
         if version >= 3:
             n = buf[pos]
@@ -633,7 +655,9 @@ class TxnOffsetCommitRequest(Request):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.topics, pos = TxnOffsetCommitRequestTopic._read_many(buf, pos, end, version, n - 1)
+                obj.topics, pos = TxnOffsetCommitRequestTopic._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:

@@ -57,7 +57,9 @@ class UnregisterBrokerResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[UnregisterBrokerResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[UnregisterBrokerResponse, int]:
         obj = UnregisterBrokerResponse.__new__(UnregisterBrokerResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -119,7 +121,9 @@ class UnregisterBrokerRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[UnregisterBrokerRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[UnregisterBrokerRequest, int]:
         obj = UnregisterBrokerRequest.__new__(UnregisterBrokerRequest)
         (obj.broker_id,) = _unpack_i(buf, pos)
         pos += 4

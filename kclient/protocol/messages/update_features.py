@@ -61,7 +61,9 @@ class UpdatableFeatureResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[UpdatableFeatureResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[UpdatableFeatureResult], int]:
         if count > end - pos:
             raise Malformed
         new = UpdatableFeatureResult.__new__
@@ -156,7 +158,9 @@ class UpdateFeaturesResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[UpdateFeaturesResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[UpdateFeaturesResponse, int]:
         obj = UpdateFeaturesResponse.__new__(UpdateFeaturesResponse)
         (obj.throttle_time_ms, obj.error_code, n) = _unpack_ihB(buf, pos)
         pos += 7
@@ -249,7 +253,9 @@ class FeatureUpdateKey(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[FeatureUpdateKey], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[FeatureUpdateKey], int]:
         if count > end - pos:
             raise Malformed
         new = FeatureUpdateKey.__new__
@@ -338,7 +344,9 @@ class UpdateFeaturesRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[UpdateFeaturesRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[UpdateFeaturesRequest, int]:
         obj = UpdateFeaturesRequest.__new__(UpdateFeaturesRequest)
         (obj.timeout_ms, n) = _unpack_iB(buf, pos)
         pos += 5

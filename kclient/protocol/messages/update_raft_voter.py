@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -137,7 +137,9 @@ class UpdateRaftVoterResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[UpdateRaftVoterResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[UpdateRaftVoterResponse, int]:
         obj = UpdateRaftVoterResponse.__new__(UpdateRaftVoterResponse)
         (obj.throttle_time_ms, obj.error_code) = _unpack_ih(buf, pos)
         pos += 6
@@ -212,7 +214,9 @@ class Listener(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[Listener], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[Listener], int]:
         if count > end - pos:
             raise Malformed
         new = Listener.__new__
@@ -343,7 +347,7 @@ class UpdateRaftVoterRequest(Request):
         ("cluster_id", "string", 0, 0, 0, 0, None, False, False, ""),
         ("current_leader_epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("voter_id", "int32", 0, 0, 1, 0, None, False, False, 0),
-        ("voter_directory_id", "uuid", 0, 0, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("voter_directory_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("listeners", "[]Listener", 0, 0, 1, 0, None, False, False, ()),
         ("kraft_version_feature", "KRaftVersionFeature", 0, 0, 1, 0, None, False, False, ()),
     )
@@ -367,7 +371,9 @@ class UpdateRaftVoterRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[UpdateRaftVoterRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[UpdateRaftVoterRequest, int]:
         obj = UpdateRaftVoterRequest.__new__(UpdateRaftVoterRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -75,7 +75,9 @@ class ResponsePartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponsePartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponsePartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponsePartitionData.__new__
@@ -140,7 +142,9 @@ class ResponseTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[ResponseTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[ResponseTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = ResponseTopicData.__new__
@@ -163,7 +167,9 @@ class ResponseTopicData(Struct):
             if n > 127:
                 n, pos = read_uvarint(buf, pos - 1, end)
             if n > 0:
-                obj.partitions, pos = ResponsePartitionData._read_many(buf, pos, end, version, n - 1)
+                obj.partitions, pos = ResponsePartitionData._read_many(
+                    buf, pos, end, version, n - 1
+                )
             else:
                 raise Malformed
             if buf[pos]:
@@ -217,7 +223,9 @@ class NodeEndpoint(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[NodeEndpoint], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[NodeEndpoint], int]:
         if count > end - pos:
             raise Malformed
         new = NodeEndpoint.__new__
@@ -393,8 +401,8 @@ class RequestPartitionData(Struct):
         ("partition_index", "int32", 0, 2, 1, 0, None, False, False, 0),
         ("replica_epoch", "int32", 0, 2, 1, 0, None, False, False, 0),
         ("replica_id", "int32", 0, 2, 1, 0, None, False, False, 0),
-        ("replica_directory_id", "uuid", 1, 2, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
-        ("voter_directory_id", "uuid", 1, 2, 1, 0, None, True, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("replica_directory_id", "uuid", 1, 2, 1, 0, None, True, False, b"\0" * 16),
+        ("voter_directory_id", "uuid", 1, 2, 1, 0, None, True, False, b"\0" * 16),
         ("last_offset_epoch", "int32", 0, 2, 1, 0, None, False, False, 0),
         ("last_offset", "int64", 0, 2, 1, 0, None, False, False, 0),
         ("pre_vote", "bool", 2, 2, 1, 0, None, False, False, False),
@@ -423,7 +431,9 @@ class RequestPartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestPartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestPartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestPartitionData.__new__
@@ -542,7 +552,9 @@ class RequestTopicData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[RequestTopicData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[RequestTopicData], int]:
         if count > end - pos:
             raise Malformed
         new = RequestTopicData.__new__

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     ZERO_UUID,
+    Malformed,
     check_uuid,
     put_compact_count,
     put_compact_string,
@@ -61,7 +61,9 @@ class PartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionResult.__new__
@@ -114,7 +116,7 @@ class WriteStateResult(Struct):
     topic_id: bytes
     partitions: list[PartitionResult]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionResult", 0, 1, 1, 0, None, False, False, ()),
     )
 
@@ -129,7 +131,9 @@ class WriteStateResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[WriteStateResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[WriteStateResult], int]:
         if count > end - pos:
             raise Malformed
         new = WriteStateResult.__new__
@@ -191,7 +195,9 @@ class WriteShareGroupStateResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[WriteShareGroupStateResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[WriteShareGroupStateResponse, int]:
         obj = WriteShareGroupStateResponse.__new__(WriteShareGroupStateResponse)
         n = buf[pos]
         pos += 1
@@ -255,7 +261,9 @@ class StateBatch(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[StateBatch], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[StateBatch], int]:
         if count > end - pos:
             raise Malformed
         new = StateBatch.__new__
@@ -347,7 +355,9 @@ class PartitionData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[PartitionData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[PartitionData], int]:
         if count > end - pos:
             raise Malformed
         new = PartitionData.__new__
@@ -426,7 +436,7 @@ class WriteStateData(Struct):
     topic_id: bytes
     partitions: list[PartitionData]
     _FIELDS = (
-        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'),
+        ("topic_id", "uuid", 0, 1, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]PartitionData", 0, 1, 1, 0, None, False, False, ()),
     )
 
@@ -441,7 +451,9 @@ class WriteStateData(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[WriteStateData], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[WriteStateData], int]:
         if count > end - pos:
             raise Malformed
         new = WriteStateData.__new__
@@ -509,7 +521,9 @@ class WriteShareGroupStateRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[WriteShareGroupStateRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[WriteShareGroupStateRequest, int]:
         obj = WriteShareGroupStateRequest.__new__(WriteShareGroupStateRequest)
         n = buf[pos]
         pos += 1

@@ -6,8 +6,8 @@ import struct
 
 from kclient.protocol.message import FRESH, Request, Response, Struct
 from kclient.protocol.primitives import (
-    Malformed,
     UNPACK_INT32S,
+    Malformed,
     put_compact_count,
     put_compact_numbers,
     put_compact_string,
@@ -64,7 +64,9 @@ class WritableTxnMarkerPartitionResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[WritableTxnMarkerPartitionResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[WritableTxnMarkerPartitionResult], int]:
         if count > end - pos:
             raise Malformed
         new = WritableTxnMarkerPartitionResult.__new__
@@ -128,7 +130,9 @@ class WritableTxnMarkerTopicResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[WritableTxnMarkerTopicResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[WritableTxnMarkerTopicResult], int]:
         if count > end - pos:
             raise Malformed
         new = WritableTxnMarkerTopicResult.__new__
@@ -152,7 +156,9 @@ class WritableTxnMarkerTopicResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.partitions, pos = WritableTxnMarkerPartitionResult._read_many(buf, pos, end, version, n - 1)
+                    obj.partitions, pos = WritableTxnMarkerPartitionResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -177,7 +183,9 @@ class WritableTxnMarkerTopicResult(Struct):
                 (n,) = _unpack_i(buf, pos)
                 pos += 4
                 if n >= 0:
-                    obj.partitions, pos = WritableTxnMarkerPartitionResult._read_many(buf, pos, end, version, n)
+                    obj.partitions, pos = WritableTxnMarkerPartitionResult._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -228,7 +236,9 @@ class WritableTxnMarkerResult(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[WritableTxnMarkerResult], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[WritableTxnMarkerResult], int]:
         if count > end - pos:
             raise Malformed
         new = WritableTxnMarkerResult.__new__
@@ -242,7 +252,9 @@ class WritableTxnMarkerResult(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.topics, pos = WritableTxnMarkerTopicResult._read_many(buf, pos, end, version, n - 1)
+                    obj.topics, pos = WritableTxnMarkerTopicResult._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if buf[pos]:
@@ -257,7 +269,9 @@ class WritableTxnMarkerResult(Struct):
                 (obj.producer_id, n) = _unpack_qi(buf, pos)
                 pos += 12
                 if n >= 0:
-                    obj.topics, pos = WritableTxnMarkerTopicResult._read_many(buf, pos, end, version, n)
+                    obj.topics, pos = WritableTxnMarkerTopicResult._read_many(
+                        buf, pos, end, version, n
+                    )
                 else:
                     raise Malformed
                 obj.unknown_tags = None
@@ -308,7 +322,9 @@ class WriteTxnMarkersResponse(Response):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[WriteTxnMarkersResponse, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[WriteTxnMarkersResponse, int]:
         obj = WriteTxnMarkersResponse.__new__(WriteTxnMarkersResponse)
         if version >= 1:
             n = buf[pos]
@@ -376,7 +392,9 @@ class WritableTxnMarkerTopic(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[WritableTxnMarkerTopic], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[WritableTxnMarkerTopic], int]:
         if count > end - pos:
             raise Malformed
         new = WritableTxnMarkerTopic.__new__
@@ -502,7 +520,9 @@ class WritableTxnMarker(Struct):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read_many(cls, buf: bytes, pos: int, end: int, version: int, count: int) -> tuple[list[WritableTxnMarker], int]:
+    def _read_many(
+        cls, buf: bytes, pos: int, end: int, version: int, count: int
+    ) -> tuple[list[WritableTxnMarker], int]:
         if count > end - pos:
             raise Malformed
         new = WritableTxnMarker.__new__
@@ -521,7 +541,9 @@ class WritableTxnMarker(Struct):
                 if n > 127:
                     n, pos = read_uvarint(buf, pos - 1, end)
                 if n > 0:
-                    obj.topics, pos = WritableTxnMarkerTopic._read_many(buf, pos, end, version, n - 1)
+                    obj.topics, pos = WritableTxnMarkerTopic._read_many(
+                        buf, pos, end, version, n - 1
+                    )
                 else:
                     raise Malformed
                 if version >= 2:
@@ -608,7 +630,9 @@ class WriteTxnMarkersRequest(Request):
         self.unknown_tags = unknown_tags
 
     @classmethod
-    def _read(cls, buf: bytes, pos: int, end: int, version: int) -> tuple[WriteTxnMarkersRequest, int]:
+    def _read(
+        cls, buf: bytes, pos: int, end: int, version: int
+    ) -> tuple[WriteTxnMarkersRequest, int]:
         obj = WriteTxnMarkersRequest.__new__(WriteTxnMarkersRequest)
         if version >= 1:
             n = buf[pos]
