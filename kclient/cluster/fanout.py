@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 
 
-class Question(Protocol[K, V]):
+class Question(Protocol[K, V_co]):
     """What is asked, of whom, and how an answer is read. Sans-IO."""
 
     @property
@@ -52,7 +53,7 @@ class Question(Protocol[K, V]):
         """The request about ``keys``, which the broker should answer within ``seconds``."""
         ...
 
-    def read(self, response: Any, keys: Sequence[K]) -> Mapping[K, V | KafkaError]:
+    def read(self, response: Any, keys: Sequence[K]) -> Mapping[K, V_co | KafkaError]:
         """What the response says of each key."""
         ...
 

@@ -105,14 +105,11 @@ def test_a_known_topic_is_given_without_suspending() -> None:
 def test_an_unknown_topic_ends_after_the_grace_and_not_after_the_timeout() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        network = FakeNetwork(knows())
-        async with running(make(network)) as _, asyncio.timeout(100):
-            updater = make(network)
-            async with running(updater):
-                started = loop.time()
-                with pytest.raises(UnknownTopicOrPartition, match="topic typo: the brokers"):
-                    await updater.wait_for_topic("typo", 60.0)
-                assert loop.time() - started == pytest.approx(5.0, abs=0.1)
+        updater = make(FakeNetwork(knows()))
+        async with running(updater):
+            with pytest.raises(UnknownTopicOrPartition, match="topic typo: the brokers"):
+                await updater.wait_for_topic("typo", 60.0)
+            assert loop.time() == pytest.approx(5.0, abs=0.1)
 
     run(main())
 
@@ -273,7 +270,7 @@ def test_an_idle_client_asks_by_age_only() -> None:
         async with running(updater):
             await updater.wait_for_topic("t", 5.0)
             sent = len(network.sent)
-            await asyncio.sleep(3600)
+            await asyncio.sleep(3650)
             assert len(network.sent) - sent == 12
 
     run(main())
