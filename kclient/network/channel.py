@@ -130,7 +130,7 @@ class Channel(asyncio.BufferedProtocol):
                 ``abort_transport`` is there for when that takes too long.
             blameless: The reason says nothing about the node.
         """
-        if self.connection.state is not ConnectionState.CLOSED:
+        if not self.connection.is_closed:
             self.blameless = blameless
             self.connection.end(error)
             self._settle(abort=abort)
@@ -150,13 +150,13 @@ class Channel(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The transport is open: begin the handshake."""
         self._transport = cast("asyncio.Transport", transport)
-        if self.connection.state is ConnectionState.CLOSED:
+        if self.connection.is_closed:
             self._transport.abort()  # ended while it was being dialed
             return
         self.connection.opened(self._now(), self.setup_deadline)
         self.flush()
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override]
+    def get_buffer(self, sizehint: int) -> memoryview:
         """Where the loop reads to."""
         return self.connection.buffer()
 
@@ -164,11 +164,11 @@ class Channel(asyncio.BufferedProtocol):
         """Bytes arrived."""
         self.bytes_in += nbytes
         connection = self.connection
-        if connection.state is ConnectionState.CLOSED:
+        if connection.is_closed:
             return
         connection.received(nbytes, self._now())
         self._settle()
-        if connection.state is not ConnectionState.CLOSED:
+        if not connection.is_closed:
             self._owner.channel_has_room(self)
 
     def eof_received(self) -> None:
@@ -181,7 +181,7 @@ class Channel(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The transport's buffer drained."""
         self.writable = True
-        if self.connection.state is not ConnectionState.CLOSED:
+        if not self.connection.is_closed:
             self._owner.channel_has_room(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -196,7 +196,7 @@ class Channel(asyncio.BufferedProtocol):
     def _settle(self, *, abort: bool = True) -> None:
         """Write, hand over and tell, after the machine may have moved."""
         connection = self.connection
-        if connection.state is ConnectionState.CLOSED:
+        if connection.is_closed:
             if self._transport is not None:
                 if abort:
                     self._transport.abort()

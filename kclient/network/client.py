@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from kclient.backoff import Backoff
 from kclient.errors import ClientClosed, InvalidArgument, KafkaError
 from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
-from kclient.network.connection_states import ConnectionState
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
-from kclient.network.health import ConnectionHealth
+from kclient.network.health import ConnectionHealth, health_of
 from kclient.network.line import Line, not_known
 from kclient.network.node_states import NodeStates
 from kclient.network.reporter import Reporter
@@ -294,7 +293,7 @@ class NetworkClient:
         """How each connection is, by node and lane."""
         now = self.clock.now()
         lines = sorted(self._lines.values(), key=lambda line: line.key)
-        return [self._health(line, now) for line in lines]
+        return [health_of(line, self.book, self.states, now) for line in lines]
 
     # What lines tell
 
@@ -364,32 +363,6 @@ class NetworkClient:
 
     def _count_ready(self) -> float:
         return sum(line.is_ready for line in self._lines.values())
-
-    def _health(self, line: Line, now: float) -> ConnectionHealth:
-        node_id, lane = line.key
-        node, channel = self.book.get(node_id), line.channel
-        connection = channel.connection if channel is not None else None
-        retry_in = max(0.0, self.states.retry_at(node_id) - now)
-        error = self.states.last_error(node_id)
-        if connection is not None:
-            state = connection.state.name.lower()
-        else:
-            state = "backing_off" if retry_in else "idle"
-        opened = connection is not None and connection.state is not ConnectionState.DIALING
-        return ConnectionHealth(
-            node_id=node_id,
-            lane=lane.name.lower(),
-            address=node.address if node is not None else "",
-            state=state,
-            in_flight=line.in_flight - len(line.waiting),
-            waiting=len(line.waiting),
-            writable=channel is None or channel.writable,
-            throttled_for=max(0.0, connection.throttled_until - now) if connection else 0.0,
-            retry_in=retry_in,
-            idle_for=now - connection.last_used if connection is not None and opened else None,
-            failures=self.states.failures(node_id),
-            last_error=str(error) if error is not None else None,
-        )
 
 
 def _tcp(config: NetworkConfig, clock: Clock) -> TcpDialer:

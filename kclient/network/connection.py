@@ -17,13 +17,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from kclient.errors import (
-    BrokerUnreachable,
-    ConnectionLost,
-    KafkaError,
-    ProtocolError,
-    RequestTimedOut,
-)
+from kclient.errors import ConnectionLost, KafkaError, ProtocolError
+from kclient.network import connection_errors
 from kclient.network.connection_states import (
     HANDSHAKE,
     TRANSITIONS,
@@ -127,6 +122,11 @@ class Connection:
     # What the driver asks
 
     @property
+    def is_closed(self) -> bool:
+        """It has ended; ``error`` says why."""
+        return self.state is ConnectionState.CLOSED
+
+    @property
     def where(self) -> str:
         """The peer, for texts."""
         if self.key.node_id < 0:
@@ -194,7 +194,7 @@ class Connection:
         """``count`` bytes arrived in ``buffer``: read all complete frames."""
         self._frames.received(count)
         try:
-            while self.state is not ConnectionState.CLOSED:
+            while not self.is_closed:
                 oldest = self.in_flight.oldest
                 self._frames.limit = self._frame_limit + (oldest.response_bytes if oldest else 0)
                 frame = self._frames.next_frame()
@@ -205,33 +205,28 @@ class Connection:
                 else:
                     self._take_response(frame, now)
         except ProtocolError as error:
-            self._end(self._broken(error))
+            in_handshake = self.state in HANDSHAKE
+            self._end(
+                connection_errors.unreadable(
+                    error, self.where, self.key.node_id, in_handshake=in_handshake
+                )
+            )
         finally:
-            if self.state is ConnectionState.CLOSED:
+            if self.is_closed:
                 self._frames.close()
 
     def expire(self, now: float) -> None:
         """Close if a deadline is over: answers come in order, so what lies behind is lost too."""
-        if self.state is ConnectionState.CLOSED or not self.in_flight.has_expired(now):
+        if self.is_closed or not self.in_flight.has_expired(now):
             return
+        where, node_id = self.where, self.key.node_id
         if self.state in HANDSHAKE:
             self.setup_timed_out = True
             doing = "ApiVersions" if self.versions is None else "authentication"
-            self._end(
-                BrokerUnreachable(
-                    f"{self.where} accepted the connection but gave no answer to {doing} in time",
-                    node_id=self.key.node_id,
-                )
-            )
-            return
-        self._end(
-            ConnectionLost(
-                f"the connection to {self.where} was closed, since an earlier request timed out",
-                node_id=self.key.node_id,
-                maybe_written=True,
-            ),
-            expired_at=now,
-        )
+            self._end(connection_errors.no_handshake(doing, where, node_id))
+        else:
+            self._end(connection_errors.behind_a_timeout(where, node_id), expired_at=now)
+        self._frames.close()
 
     def retire(self) -> None:
         """Take no more requests and close once those under way are answered."""
@@ -246,31 +241,23 @@ class Connection:
 
     def lost(self, cause: Exception | None) -> None:
         """The transport is gone; ``cause`` is None where the peer closed in good order."""
-        if self.state is ConnectionState.CLOSED:
+        if self.is_closed:
             return
-        how = f"broke: {cause}" if cause is not None else "was closed by the broker"
-        partial = self._frames.received_of_frame
-        if partial:
-            how += f" in the middle of a response, after {partial} bytes of it"
+        partial, where, node_id = self._frames.received_of_frame, self.where, self.key.node_id
+        error: KafkaError
         if self.state in HANDSHAKE:
-            error: KafkaError = BrokerUnreachable(
-                f"the connection to {self.where} {how} before it was usable",
-                node_id=self.key.node_id,
-                hint=self._refusal_hint(),
+            said_nothing = self.versions is None and not partial
+            error = connection_errors.lost_in_handshake(
+                cause, partial, where, node_id, said_nothing=said_nothing
             )
         else:
-            error = ConnectionLost(
-                f"the connection to {self.where} {how}",
-                node_id=self.key.node_id,
-                maybe_written=True,
-                hint=None if self.answered else "a listener that wants SASL ends this way too",
-            )
-        error.__cause__ = cause
+            answered = self.answered > 0
+            error = connection_errors.lost(cause, partial, where, node_id, answered=answered)
         self.end(error)
 
     def end(self, error: KafkaError) -> None:
         """Close for the given reason; whatever is under way fails with it."""
-        if self.state is not ConnectionState.CLOSED:
+        if not self.is_closed:
             self._end(error)
             self._frames.close()
 
@@ -351,6 +338,7 @@ class Connection:
         for event in events:
             self.apply(event)
         self.versions = self._handshake.versions
+        self._throttle(request, self._handshake.throttle_ms, now)
         if question is not None:
             self._ask(question, now)
 
@@ -366,45 +354,9 @@ class Connection:
         self.lost_requests = len(requests)
         for request in requests:
             if expired_at is not None and request.deadline <= expired_at:
-                self._answers.append((request, self._timed_out(request)))
+                outcome: KafkaError = connection_errors.timed_out(
+                    request, self.where, self.key.node_id
+                )
             else:
-                self._answers.append((request, self._lost_under(request, error)))
-
-    def _timed_out(self, request: PendingRequest) -> RequestTimedOut:
-        return RequestTimedOut(
-            f"{request} to {self.where} got no answer within {request.timeout:g} s, so the "
-            "connection was closed",
-            node_id=self.key.node_id,
-            maybe_written=True,
-        )
-
-    def _lost_under(self, request: PendingRequest, error: KafkaError) -> KafkaError:
-        """``error`` for one request: an instance of its own, since notes and causes are kept."""
-        if not isinstance(error, ConnectionLost):
-            return error
-        own = ConnectionLost(
-            f"{request} got no answer: {error.message}",
-            node_id=self.key.node_id,
-            hint=error.hint,
-            maybe_written=True,
-        )
-        own.__cause__ = error.__cause__
-        return own
-
-    def _broken(self, cause: ProtocolError) -> KafkaError:
-        """The peer sent what can't be read, so the connection is of no more use."""
-        text = f"{self.where} sent what can't be read: {cause.message}"
-        error: KafkaError
-        if self.state in HANDSHAKE:
-            error = BrokerUnreachable(text, node_id=self.key.node_id, hint=cause.hint)
-        else:
-            error = ConnectionLost(
-                text, node_id=self.key.node_id, hint=cause.hint, maybe_written=True
-            )
-        error.__cause__ = cause
-        return error
-
-    def _refusal_hint(self) -> str | None:
-        if self.versions is None and not self._frames.received_of_frame:
-            return "the listener may want TLS or SASL: see security="
-        return "see the broker's log for the reason"
+                outcome = connection_errors.under_way(request, error)
+            self._answers.append((request, outcome))

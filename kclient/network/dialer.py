@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.errors import BrokerUnreachable
 
@@ -165,7 +165,7 @@ class TcpDialer:
         except BaseException:
             sock.close()
             raise
-        return cast("tuple[asyncio.Transport, asyncio.BaseProtocol]", opened)
+        return opened
 
     def _set_options(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

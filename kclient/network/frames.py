@@ -161,7 +161,11 @@ class FrameReader:
         if buffer is None:
             buffer = self._buffer = self._pool.take(self._expected, self._expected)
             self._start = self._end = 0
-        elif self._end == len(buffer) or self._start + _SIZE_BYTES + self._size > len(buffer):
+        elif self._end == len(buffer) or (
+            # It won't fit: move it now, while little of it is here. Once it stands at the
+            # beginning it moves only when the buffer is full, or a drip would cost a copy a byte.
+            self._start and self._start + _SIZE_BYTES + self._size > len(buffer)
+        ):
             buffer = self._move(buffer)
         return memoryview(buffer)[self._end :]
 

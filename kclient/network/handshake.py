@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kclient.errors import BrokerUnreachable, broker_error
 from kclient.network.connection_states import ConnectionEvent
+from kclient.network.throttling import must_keep_silent
 from kclient.protocol.headers import decode_response_header
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.versions import NodeApiVersions
@@ -54,14 +55,24 @@ class Handshake:
 
     Attributes:
         versions: What the broker speaks; None before it said so.
+        throttle_ms: Silence that it asked for while it said so (KIP-219).
     """
 
-    __slots__ = ("_authenticator", "_identity", "_node_id", "_version", "_where", "versions")
+    __slots__ = (
+        "_authenticator",
+        "_identity",
+        "_node_id",
+        "_version",
+        "_where",
+        "throttle_ms",
+        "versions",
+    )
 
     def __init__(
         self, identity: Identity, authenticator: Authenticator | None, where: str, node_id: int
     ) -> None:
         self.versions: NodeApiVersions | None = None
+        self.throttle_ms = 0
         self._identity = identity
         self._authenticator = authenticator
         self._where = where
@@ -103,6 +114,8 @@ class Handshake:
                 f"{self._where} refuses us: {refusal}", node_id=self._node_id
             ) from refusal
         self.versions = NodeApiVersions.from_response(response, node_id=self._node_id)
+        if must_keep_silent(ApiVersionsRequest.API_KEY, version):
+            self.throttle_ms = response.throttle_time_ms
         events, step = self._authenticate(None, self.versions)
         return (ConnectionEvent.NEGOTIATED, *events), step
 
