@@ -154,7 +154,7 @@ class FetchSession:
         if before is not None and before.topic_id != ask.topic_id:
             # Another incarnation of the topic: the broker must drop the old one (KIP-516).
             self._forgotten.setdefault(partition, before.topic_id)
-        elif before is None and self._forgotten.get(partition, b"") == ask.topic_id:
+        if self._forgotten.get(partition, b"") == ask.topic_id:
             del self._forgotten[partition]  # dropped and wanted again between two requests
         self.asked[partition] = ask
         self._changed[partition] = None
@@ -197,12 +197,12 @@ class FetchSession:
             self._apply(SessionEvent.MISMATCH)
         self._by_id = by_id
         if self.state is SessionState.INCREMENTAL:
-            request = SessionRequest(
-                self.session_id,
-                self.epoch,
-                {partition: self.asked[partition] for partition in self._changed},
-                self._forgotten,
-            )
+            changed = {partition: self.asked[partition] for partition in self._changed}
+            forgotten = self._forgotten
+            if not by_id:
+                # By its name the new incarnation is the old one, and brokers forget last.
+                forgotten = {p: i for p, i in forgotten.items() if p not in self.asked}
+            request = SessionRequest(self.session_id, self.epoch, changed, forgotten)
         else:
             request = SessionRequest(self.session_id, INITIAL_EPOCH, dict(self.asked), {})
         self._changed = {}

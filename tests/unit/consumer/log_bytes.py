@@ -1,0 +1,71 @@
+"""Bytes of a partition's log for these tests, made with the record room's builder."""
+
+from __future__ import annotations
+
+import struct
+
+from kclient.record import BatchBuilder, Compression
+from kclient.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT, encode_batch
+from kclient.types import Headers
+
+_BASE_OFFSET = struct.Struct(">q")
+_HEAD_TO_MAGIC = 12
+
+
+def batch(
+    base_offset: int,
+    count: int,
+    *,
+    codec: Compression = Compression.NONE,
+    producer_id: int = -1,
+    transactional: bool = False,
+    leader_epoch: int = 0,
+    value_bytes: int = 0,
+    headers: Headers | None = None,
+) -> bytes:
+    """``count`` records from ``base_offset`` on; their values say at which offset they are."""
+    builder = BatchBuilder(2**30)
+    for offset in range(base_offset, base_offset + count):
+        value = b"%d" % offset
+        builder.append(offset, b"k", value.ljust(value_bytes, b"."), headers)
+    builder.compress(codec)
+    data = builder.encode(
+        producer_id, 0, 0, leader_epoch=leader_epoch, transactional=transactional
+    )
+    return _BASE_OFFSET.pack(base_offset) + data[_BASE_OFFSET.size :]
+
+
+def gapped(data: bytes, last_delta: int) -> bytes:
+    """``data``, one batch, as compaction leaves it: it ends later than its last record."""
+    from kclient.record.crc import crc32c
+
+    out = bytearray(data)
+    struct.pack_into(">i", out, 23, last_delta)
+    struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
+    return bytes(out)
+
+
+def control(offset: int, producer_id: int, kind: int, *, leader_epoch: int = 0) -> bytes:
+    """A transaction marker: ``kind`` 0 aborts, 1 commits."""
+    key = struct.pack(">hh", 0, kind)
+    value = struct.pack(">hi", 0, 0)
+    body = bytes([0, 0, 0, len(key) << 1]) + key + bytes([len(value) << 1]) + value + b"\0"
+    record = bytes([len(body) << 1]) + body
+    return encode_batch(
+        record,
+        CONTROL_BIT | TRANSACTIONAL_BIT,
+        1,
+        0,
+        0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_offset=offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def corrupted(data: bytes, position: int = -1) -> bytes:
+    """``data`` with one byte flipped, the last by default: the CRC doesn't fit any more."""
+    out = bytearray(data)
+    out[position] ^= 0xFF
+    return bytes(out)

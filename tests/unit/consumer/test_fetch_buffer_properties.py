@@ -1,0 +1,145 @@
+"""No record is skipped and none is given twice, whatever happens between fetch and hand-over."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kclient.record import Compression
+from kclient.types import OffsetSpec
+from tests.unit.consumer.buffer_rig import BufferRig
+from tests.unit.consumer.log_bytes import batch, control, gapped
+
+PARTITIONS = 3
+
+
+def make_log(number: int) -> tuple[bytes, list[int], list[int]]:
+    """A log with gaps, markers, an aborted transaction and codecs: bytes, batch ends, offsets."""
+    data, ends, visible, offset = [], [0], [], number
+    for index in range(12):
+        count = 1 + (index * 7 + number) % 5
+        kind = (index + number) % 4
+        if kind == 0:
+            data.append(control(offset, 1, index % 2))
+            offset += 1
+        elif kind == 1:
+            data.append(gapped(batch(offset, count), count + 2))
+            visible += range(offset, offset + count)
+            offset += count + 3
+        elif kind == 2:
+            data.append(batch(offset, count, producer_id=9, transactional=True))
+            offset += count  # producer 9 aborts all it does
+        else:
+            data.append(batch(offset, count, codec=Compression(index % 2)))
+            visible += range(offset, offset + count)
+            offset += count
+        ends.append(sum(map(len, data)))
+    return b"".join(data), ends, visible
+
+
+class Reading(RuleBasedStateMachine):
+    """Fetches, takes, give-backs, seeks, pauses and re-assignments in any order."""
+
+    index = st.integers(0, PARTITIONS - 1)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rig = BufferRig(PARTITIONS)
+        self.logs = [make_log(number) for number in range(PARTITIONS)]
+        self.expected = [0] * PARTITIONS  # where the user believes to be
+        self.taken: list[object] = []
+
+    def next_visible(self, index: int, offset: int) -> int | None:
+        return next((o for o in self.logs[index][2] if o >= offset), None)
+
+    @rule(index=index, batches=st.integers(1, 5), stale=st.booleans())
+    def fetch(self, index: int, batches: int, stale: bool) -> None:
+        """What a broker answers: whole batches, the first one around the offset asked for."""
+        state = self.rig.state(index)
+        if state.fetch_offset is None:
+            return
+        data, ends, _ = self.logs[index]
+        from kclient.record import read_batches
+
+        found = list(read_batches(data))
+        first = next((n for n, b in enumerate(found) if b.last_offset >= state.fetch_offset), None)
+        if first is None:
+            return
+        piece = data[ends[first] : ends[min(first + batches, len(found))]]
+        at = state.fetch_offset - 1 if stale else state.fetch_offset
+        self.rig.add(index, piece, at=at, aborted=[(9, 0)])
+
+    @rule(limit=st.integers(1, 9), keep=st.integers(0, 9))
+    def take(self, limit: int, keep: int) -> None:
+        """Hand over some records; what the user doesn't get is given back (async for, errors)."""
+        records = self.rig.buffer.take(limit)
+        assert len(records) <= limit
+        for record in records[:keep]:
+            index = record.partition
+            assert not self.rig.state(index).paused
+            assert record.offset == self.next_visible(index, self.expected[index])
+            self.expected[index] = record.offset + 1
+        if records[keep:]:
+            self.rig.buffer.give_back(records[keep:])
+
+    @rule(index=index, offset=st.integers(0, 50))
+    def seek(self, index: int, offset: int) -> None:
+        self.rig.subscription.seek(self.rig.state(index), offset)
+        self.expected[index] = offset
+
+    @rule(index=index)
+    def reset(self, index: int) -> None:
+        state = self.rig.state(index)
+        self.rig.subscription.ask_reset(state, OffsetSpec.EARLIEST)
+        self.rig.subscription.finish_reset(state, OffsetSpec.EARLIEST, 0)
+        self.expected[index] = 0
+
+    @rule(index=index)
+    def pause(self, index: int) -> None:
+        self.rig.subscription.pause(self.rig.state(index))
+
+    @rule(index=index)
+    def resume(self, index: int) -> None:
+        self.rig.subscription.resume(self.rig.state(index))
+
+    @rule()
+    def need_memory(self) -> None:
+        self.rig.buffer.drop_paused()
+
+    @rule(index=index)
+    def assign_anew(self, index: int) -> None:
+        partition = self.rig.partition(index)
+        others = [s.topic_partition for s in self.rig.subscription if s.topic_partition != partition]
+        self.rig.subscription.assign(others)
+        self.rig.subscription.assign([*others, partition])
+        self.rig.subscription.seek(self.rig.state(index), 0)
+        self.expected[index] = 0
+
+    @invariant()
+    def the_position_is_where_the_user_is(self) -> None:
+        for index in range(PARTITIONS):
+            position = self.rig.position(index)
+            assert position is not None
+            # What nobody may see is passed silently; no visible record lies between.
+            assert self.next_visible(index, self.expected[index]) == self.next_visible(
+                index, position
+            )
+
+    @invariant()
+    def bytes_add_up(self) -> None:
+        for index in range(PARTITIONS):
+            state = self.rig.state(index)
+            assert state.buffered_bytes >= 0
+            if not self.rig.buffer.holds(state):
+                assert state.buffered_bytes == 0
+                assert state.fetch_offset == state.position
+
+    def teardown(self) -> None:
+        self.rig.buffer.clear()
+        assert self.rig.frames_held == 0
+        assert self.rig.buffer.frame_bytes == 0
+
+
+TestReading = Reading.TestCase
+TestReading.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)

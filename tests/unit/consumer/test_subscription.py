@@ -1,0 +1,259 @@
+"""Where partitions stand: the phases, positions, errors and what changes are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from kclient.broker_errors import TopicAuthorizationFailed
+from kclient.consumer.subscription import (
+    TRANSITIONS,
+    PartitionState,
+    Phase,
+    PhaseEvent,
+    Subscription,
+)
+from kclient.errors import InvalidArgument
+from kclient.transitions import IllegalTransition
+from kclient.types import OffsetSpec, TopicPartition
+
+A, B, C = (TopicPartition("flights", index) for index in range(3))
+EARLIEST, LATEST = OffsetSpec.EARLIEST, OffsetSpec.LATEST
+
+
+class Rig:
+    """A subscription and what it told."""
+
+    def __init__(self, reset: OffsetSpec | None = None) -> None:
+        self.changed: list[TopicPartition] = []
+        self.subscription = Subscription(reset, self._note)
+
+    def _note(self, state: PartitionState) -> None:
+        self.changed.append(state.topic_partition)
+
+    def state(self, partition: TopicPartition = A) -> PartitionState:
+        return self.subscription.require(partition)
+
+
+def assigned(reset: OffsetSpec | None = None) -> Rig:
+    rig = Rig(reset)
+    rig.subscription.assign([A, B])
+    rig.changed.clear()
+    return rig
+
+
+def test_every_phase_is_explained_and_every_target_exists() -> None:
+    assert set(TRANSITIONS) == set(Phase)
+    for row in TRANSITIONS.values():
+        assert set(row) <= set(PhaseEvent)
+        assert set(row.values()) <= set(Phase)
+    assert all(len(member.value) > 20 for member in (*Phase, *PhaseEvent))
+
+
+def test_every_phase_can_reach_fetching() -> None:
+    for phase in Phase:
+        assert Phase.FETCHING in TRANSITIONS[phase].values()
+
+
+def test_an_illegal_step_raises() -> None:
+    rig = assigned()
+    with pytest.raises(IllegalTransition, match="VALIDATED in state NO_POSITION"):
+        rig.subscription._apply(rig.state(), PhaseEvent.VALIDATED)
+
+
+def test_without_a_policy_a_new_partition_has_no_position() -> None:
+    rig = assigned()
+    assert rig.subscription.without_position() == [A, B]
+    assert not rig.subscription.settled
+
+
+def test_with_a_policy_a_new_partition_awaits_its_reset() -> None:
+    rig = assigned(LATEST)
+    assert rig.subscription.without_position() == []
+    waiting = rig.subscription.pending(Phase.AWAITING_RESET)
+    assert [state.reset_to for state in waiting] == [LATEST, LATEST]
+
+
+def test_assigning_again_keeps_what_stays_and_ends_what_goes() -> None:
+    rig = assigned()
+    rig.subscription.seek(rig.state(A), 5)
+    kept, gone = rig.state(A), rig.state(B)
+    assert rig.subscription.assign([A, C]) == [gone]
+    assert rig.state(A) is kept
+    assert kept.position == 5
+    assert not gone.assigned
+    assert B not in rig.subscription
+    assert [tp for tp in rig.changed if tp != A] == [B, C]
+
+
+def test_a_partition_taken_away_and_given_back_starts_anew() -> None:
+    rig = assigned()
+    rig.subscription.seek(rig.state(A), 5)
+    before = rig.state(A)
+    rig.subscription.assign([B])
+    rig.subscription.assign([A, B])
+    assert rig.state(A) is not before
+    assert rig.state(A).position is None
+
+
+def test_a_partition_that_came_into_being_is_read_from_its_beginning() -> None:
+    rig = assigned(LATEST)
+    rig.subscription.add_new(C)
+    assert rig.state(C).reset_to is EARLIEST
+    rig.subscription.add_new(C)
+    assert len(rig.subscription) == 3
+
+
+def test_seek_settles_a_partition_and_forgets_its_trouble() -> None:
+    rig = assigned()
+    state = rig.state()
+    rig.subscription.fail(state, TopicAuthorizationFailed())
+    rig.subscription.back_off(state, 99.0)
+    rig.subscription.seek(state, 7, 3)
+    assert (state.phase, state.position, state.fetch_offset) == (Phase.FETCHING, 7, 7)
+    assert (state.position_epoch, state.retry_at, state.failures) == (3, 0.0, 0)
+    assert rig.subscription.take_error() is None
+
+
+def test_a_lookup_answers_the_question_that_was_asked() -> None:
+    rig = assigned(LATEST)
+    state = rig.state()
+    rig.subscription.ask_reset(state, EARLIEST)
+    assert not rig.subscription.finish_reset(state, LATEST, 100)
+    assert rig.subscription.finish_reset(state, EARLIEST, 0, 2)
+    assert (state.position, state.position_epoch) == (0, 2)
+
+
+def test_a_lookup_that_comes_after_a_seek_is_ignored() -> None:
+    rig = assigned(LATEST)
+    state = rig.state()
+    rig.subscription.seek(state, 5)
+    assert not rig.subscription.finish_reset(state, LATEST, 100)
+    assert state.position == 5
+
+
+def test_a_lookup_that_comes_after_unassigning_is_ignored() -> None:
+    rig = assigned(LATEST)
+    state = rig.state()
+    rig.subscription.assign([])
+    assert not rig.subscription.finish_reset(state, LATEST, 100)
+
+
+def test_a_lost_position_is_reset_by_policy_or_stays_lost() -> None:
+    rig = assigned(EARLIEST)
+    rig.subscription.seek(rig.state(), 5)
+    assert rig.subscription.lose_position(rig.state()) is EARLIEST
+    assert rig.state().phase is Phase.AWAITING_RESET
+    rig = assigned()
+    rig.subscription.seek(rig.state(), 5)
+    assert rig.subscription.lose_position(rig.state()) is None
+    assert (rig.state().phase, rig.state().position) == (Phase.NO_POSITION, None)
+
+
+def test_a_newer_leader_epoch_sends_a_read_position_to_validation() -> None:
+    rig = assigned()
+    state = rig.state()
+    rig.subscription.see_leader(state, 1)
+    rig.subscription.seek(state, 0)
+    rig.subscription.see_leader(state, 2)
+    assert state.phase is Phase.FETCHING  # nothing was read yet: no log to compare
+    rig.subscription.advance(state, 5, 2)
+    rig.subscription.see_leader(state, 2)
+    rig.subscription.see_leader(state, 1)  # epochs never go back
+    assert state.leader_epoch == 2
+    rig.subscription.see_leader(state, 4)
+    assert state.phase is Phase.VALIDATING
+
+
+def test_validation_ends_with_the_answer_of_the_newest_leader() -> None:
+    rig = assigned()
+    state = rig.state()
+    rig.subscription.seek(state, 0)
+    rig.subscription.advance(state, 5, 1)
+    rig.subscription.see_leader(state, 2)
+    rig.subscription.see_leader(state, 3)
+    rig.subscription.finish_validation(state, 2)
+    assert state.phase is Phase.VALIDATING
+    rig.subscription.finish_validation(state, 3)
+    assert (state.phase, state.position) == (Phase.FETCHING, 5)
+
+
+def test_a_topic_made_anew_loses_positions_and_epochs() -> None:
+    rig = assigned(EARLIEST)
+    state = rig.state()
+    rig.subscription.seek(state, 5)
+    assert not rig.subscription.see_topic_id(state, b"1" * 16)
+    assert not rig.subscription.see_topic_id(state, b"1" * 16)
+    rig.subscription.see_leader(state, 9)
+    assert rig.subscription.see_topic_id(state, b"2" * 16)
+    assert (state.phase, state.leader_epoch) == (Phase.AWAITING_RESET, -1)
+
+
+def test_errors_are_raised_once_oldest_first_and_wait_while_paused() -> None:
+    rig = assigned()
+    first, second = TopicAuthorizationFailed("1"), TopicAuthorizationFailed("2")
+    rig.subscription.fail(rig.state(A), first)
+    rig.subscription.fail(rig.state(B), second)
+    rig.subscription.pause(rig.state(A))
+    assert rig.subscription.has_error
+    assert rig.subscription.take_error() is second
+    assert not rig.subscription.has_error
+    assert rig.subscription.take_error() is None
+    rig.subscription.resume(rig.state(A))
+    assert rig.subscription.take_error() is first
+    assert rig.subscription.take_error() is None
+
+
+def test_errors_of_a_partition_that_was_taken_away_are_dropped() -> None:
+    rig = assigned()
+    state = rig.state(A)
+    rig.subscription.fail(state, TopicAuthorizationFailed())
+    rig.subscription.assign([B])
+    rig.subscription.fail(state, TopicAuthorizationFailed())
+    assert rig.subscription.take_error() is None
+
+
+def test_one_partition_can_be_asked_for_its_error() -> None:
+    rig = assigned()
+    error = TopicAuthorizationFailed()
+    rig.subscription.fail(rig.state(A), error)
+    assert rig.subscription.take_error_of(rig.state(B)) is None
+    assert rig.subscription.take_error_of(rig.state(A)) is error
+    assert rig.subscription.take_error() is None
+
+
+def test_pausing_and_resuming_twice_is_told_once() -> None:
+    rig = assigned()
+    rig.subscription.resume(rig.state())  # wasn't paused
+    rig.subscription.pause(rig.state())
+    rig.subscription.pause(rig.state())
+    rig.subscription.resume(rig.state())
+    rig.subscription.resume(rig.state())
+    assert rig.changed == [A, A]
+
+
+def test_paused_partitions_need_no_position() -> None:
+    rig = assigned()
+    rig.subscription.pause(rig.state(A))
+    assert rig.subscription.without_position() == [B]
+
+
+def test_lag_counts_to_the_end_that_the_reader_can_see() -> None:
+    state = assigned().state()
+    assert state.lag(read_committed=False) is None
+    state.position, state.high_watermark, state.last_stable_offset = 5, 20, 12
+    assert state.lag(read_committed=False) == 15
+    assert state.lag(read_committed=True) == 7
+    state.position = 25  # the log was cut
+    assert state.lag(read_committed=False) == 0
+
+
+def test_asking_for_what_is_not_assigned_says_so() -> None:
+    with pytest.raises(InvalidArgument, match="flights-2 is not assigned"):
+        assigned().state(C)
+
+
+def test_repr_shows_where_it_stands() -> None:
+    rig = assigned()
+    rig.subscription.seek(rig.state(), 4)
+    rig.subscription.pause(rig.state())
+    assert repr(rig.state()) == "<flights-0 FETCHING at 4, paused>"
