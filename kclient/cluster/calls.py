@@ -285,7 +285,9 @@ class Effort:
         try:
             await self._calls.metadata.wait_newer(version, max(0.0, left))
         except MetadataTimedOut as late:
-            raise self.attempts.out_of_time(self._calls.clock.now()) from late
+            error = self.attempts.out_of_time(self._calls.clock.now())
+            error.add_note(str(late))
+            raise error from error.__cause__
 
 
 def _wake(sleeper: asyncio.Future[None]) -> None:

@@ -116,7 +116,8 @@ class FakeNetwork:
         self.nodes = {node.node_id: node for node in nodes}
 
     def least_loaded(self, node_ids: Iterable[int] | None = None, lane: int = 0) -> int | None:
-        ids = [n.node_id for n in self.bootstrap_nodes] if node_ids is None else list(node_ids)
+        bootstrap = [node.node_id for node in self.bootstrap_nodes]
+        ids = [*self.nodes, *bootstrap] if node_ids is None else list(node_ids)
         return next((n for n in ids if n not in self.down), None)
 
     def snapshot(self) -> tuple[()]:
