@@ -102,6 +102,7 @@ class ProducerBatch:
         sequence: Count of its first record in the partition's numbering, -1 without.
         producer_id: Who numbered it.
         producer_epoch: In which epoch.
+        ordinal: How many of its partition were sent before it, for the first time.
         reserved: Bytes of the memory budget that it holds.
         compressing: A thread is at it.
         compressed: Compression is over (or there is none).
@@ -119,6 +120,7 @@ class ProducerBatch:
         "flushes",
         "last_error",
         "maybe_written",
+        "ordinal",
         "outcome",
         "producer_epoch",
         "producer_id",
@@ -151,6 +153,7 @@ class ProducerBatch:
         self.sequence = -1
         self.producer_id = -1
         self.producer_epoch = -1
+        self.ordinal = -1
         self.reserved = 0
         self.compressing = False
         self.compressed = False

@@ -4,7 +4,9 @@
 in flight, waiting for a retry, or abandoned while their answer is awaited. Both together are the
 order of the log. The rules that keep it:
 
-* At most ``max_in_flight`` are outstanding (brokers remember five).
+* At most ``max_in_flight`` are outstanding, and only one until the first of an identity is
+  acknowledged. From the oldest outstanding one on, at most five were sent, acknowledged ones
+  included: that is what brokers remember, and they must know a repeat when they see it.
 * As soon as one must be retried, only the first outstanding one is sent, one at a time.
 * A gap in the numbers stops new batches (see ``idempotence``); a proven one stops all, until
   every answer is in; then the waiting ones are renumbered under a new epoch.
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from kclient.producer.idempotence import Identity
     from kclient.record import BatchBuilder
 
+WINDOW = 5
+"""Batches of a producer id that a leader remembers (Kafka's NUM_BATCHES_TO_RETAIN)."""
 SMALLEST_LIMIT = 512
 """Bytes below which a batch limit learned from MESSAGE_TOO_LARGE doesn't go."""
 
@@ -48,6 +52,7 @@ class PartitionQueue:
 
     __slots__ = (
         "_max_in_flight",
+        "_next_ordinal",
         "_retrying",
         "batch_limit",
         "index",
@@ -74,6 +79,7 @@ class PartitionQueue:
         self.batch_limit = batch_limit
         self._max_in_flight = max_in_flight
         self._retrying = 0
+        self._next_ordinal = 0
 
     @property
     def backlog(self) -> int:
@@ -127,7 +133,14 @@ class PartitionQueue:
         sequences = self.sequences
         if sequences is None:
             return True
-        return sequences.state is SequenceState.STEADY and sequences.identity is not None
+        if sequences.state is not SequenceState.STEADY or sequences.identity is None:
+            return False
+        if not self.outstanding:
+            return True
+        # A leader that knows nothing of us takes any number, so the first must be there first.
+        # And it must still know the oldest, although later ones may be acknowledged already.
+        window = self._next_ordinal - self.outstanding[0].ordinal
+        return sequences.acked_end > 0 and window < WINDOW
 
     def retry_due(self) -> float | None:
         """When the next batch's back-off ends; None if nothing waits for that."""
@@ -165,6 +178,8 @@ class PartitionQueue:
             return
         self.sealed.popleft()
         self.outstanding.append(batch)
+        batch.ordinal = self._next_ordinal
+        self._next_ordinal += 1
         sequences = self.sequences
         if sequences is not None and sequences.identity is not None:
             batch.producer_id, batch.producer_epoch = sequences.identity
@@ -227,7 +242,11 @@ class PartitionQueue:
                 sequence += part.record_count
         where = self.outstanding.index(batch)
         del self.outstanding[where]
+        for later in list(self.outstanding)[where:]:
+            later.ordinal += len(parts) - 1
+        self._next_ordinal += len(parts) - 1
         for offset, part in enumerate(parts):
+            part.ordinal = batch.ordinal + offset
             self.outstanding.insert(where + offset, part)
         self._retrying += len(parts)
         self.batch_limit = min(self.batch_limit, max(limit, SMALLEST_LIMIT))

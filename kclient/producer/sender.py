@@ -110,7 +110,7 @@ class Sender:
     async def _sleep(self) -> None:
         loop = asyncio.get_running_loop()
         self._sleeper = sleeper = loop.create_future()
-        due = self._next_due()
+        due = self._next_due(self._clock.now())
         timer = None if due is None else loop.call_at(due, self.wake)
         try:
             await sleeper
@@ -119,11 +119,11 @@ class Sender:
             if timer is not None:
                 timer.cancel()
 
-    def _next_due(self) -> float | None:
+    def _next_due(self, now: float) -> float | None:
         times = [self._accumulator.next_due(), self._intake.lot.next_due()]
         # Nobody tells when a node's back-off is over.
         nodes = self._accumulator.ready_nodes()
-        times.extend(self._network.retry_at(node_id) or None for node_id in nodes)
+        times.extend(at for node_id in nodes if (at := self._network.retry_at(node_id)) > now)
         return min((time for time in times if time is not None), default=None)
 
     def _step(self, now: float) -> None:
@@ -144,6 +144,8 @@ class Sender:
     def _serve(self, node_id: int, now: float) -> None:
         """Send what is ready for one broker, as far as it takes more."""
         network = self._network
+        if node_id not in self._metadata.view.brokers:
+            self._metadata.request_update()  # a leader without an address
         while network.can_send(node_id, Lane.PRODUCE):
             if self.in_flight.get(node_id) and not network.is_connected(node_id, Lane.PRODUCE):
                 return  # the first request waits for the connection; it will make room
@@ -178,20 +180,17 @@ class Sender:
         if queue.needs_identity() and not self._identify_queue(queue):
             return None
         batch = queue.next_batch(now)
-        if batch is None and queue.open is not None and self._config.linger == 0.0:
-            if queue.sealed or not queue.may_send_new():
-                accumulator.unmark(queue)
-            elif not self.in_flight.get(node_id):
-                queue.seal_open()
-                batch = queue.next_batch(now)
-            # Else it stays marked, and fills, until the broker has answered.
-        elif batch is None:
+        if batch is None and self._config.linger == 0.0 and self._may_seal(queue):
+            if self.in_flight.get(node_id):
+                return None  # it stays marked, and fills, until the broker has answered
+            queue.seal_open()
+            batch = queue.next_batch(now)
+        if batch is None:
             due = queue.retry_due()
             if due is not None and due > now:
                 accumulator.back_off(queue, due)
             else:
                 accumulator.unmark(queue)
-        if batch is None:
             return None
         try:
             if self._squeezer.ready(batch):
@@ -201,6 +200,10 @@ class Sender:
             return None
         accumulator.unmark(queue)
         return None
+
+    @staticmethod
+    def _may_seal(queue: PartitionQueue) -> bool:
+        return queue.open is not None and not queue.sealed and queue.may_send_new()
 
     def _compressed(self, batch: ProducerBatch, error: KafkaError | None) -> None:
         """A thread is through with ``batch``."""

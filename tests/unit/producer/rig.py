@@ -1,0 +1,276 @@
+"""The producer's inside without a loop: real intake, accumulator, sender and settlement; time,
+network and metadata are values in the test's hand.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from kclient.cluster.broker import Broker
+from kclient.cluster.topic import EMPTY_ROW, NO_TOPIC_ID, Topic
+from kclient.cluster.view import Cluster
+from kclient.config import ProducerConfig
+from kclient.errors import ConnectionLost, KafkaError
+from kclient.hooks import Counters, Event, Hooks
+from kclient.network import Lane, RequestFuture
+from kclient.producer.accumulator import Accumulator
+from kclient.producer.delivery import Delivery
+from kclient.producer.failures import UnseenFailures
+from kclient.producer.idempotence import ProducerIdentity
+from kclient.producer.intake import Intake, NoRoom
+from kclient.producer.sender import Sender
+from kclient.producer.settlement import Settlement
+from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
+
+VERSION = 9
+
+
+class HandClock:
+    """Time that moves when told."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int((self.time - 1000.0) * 1000)
+
+
+class HandLoop:
+    """What deliveries need of a loop; callbacks run when told."""
+
+    def __init__(self) -> None:
+        self.soon: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+
+    def call_soon(self, fn: Callable[..., object], *args: Any, context: Any = None) -> None:
+        self.soon.append((fn, args))
+
+    def run(self) -> None:
+        while self.soon:
+            fn, args = self.soon.pop(0)
+            fn(*args)
+
+
+class Waiter:
+    """A future for the lines of the parking lot."""
+
+    def __init__(self) -> None:
+        self.woken = False
+
+    def done(self) -> bool:
+        return self.woken
+
+    def set_result(self, result: None) -> None:
+        self.woken = True
+
+
+class HandMetadata:
+    """The view, and what was asked of the updater."""
+
+    def __init__(self, view: Cluster) -> None:
+        self.view = view
+        self.asked: list[str | None] = []
+        self.touched: list[str] = []
+        self.hints: list[Any] = []
+        self.listeners: list[Callable[[Cluster], object]] = []
+
+    def touch(self, topic: str) -> None:
+        self.touched.append(topic)
+
+    def request_update(self, topic: str | None = None) -> None:
+        self.asked.append(topic)
+
+    def add_listener(self, listener: Callable[[Cluster], object]) -> None:
+        self.listeners.append(listener)
+
+    def apply_leader_hints(self, hints: list[Any], endpoints: Any = ()) -> bool:
+        self.hints.extend(hints)
+        topics = {hint.topic: self.view.topics[hint.topic] for hint in hints}
+        for hint in hints:
+            topic = topics[hint.topic]
+            leaders = list(topic.leaders)
+            leaders[hint.partition] = hint.leader_id
+            topics[hint.topic] = make_topic(topic.name, leaders)
+        view = self.view
+        for topic in topics.values():
+            view = view.with_topic(topic)
+        self.publish(view)
+        return True
+
+    def publish(self, view: Cluster) -> None:
+        self.view = view
+        for listener in self.listeners:
+            listener(view)
+
+
+@dataclass
+class Sent:
+    """A request that the network was given."""
+
+    node_id: int
+    build: Callable[[int], ProduceRequest]
+    future: RequestFuture[Any]
+    max_version: int | None
+
+    def message(self, version: int = VERSION) -> ProduceRequest:
+        return self.build(version)
+
+
+class HandNetwork:
+    """Takes up to ``room`` requests per node and leaves their answers to the test."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.pending: list[Sent] = []
+        self.blocked: set[int] = set()
+        self.disconnected: set[int] = set()
+
+    def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None: ...
+
+    def can_send(self, node_id: int, lane: Lane) -> bool:
+        mine = [sent for sent in self.pending if sent.node_id == node_id]
+        return node_id not in self.blocked and len(mine) < self.room
+
+    def is_connected(self, node_id: int, lane: Lane) -> bool:
+        return node_id not in self.disconnected
+
+    def retry_at(self, node_id: int) -> float:
+        return 0.0
+
+    def send(self, node_id: int, build: Any, **how: Any) -> RequestFuture[Any]:
+        future: RequestFuture[Any] = RequestFuture()
+        self.pending.append(Sent(node_id, build, future, how["max_version"]))
+        return future
+
+
+class HandCore:
+    """What the sender needs of the core."""
+
+    def __init__(self, clock: HandClock, network: HandNetwork, metadata: HandMetadata) -> None:
+        self.clock = clock
+        self.network = network
+        self.metadata = metadata
+        self.counters = Counters()
+        self.events: list[Event] = []
+        self.hooks = Hooks([self])
+        self.rng = random.Random(7)
+        self.spawned: list[str] = []
+
+    def observe(self, event: Event, /) -> None:
+        self.events.append(event)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
+        coroutine.close()
+        self.spawned.append(name)
+
+
+def make_topic(
+    name: str, leaders: list[int], error: int = 0, topic_id: bytes = NO_TOPIC_ID
+) -> Topic:
+    count = len(leaders)
+    return Topic.of_columns(
+        name, topic_id, False, error, leaders, [0] * count, [EMPTY_ROW] * count
+    )
+
+
+class Rig:
+    """One producer in the test's hand."""
+
+    def __init__(
+        self,
+        partitions: int = 1,
+        *,
+        topics: dict[str, list[int]] | None = None,
+        identity: bool = True,
+        partitioner: Any = None,
+        **settings: Any,
+    ) -> None:
+        self.config = ProducerConfig(**{"linger": 0.0, **settings})
+        self.clock = HandClock()
+        leaders = {"t": [1] * partitions} if topics is None else topics
+        self.metadata = HandMetadata(
+            Cluster.of(
+                [Broker(1, "one", 9092), Broker(2, "two", 9092)],
+                [make_topic(name, nodes) for name, nodes in leaders.items()],
+                version=1,
+            )
+        )
+        self.network = HandNetwork(self.config.max_in_flight)
+        self.core = HandCore(self.clock, self.network, self.metadata)
+        self.loop = HandLoop()
+        self.failures = UnseenFailures(self.core.counters)
+        self.failures.loop = self.loop  # type: ignore[assignment]
+        self.wakes = 0
+        self.accumulator = Accumulator(self.config, self.failures, self.core.rng, self._wake)
+        self.identity = ProducerIdentity()
+        self.intake = Intake(
+            self.config,
+            self.accumulator,
+            self.failures,
+            self.clock,
+            self.metadata,
+            (None, None),
+            partitioner,
+        )
+        self.settlement = Settlement(
+            self.config,
+            self.accumulator,
+            self.identity,
+            self.metadata,
+            self.core.hooks,
+            self.core.counters,
+            self.core.rng,
+        )
+        self.sender = Sender(
+            self.core,  # type: ignore[arg-type]
+            self.config,
+            self.accumulator,
+            self.intake,
+            self.identity,
+            self.settlement,
+        )
+        if identity and self.config.idempotence:
+            self.grant()
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def grant(self, producer_id: int = 1000) -> None:
+        if self.identity.state.name == "ABSENT":
+            self.identity.requested()
+        self.identity.granted(producer_id, 0)
+        for queue in list(self.accumulator.busy):
+            self.accumulator.mark(queue)
+
+    def send(
+        self,
+        value: bytes,
+        *,
+        topic: str = "t",
+        key: bytes | None = None,
+        partition: int | None = None,
+        no_room: Any = NoRoom.PARK,
+    ) -> Delivery:
+        return self.intake.put(topic, value, key, None, partition, None, no_room)
+
+    def step(self) -> None:
+        """One look around of the sender."""
+        self.sender._step(self.clock.now())
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.time += seconds
+        self.step()
+
+    def take_request(self, at: int = 0) -> Sent:
+        return self.network.pending.pop(at)
+
+    def answer(self, sent: Sent, response: ProduceResponse) -> None:
+        sent.future.complete(response)
+
+    def lose(self, sent: Sent, error: KafkaError | None = None) -> None:
+        sent.future.fail(error or ConnectionLost("cut"))
