@@ -42,7 +42,7 @@ async def crash() -> None:
 def test_a_client_that_was_not_started_says_so() -> None:
     async def main() -> None:
         supervisor, _ = make()
-        with pytest.raises(ClientClosed, match="not started .*async with"):
+        with pytest.raises(ClientClosed, match=r"not started .*async with"):
             supervisor.check()
 
     run(main())
