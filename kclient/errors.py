@@ -23,8 +23,11 @@
         ├── NoCommonVersion                            broker and client share no version of an API
         ├── ProtocolError                              bytes that are not the protocol
         │   └── InvalidFrame                           a frame size that can't be right
-        ├── CorruptRecord                              a batch that fails its checks
-        ├── DecompressionFailed                        a payload that can't be inflated
+        ├── OffsetError                                about one offset of one partition
+        │   ├── CorruptRecord                          a batch that fails its checks
+        │   │   └── DecompressionFailed                a payload that can't be inflated
+        │   ├── DeserializationFailed (ValueError)     a deserializer raised
+        │   └── LogTruncated                           what was read is gone from the log (KIP-320)
         ├── NoPosition                                 an assigned partition has no start offset
         └── FlushFailed                                some of what was flushed was not delivered
 
@@ -268,11 +271,11 @@ class InvalidFrame(ProtocolError):
     """A frame announces a size that can't be right; nothing was allocated for it."""
 
 
-class CorruptRecord(ClientError):
-    """A record batch fails its CRC or its structure. The position did not move.
+class OffsetError(ClientError):
+    """An error about one offset of one partition.
 
     Attributes:
-        offset: The base offset of the batch, where known.
+        offset: That offset, where known; of a batch, its base offset.
     """
 
     def __init__(
@@ -286,6 +289,21 @@ class CorruptRecord(ClientError):
     ) -> None:
         super().__init__(message, topic_partition=topic_partition, node_id=node_id, hint=hint)
         self.offset = offset
+
+
+class CorruptRecord(OffsetError):
+    """A record batch fails its CRC or its structure. The position did not move."""
+
+
+class DeserializationFailed(OffsetError, ValueError):
+    """A deserializer raised (the ``__cause__``). The position stays at the record."""
+
+
+class LogTruncated(OffsetError):
+    """Records that were read are gone from the log, which begins to differ at ``offset``.
+
+    An unclean election does that: a replica that lacked them became the leader (KIP-320).
+    """
 
 
 class DecompressionFailed(CorruptRecord):
