@@ -179,6 +179,9 @@ class Admin:
     ) -> Mapping[TopicRef, DeletedTopic | KafkaError]:
         """Delete topics, and wait a moment until the brokers don't show them any more.
 
+        In clusters with ZooKeeper (before Apache Kafka 4.0) the deletion still goes on in the
+        background then: for a moment, creating a topic of that name may be refused.
+
         Args:
             topics: Names, or ids of 16 bytes (Apache Kafka 2.8 or newer).
             timeout: Seconds, see the class.
