@@ -120,15 +120,22 @@ class _Walk:
             return pos if count is None else self._elements(field, kind, nested, count, pos)
         if nested is not None:
             if field.null_first <= field.null_last:
-                (mark,) = struct.unpack_from(">b", self._buf, pos)
-                pos += 1
-                if mark < 0:
+                present, pos = self._null_mark(field, pos)
+                if not present:
                     return pos
             return self.struct(nested, pos)
         if kind in _FIXED:
             return self._skip(pos, struct.calcsize(">" + _FIXED[kind]))
         size, pos = self._length(field, pos, wide=kind != "string")
         return pos if size is None else self._blob(kind, size, pos)
+
+    def _null_mark(self, field: FieldSpec, pos: int) -> tuple[bool, int]:
+        """Whether a struct follows that may be null; Kafka marks that in two ways."""
+        if field.tag is not None:
+            mark, pos = read_uvarint(self._buf, pos, self._end)
+            return mark > 0, pos
+        (mark,) = struct.unpack_from(">b", self._buf, pos)
+        return mark >= 0, pos + 1
 
     def _elements(
         self, field: FieldSpec, kind: str, nested: type[Struct] | None, count: int, pos: int

@@ -100,15 +100,8 @@ def _field(
         tagged=tagged,
         tag=int(raw["tag"]) if "tag" in raw else None,
         ignorable=bool(raw.get("ignorable", False)),
-        default=_default(raw),
+        default=raw.get("default"),  # JSON's own null counts as no default, as in Kafka
         never_compact=own_flexible == "none",
         about=raw.get("about", ""),
         struct=struct,
     )
-
-
-def _default(raw: dict[str, Any]) -> object:
-    """The default as written, None where there is none; JSON's null means the same as "null"."""
-    if "default" not in raw:
-        return None
-    return "null" if raw["default"] is None else raw["default"]

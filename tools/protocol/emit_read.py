@@ -220,8 +220,11 @@ class _Reader:
             return
         if not field.nullable.covers(versions):
             raise ValueError(f"{field.name}: a struct that is nullable in some versions only")
-        out.add(f"(n,) = {self._names.unpack('b')}(buf, pos)", "pos += 1")
-        with out.block("if n < 0:"):
+        if field.tagged.empty:
+            out.add(f"(n,) = {self._names.unpack('b')}(buf, pos)", "pos += 1")
+        else:  # Kafka marks it in another way inside of a tagged field
+            out.add(f"n, pos = {self._names.helper('read_uvarint')}(buf, pos, end)")
+        with out.block("if n < 0:" if field.tagged.empty else "if n == 0:"):
             out.add(f"obj.{field.attribute} = None")
         with out.block("else:"):
             out.add_call(read, "buf, pos, end, version")

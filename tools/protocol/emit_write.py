@@ -156,7 +156,7 @@ class _Writer:
 
     def _null(self, field: Field, compact: bool) -> str:
         if field.struct is not None and not field.is_array:
-            return r'b"\xff"'
+            return r'b"\xff"' if field.tagged.empty else r'b"\x00"'
         if compact:
             return r'b"\x00"'
         short = field.type == "string" and not field.is_array

@@ -142,19 +142,19 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
     _FIELDS = (
         ("topic_id", "uuid", 0, 0, 1, 0, None, False, False, b"\0" * 16),
         ("partitions", "[]int32", 0, 0, 1, 0, None, False, False, ()),
-        ("assignment_epochs", "[]int32", 0, 0, 0, 0, 0, False, False, None),
+        ("assignment_epochs", "[]int32", 0, 0, 0, 0, 0, False, False, ()),
     )
 
     def __init__(
         self,
         topic_id: bytes = ZERO_UUID,
         partitions: list[int] = FRESH,
-        assignment_epochs: list[int] | None = None,
+        assignment_epochs: list[int] | None = FRESH,
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.topic_id = topic_id
         self.partitions = [] if partitions is FRESH else partitions
-        self.assignment_epochs = assignment_epochs
+        self.assignment_epochs = [] if assignment_epochs is FRESH else assignment_epochs
         self.unknown_tags = unknown_tags
 
     @classmethod
@@ -175,7 +175,7 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
                 pos += 4 * n - 4
             else:
                 obj.partitions, pos = read_compact_int32s(buf, pos - 1, end)
-            obj.assignment_epochs = None
+            obj.assignment_epochs = []
             if buf[pos]:
                 pos = obj._read_tags(buf, pos, end, version)
             else:
@@ -217,7 +217,7 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
         out += _pack_U(check_uuid(self.topic_id))
         put_compact_numbers(out, self.partitions, "i")
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
-        if self.assignment_epochs is not None:
+        if self.assignment_epochs is None or len(self.assignment_epochs):
             chunk = bytearray()
             assignment_epochs_ = self.assignment_epochs
             if assignment_epochs_ is None:
@@ -581,7 +581,7 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
         ("subscribed_topic_regex", "string", 0, 0, 0, 0, None, False, False, ""),
         ("rebalance_timeout_ms", "int32", 0, 0, 1, 0, None, False, False, -1),
         ("server_assignor", "string", 0, 0, 0, 0, None, False, False, ""),
-        ("classic_member_metadata", "ClassicMemberMetadata", 0, 0, 0, 0, 0, False, False, None),
+        ("classic_member_metadata", "ClassicMemberMetadata", 0, 0, 0, 0, 0, False, False, ()),
     )
 
     def __init__(
@@ -594,7 +594,7 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
         subscribed_topic_regex: str | None = "",
         rebalance_timeout_ms: int = -1,
         server_assignor: str | None = "",
-        classic_member_metadata: ClassicMemberMetadata | None = None,
+        classic_member_metadata: ClassicMemberMetadata | None = FRESH,
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.instance_id = instance_id
@@ -605,7 +605,7 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = classic_member_metadata
+        self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is FRESH else classic_member_metadata
         self.unknown_tags = unknown_tags
 
     @classmethod
@@ -689,7 +689,7 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
             obj.server_assignor = None
         else:
             obj.server_assignor, pos = read_compact_string(buf, pos - 1, end)
-        obj.classic_member_metadata = None
+        obj.classic_member_metadata = ClassicMemberMetadata()
         if buf[pos]:
             pos = obj._read_tags(buf, pos, end, version)
         else:
@@ -708,9 +708,8 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
             if stop > end:
                 raise Malformed
             if tag == 0:
-                (n,) = _unpack_b(buf, pos)
-                pos += 1
-                if n < 0:
+                n, pos = read_uvarint(buf, pos, end)
+                if n == 0:
                     obj.classic_member_metadata = None
                 else:
                     obj.classic_member_metadata, pos = ClassicMemberMetadata._read(
@@ -751,11 +750,11 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
         else:
             put_compact_string(out, server_assignor_)
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
-        if self.classic_member_metadata is not None:
+        if self.classic_member_metadata != ClassicMemberMetadata():
             chunk = bytearray()
             classic_member_metadata_ = self.classic_member_metadata
             if classic_member_metadata_ is None:
-                chunk += b"\xff"
+                chunk += b"\x00"
             else:
                 chunk.append(1)
                 classic_member_metadata_._write(chunk, version)
@@ -3603,19 +3602,19 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
     _FIELDS = (
         ("subtopology_id", "string", 0, 0, 1, 0, None, False, False, ""),
         ("partitions", "[]int32", 0, 0, 1, 0, None, False, False, ()),
-        ("assignment_epochs", "[]int32", 0, 0, 0, 0, 0, False, False, None),
+        ("assignment_epochs", "[]int32", 0, 0, 0, 0, 0, False, False, ()),
     )
 
     def __init__(
         self,
         subtopology_id: str = "",
         partitions: list[int] = FRESH,
-        assignment_epochs: list[int] | None = None,
+        assignment_epochs: list[int] | None = FRESH,
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.subtopology_id = subtopology_id
         self.partitions = [] if partitions is FRESH else partitions
-        self.assignment_epochs = assignment_epochs
+        self.assignment_epochs = [] if assignment_epochs is FRESH else assignment_epochs
         self.unknown_tags = unknown_tags
 
     @classmethod
@@ -3646,7 +3645,7 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
                 pos += 4 * n - 4
             else:
                 obj.partitions, pos = read_compact_int32s(buf, pos - 1, end)
-            obj.assignment_epochs = None
+            obj.assignment_epochs = []
             if buf[pos]:
                 pos = obj._read_tags(buf, pos, end, version)
             else:
@@ -3688,7 +3687,7 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
         put_compact_string(out, self.subtopology_id)
         put_compact_numbers(out, self.partitions, "i")
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
-        if self.assignment_epochs is not None:
+        if self.assignment_epochs is None or len(self.assignment_epochs):
             chunk = bytearray()
             assignment_epochs_ = self.assignment_epochs
             if assignment_epochs_ is None:
@@ -4421,7 +4420,7 @@ class StreamsGroupMetadataValue(LogRecord):
         ("epoch", "int32", 0, 0, 1, 0, None, False, False, 0),
         ("metadata_hash", "int64", 0, 0, 1, 0, None, False, False, 0),
         ("validated_topology_epoch", "int32", 0, 0, 1, 0, 0, False, False, -1),
-        ("last_assignment_configs", "[]LastAssignmentConfig", 0, 0, 0, 0, 1, False, False, None),
+        ("last_assignment_configs", "[]LastAssignmentConfig", 0, 0, 0, 0, 1, False, False, ()),
     )
 
     def __init__(
@@ -4429,13 +4428,13 @@ class StreamsGroupMetadataValue(LogRecord):
         epoch: int = 0,
         metadata_hash: int = 0,
         validated_topology_epoch: int = -1,
-        last_assignment_configs: list[LastAssignmentConfig] | None = None,
+        last_assignment_configs: list[LastAssignmentConfig] | None = FRESH,
         unknown_tags: dict[int, bytes] | None = None,
     ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         self.validated_topology_epoch = validated_topology_epoch
-        self.last_assignment_configs = last_assignment_configs
+        self.last_assignment_configs = [] if last_assignment_configs is FRESH else last_assignment_configs
         self.unknown_tags = unknown_tags
 
     @classmethod
@@ -4446,7 +4445,7 @@ class StreamsGroupMetadataValue(LogRecord):
         (obj.epoch, obj.metadata_hash) = _unpack_iq(buf, pos)
         pos += 12
         obj.validated_topology_epoch = -1
-        obj.last_assignment_configs = None
+        obj.last_assignment_configs = []
         if buf[pos]:
             pos = obj._read_tags(buf, pos, end, version)
         else:
@@ -4494,7 +4493,7 @@ class StreamsGroupMetadataValue(LogRecord):
         tags = dict(self.unknown_tags) if self.unknown_tags else {}
         if self.validated_topology_epoch != -1:
             tags[0] = _pack_i(self.validated_topology_epoch)
-        if self.last_assignment_configs is not None:
+        if self.last_assignment_configs is None or len(self.last_assignment_configs):
             chunk = bytearray()
             last_assignment_configs_ = self.last_assignment_configs
             if last_assignment_configs_ is None:

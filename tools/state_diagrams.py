@@ -1,0 +1,72 @@
+"""Draws docs/states.md from the transition tables of the code: ``python -m tools.state_diagrams``.
+
+``--check`` writes nothing and fails where the page is not what the tables say.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kclient.consumer import fetch_session, subscription
+from kclient.network import connection_states
+from kclient.producer import batch, idempotence
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "states.md"
+MACHINES: dict[str, tuple[str, Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]]] = {
+    "A connection": ("kclient/network/connection_states.py", connection_states.TRANSITIONS),
+    "A batch": ("kclient/producer/batch.py", batch.TRANSITIONS),
+    "An idempotent producer's identity": (
+        "kclient/producer/idempotence.py",
+        idempotence.IDENTITY_TRANSITIONS,
+    ),
+    "The sequences of one partition": (
+        "kclient/producer/idempotence.py",
+        idempotence.SEQUENCE_TRANSITIONS,
+    ),
+    "An assigned partition": ("kclient/consumer/subscription.py", subscription.TRANSITIONS),
+    "A fetch session": ("kclient/consumer/fetch_session.py", fetch_session.TRANSITIONS),
+}
+
+
+def page() -> str:
+    """The whole page as text."""
+    parts = [
+        "# State machines",
+        "",
+        "Drawn from the transition tables by `python -m tools.state_diagrams`; not edited by hand.",
+    ]
+    for title, (file, table) in MACHINES.items():
+        parts += ["", f"## {title}", "", f"[{file}](../{file})", "", "```mermaid"]
+        parts += ["stateDiagram-v2", *_arrows(table), "```", "", *_states(table)]
+    return "\n".join(parts) + "\n"
+
+
+def _arrows(table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]) -> list[str]:
+    lines = [f"    [*] --> {next(iter(table)).name}"]
+    for state, events in table.items():
+        lines += [f"    {state.name} --> {to.name}: {event.name}" for event, to in events.items()]
+        if not events:
+            lines.append(f"    {state.name} --> [*]")
+    return lines
+
+
+def _states(table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]) -> list[str]:
+    return ["| state | |", "|---|---|", *(f"| {state.name} | {state.value} |" for state in table)]
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if PAGE.read_text(encoding="utf-8") != page():
+        print("docs/states.md is not what the tables say: run python -m tools.state_diagrams")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
