@@ -186,11 +186,12 @@ class FetchBuffer:
                 break
         return taken
 
-    def take_batch(self, read: Callable[[PartitionState, Batch, int], None]) -> bool:
+    def take_batch(self, read: Callable[[PartitionState, Batch, int], bool]) -> bool:
         """Let ``read(state, batch, from_offset)`` see one whole batch, and move behind it.
 
-        Returns whether it may be called again at once. What was handed back by ``give_back`` is
-        not a batch any more: that is fetched again.
+        ``read`` returns False if it can't take it in now; then nothing moves. Returns whether
+        another call may get on. What was handed back by ``give_back`` is not a batch any more:
+        that is fetched again.
         """
         state = self._next_turn()
         if state is None:
@@ -203,7 +204,8 @@ class FetchBuffer:
         try:
             batch = data.take_batch()
             if batch is not None and state.position is not None:
-                read(state, batch, state.position)
+                if not read(state, batch, state.position):
+                    return False
                 data.pass_batch()
         except CorruptRecord as error:
             self._corrupt(state, data.explained(error))

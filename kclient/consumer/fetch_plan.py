@@ -142,6 +142,7 @@ class FetchPlan:
 
     __slots__ = (
         "_buffer",
+        "_next_expiry",
         "_on_touched",
         "_partition_bytes",
         "_subscription",
@@ -164,11 +165,14 @@ class FetchPlan:
         self._partition_bytes = partition_bytes
         self._on_touched = on_touched
         self._view: Cluster | None = None
+        self._next_expiry = NEVER
         self.queues: dict[int, BrokerQueue] = {}
         self.homeless: dict[TopicPartition, float] = {}
 
     def due(self, queue: BrokerQueue, now: float) -> float:
         """When the broker of ``queue`` may be asked next."""
+        if now >= self._next_expiry:
+            self._end_replicas(now)
         return queue.due(now, self._subscription, self._buffer, self._partition_bytes)
 
     def follow_view(self, view: Cluster, now: float) -> None:
@@ -205,7 +209,17 @@ class FetchPlan:
     def prefer(self, state: PartitionState, replica: int, until: float, now: float) -> None:
         """The leader says that ``replica`` is nearer to us (KIP-392)."""
         state.replica, state.replica_until = replica, until
+        self._next_expiry = min(self._next_expiry, until)
         self.route(state, now)
+
+    def _end_replicas(self, now: float) -> None:
+        """Preferred replicas are good for a while; then the leader is asked again."""
+        preferring = [state for state in self._subscription if state.replica is not None]
+        self._next_expiry = min(
+            (state.replica_until for state in preferring if state.replica_until > now),
+            default=NEVER,
+        )
+        self.back_to_leader([s for s in preferring if s.replica_until <= now], now)
 
     def back_to_leader(self, states: Iterable[PartitionState], now: float) -> None:
         """The preferred replica of these doesn't serve."""

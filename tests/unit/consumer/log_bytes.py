@@ -29,9 +29,7 @@ def batch(
         value = b"%d" % offset
         builder.append(offset, b"k", value.ljust(value_bytes, b"."), headers)
     builder.compress(codec)
-    data = builder.encode(
-        producer_id, 0, 0, leader_epoch=leader_epoch, transactional=transactional
-    )
+    data = builder.encode(producer_id, 0, 0, leader_epoch=leader_epoch, transactional=transactional)
     return _BASE_OFFSET.pack(base_offset) + data[_BASE_OFFSET.size :]
 
 

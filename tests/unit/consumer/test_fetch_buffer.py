@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, PIECES_PER_PARTITION
+from kclient.consumer.subscription import PartitionState
 from kclient.errors import CorruptRecord
-from kclient.record import Compression
+from kclient.record import Batch, Compression
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch, corrupted
 
@@ -239,7 +240,12 @@ def test_whole_batches_can_be_read_and_the_position_follows() -> None:
     rig.add(0, batch(0, 3) + batch(3, 2))
     rig.take(1)
     seen = []
-    while rig.buffer.take_batch(lambda state, one, start: seen.append((one.base_offset, start))):
+
+    def read(_: PartitionState, one: Batch, start: int) -> bool:
+        seen.append((one.base_offset, start))
+        return True
+
+    while rig.buffer.take_batch(read):
         pass
     assert seen == [(0, 1), (3, 3)]
     assert rig.position(0) == 5
@@ -249,7 +255,7 @@ def test_a_batch_reader_that_refuses_leaves_the_position() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 3))
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object) -> bool:
         raise CorruptRecord("bad payload")
 
     assert rig.buffer.take_batch(refuse)
@@ -257,11 +263,18 @@ def test_a_batch_reader_that_refuses_leaves_the_position() -> None:
     assert "bad payload" in str(rig.corrupt[0][1])
 
 
+def test_a_batch_that_finds_no_room_stays() -> None:
+    rig = BufferRig(1)
+    rig.add(0, batch(0, 3))
+    assert not rig.buffer.take_batch(lambda *_: False)
+    assert rig.take(10) == [(0, 0), (0, 1), (0, 2)]
+
+
 def test_records_given_back_are_fetched_again_for_whole_batches() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 3))
     rig.buffer.give_back(rig.buffer.take(3)[1:])
-    assert rig.buffer.take_batch(lambda *_: None)
+    assert rig.buffer.take_batch(lambda *_: True)
     assert rig.state(0).fetch_offset == 1
     assert not rig.buffer.holds(rig.state(0))
 

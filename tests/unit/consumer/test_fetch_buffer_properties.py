@@ -110,7 +110,8 @@ class Reading(RuleBasedStateMachine):
     @rule(index=index)
     def assign_anew(self, index: int) -> None:
         partition = self.rig.partition(index)
-        others = [s.topic_partition for s in self.rig.subscription if s.topic_partition != partition]
+        everything = [state.topic_partition for state in self.rig.subscription]
+        others = [other for other in everything if other != partition]
         self.rig.subscription.assign(others)
         self.rig.subscription.assign([*others, partition])
         self.rig.subscription.seek(self.rig.state(index), 0)

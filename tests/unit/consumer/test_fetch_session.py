@@ -1,4 +1,4 @@
-"""The fetch session: its table, what each request names, and a model broker that it must satisfy."""
+"""The fetch session: its table, what requests name, and a model broker to satisfy."""
 
 from __future__ import annotations
 

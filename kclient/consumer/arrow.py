@@ -1,0 +1,64 @@
+"""Columns for ``poll_arrow``: the only file that needs pyarrow, which is imported on first use.
+
+``poller`` lets the fetch buffer show batches to ``Columns.add`` and asks for the result at the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kclient.errors import InvalidConfig
+from kclient.record.columnar import ColumnBuilder
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kclient.consumer.subscription import PartitionState
+    from kclient.record import Batch
+
+ENOUGH_ROWS = 100_000
+"""Rows of one record batch after which no further batch is added."""
+ENOUGH_BYTES = 64 * 1024 * 1024
+"""Bytes of keys and values, likewise."""
+
+
+class Columns:
+    """The records of one ``poll_arrow``.
+
+    Raises:
+        InvalidConfig: pyarrow is not installed.
+    """
+
+    __slots__ = ("_builder", "_make")
+
+    def __init__(self) -> None:
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise InvalidConfig(
+                "poll_arrow() needs the package pyarrow, which is not installed",
+                hint="pip install 'kclient[arrow]'",
+            ) from error
+        self._make = pyarrow.record_batch
+        self._builder = ColumnBuilder()
+
+    @property
+    def row_count(self) -> int:
+        """How many records are in it."""
+        return self._builder.num_rows
+
+    @property
+    def is_full(self) -> bool:
+        """It holds enough for one record batch."""
+        builder = self._builder
+        return builder.num_rows >= ENOUGH_ROWS or builder.size_bytes >= ENOUGH_BYTES
+
+    def add(self, state: PartitionState, batch: Batch, start_offset: int) -> bool:
+        """Add the records of ``batch`` from ``start_offset`` on; False if there is no room."""
+        topic, partition = state.topic_partition
+        self._builder.add(batch, topic, partition, start_offset=start_offset)
+        return batch.exhausted
+
+    def to_record_batch(self) -> pyarrow.RecordBatch:
+        """What was added."""
+        return self._make(self._builder.to_record_batch())

@@ -1,0 +1,47 @@
+"""When a partition without a broker is an error."""
+
+from __future__ import annotations
+
+from kclient.broker_errors import TopicAuthorizationFailed, UnknownTopicOrPartition
+from kclient.cluster.topic import Topic
+from kclient.cluster.view import Cluster
+from kclient.consumer.homeless import UNKNOWN_GRACE, explain
+from kclient.error_codes import ErrorCode
+from kclient.types import TopicPartition
+from tests.unit.consumer.test_fetch_plan import cluster
+
+P = TopicPartition("t", 0)
+
+
+def refused(code: int) -> Cluster:
+    return Cluster.of([], [Topic("t", error=code)], version=1)
+
+
+def test_nothing_was_heard_of_the_topic_yet() -> None:
+    assert explain(Cluster.of([], [], version=1), P, 1000.0) is None
+
+
+def test_an_unknown_topic_may_take_a_moment_and_is_then_named() -> None:
+    view = refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert explain(view, P, UNKNOWN_GRACE - 1) is None
+    error = explain(view, P, UNKNOWN_GRACE)
+    assert isinstance(error, UnknownTopicOrPartition)
+    assert "don't know topic t" in str(error)
+    assert error.topic_partition == P
+
+
+def test_a_partition_that_does_not_exist_is_named_with_those_that_do() -> None:
+    view = cluster(1, 1)
+    error = explain(view, TopicPartition("t", 7), UNKNOWN_GRACE)
+    assert isinstance(error, UnknownTopicOrPartition)
+    assert "2 partitions, 0 to 1" in str(error)
+
+
+def test_a_topic_that_may_not_be_read_is_an_error_at_once() -> None:
+    error = explain(refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED), P, 0.0)
+    assert isinstance(error, TopicAuthorizationFailed)
+
+
+def test_a_partition_without_a_leader_is_waited_for() -> None:
+    assert explain(cluster(None), P, 1000.0) is None
+    assert explain(refused(ErrorCode.LEADER_NOT_AVAILABLE), P, 1000.0) is None
