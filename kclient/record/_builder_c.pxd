@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 import cython
 
-cdef int64_t _INT64_MAX
+cdef int64_t _LAST_TIMESTAMP
 cdef Py_ssize_t _INT32_MAX
 cdef Py_ssize_t _MOST_OVERHEAD_BYTES
 cdef Py_ssize_t _FIRST_BYTES

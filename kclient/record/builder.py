@@ -15,6 +15,7 @@ from kclient.record.compression import Compression, compress
 from kclient.record.inflate import decompress
 from kclient.record.layout import (
     BATCH_HEADER_BYTES,
+    CONTROL_BIT,
     LOG_APPEND_BIT,
     TRANSACTIONAL_BIT,
     encode_batch,
@@ -42,7 +43,8 @@ else:
 
 DEFAULT_LIMIT = 65_536
 _INT32_MAX = 0x7FFFFFFF
-_INT64_MAX = 0x7FFFFFFFFFFFFFFF
+_LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
+"""One less than 64 bits can hold: then the difference to -1 fits as well."""
 _MOST_OVERHEAD_BYTES = 64
 """More than all lengths and deltas of one record can take."""
 _FIRST_BYTES = 1024
@@ -100,6 +102,7 @@ class BatchBuilder:
             admitted whatever its size.
         log_append_time: Write a batch whose timestamps the broker gave (for brokers).
         transactional: The batch is part of a transaction.
+        control: Its records are markers of the transaction log and not data (for brokers).
     """
 
     __slots__ = (
@@ -121,12 +124,15 @@ class BatchBuilder:
         *,
         log_append_time: bool = False,
         transactional: bool = False,
+        control: bool = False,
     ) -> None:
         if not 0 < limit <= _INT32_MAX:
             raise InvalidArgument(f"limit must be 1 to {_INT32_MAX} bytes, not {limit}")
         self._room = limit - BATCH_HEADER_BYTES
-        self._attributes = (LOG_APPEND_BIT if log_append_time else 0) | (
-            TRANSACTIONAL_BIT if transactional else 0
+        self._attributes = (
+            (LOG_APPEND_BIT if log_append_time else 0)
+            | (TRANSACTIONAL_BIT if transactional else 0)
+            | (CONTROL_BIT if control else 0)
         )
         self._buffer = bytearray(_FIRST_BYTES) if cython.compiled else bytearray()
         self._payload: bytes | None = None
@@ -188,7 +194,7 @@ class BatchBuilder:
 
         Raises:
             SerializationFailed: Key, value or a header has the wrong type.
-            InvalidArgument: The timestamp is not an int within -1 to 2**63 - 1.
+            InvalidArgument: The timestamp is not an int within -1 to 2**63 - 2.
             RecordTooLarge: No batch can hold it (2 GiB).
         """
         if self._closed:
@@ -376,12 +382,12 @@ def checked_timestamp(timestamp_ms: int) -> int:
     if type(timestamp_ms) is int:
         try:
             timestamp = timestamp_ms
-            if -1 <= timestamp <= _INT64_MAX:
+            if -1 <= timestamp <= _LAST_TIMESTAMP:
                 return timestamp
         except OverflowError:  # the compiled build's, on the way into 64 bits
             pass
     raise InvalidArgument(
-        f"timestamp_ms must be an int of milliseconds within -1 to 2**63 - 1, not {timestamp_ms!r}"
+        f"timestamp_ms must be an int of milliseconds within -1 to 2**63 - 2, not {timestamp_ms!r}"
     )
 
 

@@ -21,8 +21,6 @@ from kclient.record.reader import Batch
 from kclient.types import TimestampType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kclient.record.batch import Record
     from kclient.types import TopicPartition
 
@@ -30,6 +28,7 @@ _OVERHEAD = struct.Struct(">qi")
 _V0 = struct.Struct(">Ibb")
 _V1 = struct.Struct(">Ibbq")
 _SIZE = struct.Struct(">i")
+_SMALLEST_BYTES = _V0.size + 2 * _SIZE.size
 _CODEC_MASK = 0x07
 _LOG_APPEND_BIT = 0x08
 _CRC_BYTES = 4
@@ -81,25 +80,19 @@ def _sized(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
     return view[pos : pos + size], pos + size
 
 
-def parse_set(view: memoryview) -> Iterator[Message]:
-    """Every message of an inner message set, which must be whole.
+def message_end(view: memoryview, pos: int) -> tuple[int, int]:
+    """Offset of the message at ``pos`` of an inner message set, and where it ends.
 
     Raises:
-        CorruptRecord: It is not a message set, or its messages are compressed once more.
+        CorruptRecord: There is no whole message.
     """
-    pos = 0
-    while pos < len(view):
-        if len(view) - pos < _OVERHEAD.size + _V0.size:
-            raise CorruptRecord("a compressed message set ends in the middle")
-        offset, length = _OVERHEAD.unpack_from(view, pos)
-        end = pos + _OVERHEAD.size + length
-        if length < 0 or end > len(view):
-            raise CorruptRecord(f"a message of {length} bytes in a set of {len(view)}")
-        message = parse_message(view[pos:end])
-        if message.attributes & _CODEC_MASK:
-            raise CorruptRecord(f"the message at offset {offset} is compressed in a compressed one")
-        yield message
-        pos = end
+    if len(view) - pos < _OVERHEAD.size:
+        raise CorruptRecord("a compressed message set ends in the middle")
+    offset, length = _OVERHEAD.unpack_from(view, pos)
+    end = pos + _OVERHEAD.size + length
+    if length < _SMALLEST_BYTES or end > len(view):
+        raise CorruptRecord(f"a message of {length} bytes in a compressed set of {len(view)}")
+    return offset, end
 
 
 class LegacyBatch(Batch):
@@ -109,7 +102,7 @@ class LegacyBatch(Batch):
     the wrapper's, that of the last inner message, and ``record_count`` is -1.
     """
 
-    __slots__ = ("_inner", "_message")
+    __slots__ = ("_message", "_shift")
 
     def __init__(self, view: memoryview, topic_partition: TopicPartition | None = None) -> None:
         self._view = view
@@ -139,8 +132,8 @@ class LegacyBatch(Batch):
         self.producer_epoch = self.base_sequence = -1
         self.is_transactional = self.is_control = False
         self.record_count = -1 if self.codec else 1
-        self._payload = None
-        self._inner: list[Message] | None = None if self.codec else [message]
+        self._payload = None if self.codec else b""
+        self._shift = 0
         self._last_delta = 0
         self._left = 1
         self._pos = 0
@@ -157,7 +150,7 @@ class LegacyBatch(Batch):
 
     def inflate(self, cap: int = DEFAULT_CAP) -> None:
         """As ``Batch.inflate``."""
-        if self._inner is not None:
+        if self._payload is not None:
             return
         value = self._message.value
         if value is None:
@@ -167,59 +160,72 @@ class LegacyBatch(Batch):
             data = mended_frame(value)
         try:
             payload = decompress(self.codec, data, cap)
-            inner = list(parse_set(memoryview(payload)))
+            self._place(memoryview(payload))
         except CorruptRecord as error:
             raise self._located(error) from error
-        if not inner:
-            raise self.corrupt("is compressed and holds no message")
-        self._inner = self._placed(inner)
-        self.base_offset = self._inner[0].offset
-        self.record_count = self._left = len(self._inner)
         self._payload = payload
 
-    def _placed(self, inner: list[Message]) -> list[Message]:
-        """Inner messages with absolute offsets and the timestamps that they should have."""
-        shift = self.last_offset - inner[-1].offset if self.magic == 1 else 0
+    def _place(self, inner: memoryview) -> None:
+        """Count the inner messages and find out where their offsets begin."""
+        pos = count = 0
+        first = last = -1
+        while pos < len(inner):
+            last, pos = message_end(inner, pos)
+            first = last if count == 0 else first
+            count += 1
+        if count == 0:
+            raise CorruptRecord("its compressed set holds no message")
+        self._shift = self.last_offset - last if self.magic == 1 else 0
+        self.base_offset = first + self._shift
+        self.record_count = self._left = count
+
+    def _next(self) -> Message:
+        """The next message, with the offset and the timestamp that it should have."""
+        if not self.codec:
+            return self._message
+        inner = memoryview(self._payload or b"")
+        _, end = message_end(inner, self._pos)
+        message = parse_message(inner[self._pos : end])
+        if message.attributes & _CODEC_MASK:
+            raise CorruptRecord("it holds a message that is compressed once more")
+        if message.magic != self.magic:
+            raise CorruptRecord(f"it holds a message with magic {message.magic}")
+        offset = message.offset + self._shift
+        if not 0 <= offset <= self.last_offset:
+            raise CorruptRecord(f"it holds a message at offset {offset}")
+        self._pos = end
         appended = self.timestamp_type == TimestampType.LOG_APPEND_TIME
-        placed = []
-        for message in inner:
-            if message.magic != self.magic:
-                raise self.corrupt(f"holds a message with magic {message.magic}")
-            offset = message.offset + shift
-            if not 0 <= offset <= self.last_offset:
-                raise self.corrupt(f"holds a message at offset {offset}")
-            timestamp = self._message.timestamp if appended else message.timestamp
-            placed.append(message._replace(offset=offset, timestamp=timestamp))
-        return placed
+        timestamp = self._message.timestamp if appended else message.timestamp
+        return message._replace(offset=offset, timestamp=timestamp)
 
     def records(
         self, topic: str, partition: int, *, start_offset: int = 0, limit: int | None = None
     ) -> list[Record]:
         """As ``Batch.records``."""
-        self.inflate()
-        messages = self._inner or []
+        if self._payload is None:
+            self.inflate()
         out: list[Record] = []
-        while self._left and (limit is None or len(out) < limit):
-            message = messages[self._pos]
-            self._pos += 1
-            self._left -= 1
-            if message.offset >= start_offset:
-                out.append(
-                    codec.Record(
-                        topic,
-                        partition,
-                        message.offset,
-                        message.timestamp,
-                        None if message.key is None else bytes(message.key),
-                        None if message.value is None else bytes(message.value),
-                        (),
-                        self.timestamp_type,
-                    )
-                )
-        if self._left == 0:
-            self._inner = []
+        pos, left = self._pos, self._left
+        try:
+            while self._left and (limit is None or len(out) < limit):
+                message = self._next()
+                self._left -= 1
+                if message.offset >= start_offset:
+                    out.append(self._record(topic, partition, message))
+        except CorruptRecord as error:
+            self._pos, self._left = pos, left
+            raise self._located(error) from error
+        self._drop_when_done()
         return out
 
-    def needs_thread(self) -> bool:
-        """As ``Batch.needs_thread``."""
-        return self._inner is None and super().needs_thread()
+    def _record(self, topic: str, partition: int, message: Message) -> Record:
+        return codec.Record(
+            topic,
+            partition,
+            message.offset,
+            message.timestamp,
+            None if message.key is None else bytes(message.key),
+            None if message.value is None else bytes(message.value),
+            (),
+            self.timestamp_type,
+        )

@@ -340,6 +340,7 @@ class Batch:
     def _drop_when_done(self) -> None:
         if self._left == 0:
             self._payload = b""
+            self._pos = 0
 
     def control_type(self) -> int | None:
         """For a control batch: 0 abort, 1 commit, others of KRaft; None for other batches.

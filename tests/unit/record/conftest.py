@@ -1,0 +1,25 @@
+"""The fixture ``build``: each test that takes it runs on both builds of the record codec.
+
+A compiled build that is missing fails the test; only ``KCLIENT_PURE=1`` in the environment, which
+asks for the pure one, leaves it out.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kclient.record import columnar, legacy, reader
+from kclient.record.implementation import Implementation, load
+
+BUILDS = ("pure",) if os.environ.get("KCLIENT_PURE", "") not in ("", "0") else ("pure", "cython")
+
+
+@pytest.fixture(params=BUILDS)
+def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Implementation:
+    """One build, put in place of the one in use."""
+    chosen = load(request.param)
+    for module in (reader, legacy, columnar):
+        monkeypatch.setattr(module, "codec", chosen)
+    return chosen
