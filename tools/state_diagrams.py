@@ -48,7 +48,7 @@ def _arrows(table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]) -> list[st
     lines = [f"    [*] --> {next(iter(table)).name}"]
     for state, events in table.items():
         lines += [f"    {state.name} --> {to.name}: {event.name}" for event, to in events.items()]
-        if not events:
+        if set(events.values()) <= {state}:
             lines.append(f"    {state.name} --> [*]")
     return lines
 
