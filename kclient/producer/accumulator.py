@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 NO_LEADER = -1
 
+_OPEN_AT_MOST = 1.0
+"""Seconds for which a batch takes records without linger, if it can't be sent before."""
+
 _SETTLED = frozenset({BatchState.DONE, BatchState.FAILED, BatchState.SPLIT})
 
 
@@ -119,6 +122,8 @@ class Accumulator:
         self._rng = rng
         self._wake = wake
         self._linger = config.linger
+        # Where nothing can be sent, records must not join a batch whose time is nearly over.
+        self._open_for = config.linger or min(_OPEN_AT_MOST, config.delivery_timeout / 10)
         self._delivery_timeout = config.delivery_timeout
         self._batch_size = config.batch_size
         self._idempotent = config.idempotence
@@ -195,14 +200,14 @@ class Accumulator:
         self._deadlines.push(batch.deadline, batch)
         if builder.size_bytes >= queue.batch_limit:
             self.seal(queue)
-        elif self._linger > 0.0:
-            first = self._lingering.next_at() is None
-            self._lingering.push(now + self._linger, batch)
-            if first:
-                self._wake()
         else:
-            self.mark(queue)
-            self._wake()
+            first = self._lingering.next_at() is None
+            self._lingering.push(now + self._open_for, batch)
+            if self._linger == 0.0:
+                self.mark(queue)
+                self._wake()
+            elif first:
+                self._wake()
         return Delivery(outcome, index, timestamp)
 
     def shorten(self, batch: ProducerBatch, deadline: float) -> None:
@@ -306,8 +311,7 @@ class Accumulator:
         """``batch`` is settled: give its memory back."""
         self.used -= batch.reserved
         batch.reserved = 0
-        batch.builder = None
-        batch.flushes = None
+        batch.forget()
         if batch.queue.idle:
             self.busy.pop(batch.queue, None)
             self.unmark(batch.queue)

@@ -14,12 +14,14 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from kclient.producer.delivery import BatchOutcome
 from kclient.producer.idempotence import SEQUENCE_MASK
 from kclient.transitions import step
 
 if TYPE_CHECKING:
+    import asyncio
+
     from kclient.errors import KafkaError
-    from kclient.producer.delivery import BatchOutcome
     from kclient.producer.flush import FlushWait
     from kclient.producer.partition_queue import PartitionQueue
     from kclient.producer.shipment import Shipment
@@ -83,6 +85,17 @@ TRANSITIONS: dict[BatchState, dict[BatchEvent, BatchState]] = {
 
 UNDER_WAY = frozenset({BatchState.IN_FLIGHT, BatchState.ABANDONED})
 """States in which an answer is awaited."""
+
+
+class _Nobody:
+    """Host of the outcome that stands in for those of settled batches."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None: ...
+
+
+_SETTLED = BatchOutcome(_Nobody(), "", -1)
 
 
 class ProducerBatch:
@@ -193,6 +206,17 @@ class ProducerBatch:
         """Take one step; IllegalTransition if ``event`` can't happen in this state."""
         self.state = step(TRANSITIONS, self.state, event)
         return self.state
+
+    def forget(self) -> None:
+        """It is settled: let go of everything large, and of what others wait to see gone.
+
+        Due lists may hold a batch until its time; its outcome must be free before that, so that
+        failures that nobody looked at come to light.
+        """
+        self.builder = None
+        self.flushes = None
+        self.shipment = None
+        self.outcome = _SETTLED
 
     def seal(self) -> None:
         """Take no more records."""

@@ -78,10 +78,10 @@ class BulkSend:
         accumulator, seen = self._accumulator, self._seen
         sealed = accumulator.sealed_count
         for item in records:
-            outcome = self._put(item)._outcome
+            delivery = self._put(item)
             self.taken += 1
-            if outcome not in seen:
-                await self._watch(outcome)
+            if delivery._outcome not in seen:
+                await self._watch(delivery)
             if accumulator.sealed_count != sealed:
                 sealed = accumulator.sealed_count
                 seen.clear()
@@ -116,22 +116,21 @@ class BulkSend:
             return put(topic, item[1], item[0], None, None, None, self._admission)
         return put(topic, item, None, None, None, None, self._admission)
 
-    async def _watch(self, outcome: BatchOutcome) -> None:
-        """Have ``wait`` told about the batch behind ``outcome``, once the record is in one."""
-        if isinstance(outcome, Parked):
-            delivery = outcome.delivery
-            outcome.watch(self.wait)  # goes over to the batch that takes the record
-            await admission(outcome)
-            outcome = delivery._outcome
+    async def _watch(self, delivery: Delivery) -> None:
+        """Have ``wait`` told about the record's batch, once it is in one."""
+        parked = delivery._outcome
+        if isinstance(parked, Parked):
+            parked.watch(self.wait)  # goes over to the batch that takes the record
+            await admission(parked, delivery)
         else:
-            batch = self._accumulator.batch_of(outcome)
+            batch = self._accumulator.batch_of(parked)
             if batch is not None:
                 batch.watch(self.wait)
-        self._seen.add(outcome)
+        self._seen.add(delivery._outcome)
 
 
-async def admission(parked: Parked) -> None:
-    """Wait until ``parked`` is in a batch.
+async def admission(parked: Parked, delivery: Delivery) -> None:
+    """Wait until ``parked``, whose handle is ``delivery``, is in a batch.
 
     Raises:
         KafkaError: It was given up instead.
@@ -143,7 +142,7 @@ async def admission(parked: Parked) -> None:
         try:
             await waiter
         except asyncio.CancelledError:
-            parked.delivery.cancel()
+            delivery.cancel()
             raise
     if parked.error is not None:
         raise parked.error

@@ -293,7 +293,7 @@ class Intake:
             self._learn(topic, view)
             self._serve_line(topic, view)
             self.admit()
-        else:
+        if not known_now or self.lot.has_line(topic):
             self._metadata.request_update(topic)
 
     def admit(self) -> None:

@@ -30,7 +30,7 @@ class Parked(BatchOutcome):
     """One record on the way to a batch; until then the outcome of its own delivery.
 
     Attributes:
-        delivery: The handle that ``send`` gave out.
+        delivery: The handle that ``send`` gave out; None when it left the line.
         waiter: Set by ``enqueue``: woken when the record is in a batch, or given up.
         deadline: When it is given up.
         version: Metadata version that couldn't place it.
@@ -66,7 +66,7 @@ class Parked(BatchOutcome):
         self.lot = lot
         self.wanted = wanted
         self.timestamp, self.key, self.value, self.headers, self.size = content
-        self.delivery = Delivery(self, 0, self.timestamp)
+        self.delivery: Delivery | None = Delivery(self, 0, self.timestamp)
         self.waiter: asyncio.Future[None] | None = None
         self.deadline = _NEVER
         self.version = -1
@@ -93,7 +93,8 @@ class Parked(BatchOutcome):
     def admitted(self, delivery: Delivery) -> None:
         """The record is in a batch, where ``delivery`` stands for it."""
         self.lot.left(self)
-        self.admit_to(delivery._outcome, delivery._index, self.delivery)
+        if self.delivery is not None:
+            self.admit_to(delivery._outcome, delivery._index, self.delivery)
         self._wake()
 
     def refused(self, error: KafkaError) -> None:
@@ -108,8 +109,8 @@ class Parked(BatchOutcome):
         self._wake()
 
     def _wake(self) -> None:
-        # The delivery may be kept for long by the user: drop what only the line needed.
-        self.key = self.value = self.headers = None
+        # The user may keep the delivery for long, and a due list this: neither shall hold more.
+        self.key = self.value = self.headers = self.delivery = None
         self.flushes = None
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)

@@ -367,7 +367,7 @@ class Producer(Generic[K, V]):
         delivery = self._put(topic, value, key, headers, partition, timestamp, self._no_room)
         parked = delivery._outcome
         if isinstance(parked, Parked) and parked.waiter is not None:
-            await admission(parked)
+            await admission(parked, delivery)
         return delivery
 
     def enqueue_nowait(
@@ -576,7 +576,8 @@ class Producer(Generic[K, V]):
         ending = ClientClosed("the producer was closed", hint="make a new one", maybe_written=False)
         self._intake.refuse_all(ending, enqueued_only=True)
         flush = asyncio.get_running_loop().create_task(self._flush(), name="kclient:producer-flush")
-        await asyncio.wait([flush, self._cut], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        ends: list[asyncio.Future[Any]] = [flush, self._cut]
+        await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         self._give_up(
             ClientClosed(
                 f"the producer was closed, and {timeout:g} s were not enough to deliver",

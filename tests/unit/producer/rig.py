@@ -173,9 +173,7 @@ def make_topic(
     name: str, leaders: list[int], error: int = 0, topic_id: bytes = NO_TOPIC_ID
 ) -> Topic:
     count = len(leaders)
-    return Topic.of_columns(
-        name, topic_id, False, error, leaders, [0] * count, [EMPTY_ROW] * count
-    )
+    return Topic.of_columns(name, topic_id, False, error, leaders, [0] * count, [EMPTY_ROW] * count)
 
 
 class Rig:

@@ -80,7 +80,7 @@ class Story:
         del self.rig.network.pending[:]
         for place, sent in enumerate(lost):
             message = sent.message()
-            if fate == "reply lost" or (fate == "first got through" and place == 0):
+            if fate == "reply lost" or (fate == "part" and place == 0):
                 self.broker.produce(message)
         error = RequestTimedOut("late") if fate == "never arrived" else ConnectionLost("cut")
         for sent in lost:
@@ -144,8 +144,7 @@ def run_story(seed: int, *, partitions: int, expiries: bool) -> Story:
             story.serve("refused", code)
         else:
             fate = rng.choice(
-                ["ok", "ok", "refused", "appended", "reply lost", "never arrived"]
-                + ["first got through"]
+                ["ok", "ok", "refused", "appended", "reply lost", "never arrived", "part"]
             )
             codes = [c for c in RETRIABLE if fate != "appended" or c in AFTER_APPEND]
             story.serve(fate, rng.choice(codes))

@@ -1,0 +1,264 @@
+"""Delivery: the handle behaves as a future, and one outcome serves a batch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+
+import pytest
+
+from kclient.errors import DeliveryTimedOut, KafkaError
+from kclient.producer.delivery import BatchOutcome, Delivery
+from kclient.types import RecordMetadata
+
+
+class Host:
+    """Takes unseen failures down."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.unseen: list[int] = []
+
+    def unseen_failure(self, outcome: BatchOutcome, count: int) -> None:
+        self.unseen.append(count)
+
+
+def make(count: int = 3) -> tuple[Host, BatchOutcome, list[Delivery]]:
+    host = Host()
+    outcome = BatchOutcome(host, "t", 2)
+    outcome.count = count
+    return host, outcome, [Delivery(outcome, i, 100 + i) for i in range(count)]
+
+
+async def test_metadata_is_base_offset_plus_index_with_own_timestamp() -> None:
+    _, outcome, deliveries = make()
+    outcome.acknowledge(40)
+    assert await deliveries[2] == RecordMetadata("t", 2, 42, 102)
+
+
+async def test_log_append_time_replaces_the_own_timestamp() -> None:
+    _, outcome, deliveries = make()
+    outcome.acknowledge(40, 999)
+    assert deliveries[1].result().timestamp == 999
+
+
+async def test_an_unknown_offset_stays_minus_one() -> None:
+    _, outcome, deliveries = make()
+    outcome.acknowledge(-1)
+    assert [d.result().offset for d in deliveries] == [-1, -1, -1]
+
+
+async def test_awaiting_a_finished_one_does_not_suspend() -> None:
+    _, outcome, deliveries = make()
+    outcome.acknowledge(0)
+    with pytest.raises(StopIteration) as stopped:
+        deliveries[0].__await__().send(None)
+    assert stopped.value.value.offset == 0
+
+
+async def test_cancelling_one_waiter_harms_nobody_else() -> None:
+    _, outcome, deliveries = make()
+
+    async def wait() -> RecordMetadata:
+        return await deliveries[0]
+
+    first, second = asyncio.create_task(wait()), asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert not deliveries[0].cancelled()
+    outcome.acknowledge(7)
+    assert (await second).offset == 7
+
+
+async def test_a_cancelled_waiter_leaves_no_listener_behind() -> None:
+    _, _, deliveries = make()
+
+    async def wait() -> None:
+        await deliveries[0]
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not deliveries[0]._listeners
+
+
+async def test_cancel_abandons_the_handle_while_the_record_lives_on() -> None:
+    _, outcome, deliveries = make()
+    assert deliveries[0].cancel()
+    assert deliveries[0].cancelled() and deliveries[0].done()
+    outcome.acknowledge(0)
+    with pytest.raises(asyncio.CancelledError):
+        await deliveries[0]
+    assert (await deliveries[1]).offset == 1
+
+
+async def test_cancelling_a_finished_one_does_nothing() -> None:
+    _, outcome, deliveries = make()
+    outcome.acknowledge(0)
+    assert not deliveries[0].cancel()
+    assert not deliveries[0].cancelled()
+
+
+async def test_gather_wait_wait_for_and_shield_take_it_without_a_task() -> None:
+    _, outcome, deliveries = make(5)
+    tasks = len(asyncio.all_tasks())
+    gathered = asyncio.gather(*deliveries[:2])
+    shielded = asyncio.shield(deliveries[2])
+    assert len(asyncio.all_tasks()) == tasks
+    asyncio.get_running_loop().call_soon(outcome.acknowledge, 10)
+    assert [m.offset for m in await gathered] == [10, 11]
+    assert (await shielded).offset == 12
+    done, pending = await asyncio.wait([deliveries[3]])
+    assert done == {deliveries[3]} and not pending
+    assert (await asyncio.wait_for(deliveries[4], 5)).offset == 14
+
+
+async def test_wait_for_times_out_at_once_and_abandons_the_handle() -> None:
+    _, outcome, deliveries = make()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(deliveries[0], 0.001)
+    outcome.acknowledge(0)
+    assert (await deliveries[1]).offset == 1
+
+
+async def test_as_completed_takes_it() -> None:
+    _, outcome, deliveries = make()
+    asyncio.get_running_loop().call_soon(outcome.acknowledge, 10)
+    offsets = {(await each).offset for each in asyncio.as_completed(deliveries)}
+    assert offsets == {10, 11, 12}
+
+
+async def test_callbacks_run_on_the_loop_with_their_context() -> None:
+    _, outcome, deliveries = make()
+    variable = contextvars.ContextVar("variable", default="outside")
+    context = contextvars.copy_context()
+    context.run(variable.set, "inside")
+    seen: list[tuple[Delivery, str]] = []
+    deliveries[0].add_done_callback(lambda d: seen.append((d, variable.get())), context=context)
+    deliveries[0].add_done_callback(lambda d: seen.append((d, variable.get())))
+    outcome.acknowledge(0)
+    assert seen == []
+    await asyncio.sleep(0)
+    assert seen == [(deliveries[0], "inside"), (deliveries[0], "outside")]
+
+
+async def test_a_callback_added_late_still_runs() -> None:
+    _, outcome, deliveries = make()
+    outcome.acknowledge(0)
+    seen: list[Delivery] = []
+    deliveries[0].add_done_callback(seen.append)
+    await asyncio.sleep(0)
+    assert seen == [deliveries[0]]
+
+
+async def test_removed_callbacks_stay_silent() -> None:
+    _, outcome, deliveries = make()
+    seen: list[Delivery] = []
+    deliveries[0].add_done_callback(seen.append)
+    deliveries[0].add_done_callback(seen.append)
+    assert deliveries[0].remove_done_callback(seen.append) == 2
+    assert deliveries[0].remove_done_callback(seen.append) == 0
+    outcome.acknowledge(0)
+    await asyncio.sleep(0)
+    assert seen == []
+
+
+async def test_a_pending_one_refuses_result_and_exception() -> None:
+    _, _, deliveries = make()
+    for ask in (deliveries[0].result, deliveries[0].exception):
+        with pytest.raises(asyncio.InvalidStateError):
+            ask()
+
+
+async def test_each_handle_raises_an_error_instance_of_its_own() -> None:
+    _, outcome, deliveries = make()
+    outcome.fail(DeliveryTimedOut("late", maybe_written=True))
+    errors = [d.exception() for d in deliveries]
+    assert len({id(error) for error in errors}) == 3
+    assert all(isinstance(e, DeliveryTimedOut) and e.maybe_written for e in errors)
+    assert deliveries[0].exception() is errors[0]
+    with pytest.raises(DeliveryTimedOut) as raised:
+        await deliveries[0]
+    assert raised.value is errors[0]
+
+
+async def test_a_raised_error_does_not_collect_tracebacks() -> None:
+    _, outcome, deliveries = make()
+    outcome.fail(KafkaError("no"))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(KafkaError) as raised:
+            await deliveries[0]
+        depths.append(len(raised.traceback))
+    assert len(set(depths)) == 1
+
+
+async def test_record_errors_reach_the_records_they_name() -> None:
+    _, outcome, deliveries = make()
+    outcome.fail(KafkaError("batch"), {1: KafkaError("this one")})
+    assert [d.exception().message for d in deliveries] == ["batch", "this one", "batch"]
+
+
+async def test_deliveries_follow_their_records_through_splits() -> None:
+    host, outcome, deliveries = make(5)
+    waiting = asyncio.gather(*deliveries)
+    left, right = BatchOutcome(host, "t", 2), BatchOutcome(host, "t", 2)
+    left.count, right.count = 2, 3
+    outcome.divide([left, right])
+    first, second = BatchOutcome(host, "t", 2), BatchOutcome(host, "t", 2)
+    first.count, second.count = 1, 2
+    left.acknowledge(100)
+    right.divide([first, second])
+    first.acknowledge(102)
+    second.acknowledge(200)
+    assert [m.offset for m in await waiting] == [100, 101, 102, 200, 201]
+
+
+async def test_an_unseen_failure_is_told_once_with_the_count() -> None:
+    host, outcome, deliveries = make()
+    outcome.fail(KafkaError("no"))
+    deliveries[0].exception()
+    del outcome, deliveries
+    gc.collect()
+    assert host.unseen == [2]
+
+
+async def test_a_failure_that_everybody_saw_is_not_unseen() -> None:
+    host, outcome, deliveries = make()
+    outcome.fail(KafkaError("no"))
+    await asyncio.gather(*deliveries, return_exceptions=True)
+    del outcome, deliveries
+    gc.collect()
+    assert host.unseen == []
+
+
+async def test_a_reported_failure_is_not_unseen() -> None:
+    host, outcome, deliveries = make()
+    outcome.reported = True
+    outcome.fail(KafkaError("no"))
+    del outcome, deliveries
+    gc.collect()
+    assert host.unseen == []
+
+
+async def test_repr_tells_the_state_and_no_content() -> None:
+    _, outcome, deliveries = make()
+    assert "pending" in repr(deliveries[0])
+    deliveries[1].cancel()
+    assert "cancelled" in repr(deliveries[1])
+    outcome.acknowledge(5)
+    assert "offset=5" in repr(deliveries[0])
+    _, failed, handles = make()
+    failed.fail(KafkaError("no"))
+    assert "KafkaError" in repr(handles[0])
+    handles[1].exception(), handles[2].exception(), handles[0].exception()
+
+
+async def test_topic_partition_and_loop_are_known() -> None:
+    host, _, deliveries = make()
+    assert (deliveries[0].topic, deliveries[0].partition) == ("t", 2)
+    assert deliveries[0].get_loop() is host.loop

@@ -1,0 +1,448 @@
+"""The way in: checks, batches, the two kinds of line, and their limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.errors import (
+    BrokerError,
+    BufferFull,
+    DeliveryTimedOut,
+    InvalidArgument,
+    KafkaError,
+    MetadataTimedOut,
+    RecordTooLarge,
+    SerializationFailed,
+)
+from kclient.producer.delivery import Delivery
+from kclient.producer.intake import NoRoom
+from kclient.producer.parking import Parked
+
+from .model_broker import ModelBroker
+from .rig import Rig, Waiter, make_topic
+
+ROOM = 16 * (100 + 21) + 10
+"""Sixteen records of 100 bytes, and then not another one of any size."""
+
+
+def small(**settings: Any) -> Rig:
+    return Rig(**{"buffer_memory": ROOM, "batch_size": 512, **settings})
+
+
+def fill(rig: Rig) -> list[Delivery]:
+    """Send until memory is full; give what is in batches."""
+    placed = []
+    while True:
+        delivery = rig.send(b"x" * 100)
+        if isinstance(delivery._outcome, Parked):
+            delivery.cancel()
+            assert rig.intake.lot.total == 0
+            return placed
+        placed.append(delivery)
+
+
+def serve_all(rig: Rig, broker: ModelBroker | None = None) -> ModelBroker:
+    broker = broker or ModelBroker()
+    rig.step()
+    while rig.network.pending:
+        sent = rig.take_request()
+        rig.answer(sent, broker.produce(sent.message()))
+        rig.step()
+    return broker
+
+
+def parked_of(delivery: Delivery) -> Parked:
+    assert isinstance(delivery._outcome, Parked)
+    return delivery._outcome
+
+
+# Checks.
+
+
+@pytest.mark.parametrize("topic", ["", "a b", ".", "..", "x" * 250, "ä", None, 5, b"t", ["t"]])
+def test_impossible_topic_names_are_refused(topic: Any) -> None:
+    with pytest.raises(InvalidArgument, match="topic"):
+        Rig().send(b"v", topic=topic)
+
+
+@pytest.mark.parametrize("value", ["text", 1, object()])
+def test_wrong_types_are_refused_at_once(value: Any) -> None:
+    rig = Rig()
+    with pytest.raises(SerializationFailed, match="value"):
+        rig.send(value)
+    with pytest.raises(SerializationFailed, match="key"):
+        rig.send(b"v", key=value)
+    assert rig.accumulator.used == 0
+
+
+def test_a_record_above_max_request_size_is_refused_with_both_sizes() -> None:
+    rig = Rig(max_request_size=1000)
+    rig.send(b"x" * (1000 - 61 - 21))
+    with pytest.raises(RecordTooLarge, match=r"1,001 bytes.*allowed are 1,000"):
+        rig.send(b"x" * (1000 - 61 - 20))
+
+
+def test_a_record_above_all_memory_is_refused() -> None:
+    with pytest.raises(RecordTooLarge):
+        small().send(b"x" * ROOM)
+
+
+def test_headers_count_for_the_size() -> None:
+    rig = Rig(max_request_size=500)
+    with pytest.raises(RecordTooLarge):
+        rig.intake.put("t", b"v", None, [("h", b"x" * 500)], None, None, NoRoom.PARK)
+
+
+def test_null_values_and_empty_keys_go_through() -> None:
+    rig = Rig()
+    rig.intake.put("t", None, b"", None, None, None, NoRoom.PARK)
+    rig.step()
+    assert len(rig.network.pending) == 1
+
+
+# Partitions.
+
+
+def test_explicit_partitions_are_taken() -> None:
+    rig = Rig(3)
+    assert [rig.send(b"v", partition=p).partition for p in (2, 0, 1)] == [2, 0, 1]
+
+
+def test_a_partition_that_does_not_exist_fails_after_one_look_at_fresh_metadata() -> None:
+    rig = Rig(2)
+    delivery = rig.send(b"v", partition=2)
+    assert not delivery.done()
+    assert "t" in rig.metadata.asked
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1, 1])))
+    with pytest.raises(InvalidArgument, match="partition 2 of topic t doesn't exist: it has 2"):
+        delivery.result()
+
+
+def test_a_partition_that_was_just_added_is_found() -> None:
+    rig = Rig(2)
+    delivery = rig.send(b"v", partition=2)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1, 1, 1])))
+    assert delivery.partition == 2 and not isinstance(delivery._outcome, Parked)
+
+
+def test_stale_metadata_with_fewer_partitions_is_not_believed() -> None:
+    rig = Rig(4)
+    rig.send(b"v", partition=3)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    assert rig.accumulator.topics["t"].count == 4
+
+
+def test_a_new_topic_id_may_bring_fewer_partitions() -> None:
+    rig = Rig(4)
+    rig.send(b"v", partition=3)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1], topic_id=b"i" * 16)))
+    assert rig.accumulator.topics["t"].count == 1
+
+
+def test_growing_topics_leave_batches_where_they_are() -> None:
+    rig = Rig(1)
+    early = rig.send(b"v", key=b"k")
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1] * 50)))
+    late = rig.send(b"v", key=b"k")
+    assert early.partition == 0
+    assert late.partition is not None
+    broker = serve_all(rig)
+    assert broker.log("t", 0).values[0] == b"v"
+
+
+class Broken:
+    def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        raise RuntimeError("nobody knows")
+
+
+def test_a_partitioner_that_raises_fails_that_record_only() -> None:
+    rig = Rig(partitioner=Broken())
+    delivery = rig.send(b"v")  # parked at first: the topic is new
+    with pytest.raises(InvalidArgument, match=r"Broken failed.*nobody knows"):
+        delivery.result()
+    assert not rig.send(b"v", partition=0).done()
+
+
+def test_records_without_a_key_fill_batches() -> None:
+    rig = Rig(10, linger=1.0, batch_size=1000)
+    for _ in range(100):
+        rig.send(b"x" * 90)
+    rig.pass_time(1.0)
+    sizes, broker = [], ModelBroker()
+    while rig.network.pending:
+        sent = rig.take_request()
+        message = sent.message()
+        sizes += [len(p.records) for t in message.topic_data for p in t.partition_data]
+        rig.answer(sent, broker.produce(message))
+        rig.step()
+    assert len(sizes) <= 13 and sum(size > 900 for size in sizes) >= 9
+
+
+# Topics that aren't known.
+
+
+def unknown(**settings: Any) -> Rig:
+    return Rig(topics={}, **settings)
+
+
+def test_an_unknown_topic_parks_and_asks_for_metadata() -> None:
+    rig = unknown()
+    delivery = rig.send(b"v")
+    assert delivery.partition is None and not delivery.done()
+    assert rig.metadata.asked and rig.metadata.touched == ["t"]
+
+
+def test_parked_records_go_in_their_order_when_the_topic_comes() -> None:
+    rig = unknown()
+    deliveries = [rig.send(b"%d" % i, partition=0) for i in range(20)]
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    deliveries.append(rig.send(b"20", partition=0))
+    broker = serve_all(rig)
+    assert broker.log("t", 0).values == [b"%d" % i for i in range(21)]
+    assert [d.result().offset for d in deliveries] == list(range(21))
+
+
+def test_an_unknown_topic_fails_after_delivery_timeout_with_what_brokers_say() -> None:
+    rig = unknown(delivery_timeout=5.0)
+    delivery = rig.send(b"v")
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [], error=code)))
+    rig.pass_time(4.9)
+    assert not delivery.done()
+    rig.pass_time(0.2)
+    error = delivery.exception()
+    assert isinstance(error, BrokerError) and error.code == code
+    assert "delivery_timeout=5 s" in str(error) and "create topic t" in str(error)
+    assert error.maybe_written is False
+
+
+def test_no_metadata_at_all_is_another_error() -> None:
+    rig = unknown(delivery_timeout=5.0)
+    delivery = rig.send(b"v")
+    rig.pass_time(5.1)
+    assert isinstance(delivery.exception(), MetadataTimedOut)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION]
+)
+def test_topics_that_brokers_refuse_fail_at_once(code: int) -> None:
+    rig = unknown()
+    delivery = rig.send(b"v")
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [], error=code)))
+    error = delivery.exception()
+    assert isinstance(error, BrokerError) and error.code == code
+
+
+def test_an_unknown_topic_does_not_hold_up_another_one() -> None:
+    rig = Rig(topics={"known": [1]})
+    lost = rig.send(b"v", topic="nowhere")
+    fine = rig.send(b"v", topic="known")
+    serve_all(rig)
+    assert fine.done() and not lost.done()
+
+
+def test_an_unknown_topic_is_asked_for_again_with_each_refresh() -> None:
+    rig = unknown()
+    rig.send(b"v")
+    asked = len(rig.metadata.asked)
+    rig.metadata.publish(rig.metadata.view.with_broker(rig.metadata.view.brokers[1]))
+    assert len(rig.metadata.asked) == asked + 1
+
+
+# Memory.
+
+
+def test_a_full_buffer_parks_and_admits_in_order() -> None:
+    rig = small()
+    placed = fill(rig)
+    parked = [rig.send(b"%04d" % i) for i in range(10)]
+    assert all(isinstance(d._outcome, Parked) for d in parked)
+    broker = serve_all(rig)
+    assert broker.log("t", 0).values[len(placed) :] == [b"%04d" % i for i in range(10)]
+    assert all(d.exception() is None for d in parked)
+    assert rig.accumulator.used == 0 and rig.intake.lot.total == 0
+
+
+def test_a_small_record_does_not_overtake_a_parked_large_one() -> None:
+    rig = small()
+    fill(rig)
+    large, tiny = rig.send(b"y" * 400), rig.send(b"z")
+    assert isinstance(tiny._outcome, Parked)
+    broker = serve_all(rig)
+    assert broker.log("t", 0).values[-2:] == [b"y" * 400, b"z"]
+    assert large.result().offset < tiny.result().offset
+
+
+def test_parking_is_bounded_by_count() -> None:
+    rig = small(max_parked=3)
+    fill(rig)
+    for _ in range(3):
+        rig.send(b"v")
+    with pytest.raises(BufferFull, match=r"3 records.*enqueue"):
+        rig.send(b"v")
+
+
+def test_parking_is_bounded_by_bytes() -> None:
+    rig = small()
+    fill(rig)
+    with pytest.raises(BufferFull, match="at most 486 bytes"):
+        for _ in range(10):
+            rig.send(b"x" * 200)
+    assert rig.intake.lot.size <= ROOM // 4
+
+
+def test_the_first_parked_record_may_be_of_any_size() -> None:
+    rig = small()
+    fill(rig)
+    assert not rig.send(b"x" * 1500).done()
+
+
+def test_max_parked_zero_never_parks() -> None:
+    rig = small(max_parked=0)
+    rig.metadata.publish(rig.metadata.view)
+    with pytest.raises(BufferFull):
+        fill(rig)
+        rig.send(b"v" * 200)
+
+
+def test_refusing_does_not_park() -> None:
+    rig = small()
+    fill(rig)
+    with pytest.raises(BufferFull, match="buffer_memory=1,946") as caught:
+        rig.send(b"x" * 100, no_room=NoRoom.REFUSE)
+    assert caught.value.maybe_written is False
+    assert rig.intake.lot.total == 0
+
+
+def test_refusing_still_parks_for_metadata() -> None:
+    rig = unknown()
+    assert not rig.send(b"v", no_room=NoRoom.REFUSE).done()
+
+
+def test_a_cancelled_parked_record_is_never_written() -> None:
+    rig = small()
+    fill(rig)
+    first, second = rig.send(b"first"), rig.send(b"second")
+    first.cancel()
+    broker = serve_all(rig)
+    assert b"first" not in broker.log("t", 0).values
+    assert b"second" in broker.log("t", 0).values
+    assert first.cancelled() and second.done()
+
+
+def test_cancelled_parked_records_give_their_place_back() -> None:
+    rig = small(max_parked=2)
+    fill(rig)
+    for _ in range(50):
+        rig.send(b"v").cancel()
+    assert rig.intake.lot.count == 0 and rig.intake.lot.size == 0
+
+
+def test_delivery_timeout_runs_from_send_also_while_parked() -> None:
+    rig = small(delivery_timeout=10.0)
+    fill(rig)
+    rig.pass_time(6.0)
+    parked = rig.send(b"v")
+    # The answer makes room after eight seconds; two later the rest of its time is over.
+    sent = rig.take_request()
+    rig.clock.time += 3.0
+    rig.answer(sent, ModelBroker().produce(sent.message()))
+    assert not isinstance(parked._outcome, Parked)
+    rig.network.blocked.add(1)
+    rig.pass_time(6.9)
+    assert not parked.done()
+    rig.pass_time(0.2)
+    assert isinstance(parked.exception(), DeliveryTimedOut)
+
+
+def test_a_parked_record_times_out_as_not_written() -> None:
+    rig = small(delivery_timeout=10.0)
+    rig.network.blocked.add(1)
+    fill(rig)
+    parked = rig.send(b"v")
+    rig.pass_time(10.1)
+    error = parked.exception()
+    assert isinstance(error, DeliveryTimedOut) and error.maybe_written is False
+
+
+def test_enqueue_waits_in_the_same_line_and_is_not_counted() -> None:
+    rig = small(max_parked=1)
+    fill(rig)
+    waiters: list[Waiter] = []
+
+    def waiter() -> Any:
+        waiters.append(Waiter())
+        return waiters[-1]
+
+    rig.send(b"1")
+    deliveries = [rig.send(b"%d" % i, no_room=waiter) for i in range(2, 6)]
+    assert rig.intake.lot.total == 5 and rig.intake.lot.count == 1
+    broker = serve_all(rig)
+    assert all(w.woken for w in waiters)
+    assert broker.log("t", 0).values[-5:] == [b"1", b"2", b"3", b"4", b"5"]
+    assert all(d.exception() is None for d in deliveries)
+
+
+def test_enqueue_gives_up_after_max_block() -> None:
+    rig = small(max_block=2.0)
+    rig.network.blocked.add(1)
+    fill(rig)
+    delivery = rig.send(b"v", no_room=Waiter)
+    parked = parked_of(delivery)
+    rig.pass_time(1.9)
+    assert parked.error is None
+    rig.pass_time(0.2)
+    assert isinstance(parked.error, BufferFull)
+    assert "max_block=2 s" in str(parked.error) and parked.waiter.woken
+
+
+def test_enqueue_without_limit_waits_for_ever() -> None:
+    rig = small(max_block=None, delivery_timeout=1e7)
+    rig.network.blocked.add(1)
+    fill(rig)
+    delivery = rig.send(b"v", no_room=Waiter)
+    rig.pass_time(1e6)
+    assert parked_of(delivery).error is None
+
+
+def test_lingering_batches_are_sent_when_they_hold_all_memory() -> None:
+    rig = small(linger=60.0, batch_size=ROOM)
+    fill(rig)
+    rig.send(b"x" * 100)
+    rig.step()
+    assert rig.network.pending
+
+
+def test_waiting_records_do_not_make_batches_of_one() -> None:
+    rig = Rig(buffer_memory=4096, batch_size=1024, linger=0.005, max_parked=10_000)
+    for i in range(200):
+        try:
+            rig.send(b"%03d" % i + b"." * 20)
+        except BufferFull:
+            break
+    broker = ModelBroker()
+    sizes = []
+    for _ in range(100):
+        rig.pass_time(0.006)
+        while rig.network.pending:
+            sent = rig.take_request()
+            message = sent.message()
+            sizes += [len(p.records) for t in message.topic_data for p in t.partition_data]
+            rig.answer(sent, broker.produce(message))
+            rig.step()
+    assert rig.intake.lot.total == 0
+    assert sum(size < 200 for size in sizes) <= 1
+
+
+def test_closing_refuses_who_waits() -> None:
+    rig = small()
+    fill(rig)
+    sent, enqueued = rig.send(b"v"), rig.send(b"v", no_room=Waiter)
+    rig.intake.refuse_all(KafkaError("bye"), enqueued_only=True)
+    assert enqueued.done() and not sent.done()
+    rig.intake.refuse_all(KafkaError("bye"))
+    assert sent.done()

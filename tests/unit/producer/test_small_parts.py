@@ -1,0 +1,341 @@
+"""Partitioner, due list, flush tally, verdicts, serializing, the shut door to transactions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from kclient.config import ProducerConfig
+from kclient.error_codes import TABLE, ErrorCode
+from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, SerializationFailed
+from kclient.producer.due_list import DueList
+from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
+from kclient.producer.partitioner import StickyChoice, checked_choice, partition_of_key
+from kclient.producer.serializing import (
+    checked_partition,
+    checked_timestamp,
+    plain_bytes,
+    plain_headers,
+    serialized,
+)
+from kclient.producer.transactions import refuse_transactions
+from kclient.producer.verdict import Verdict, judge, may_be_written, wants_metadata
+
+# Partitions.
+
+
+@pytest.mark.parametrize(
+    ("key", "java_murmur2"),
+    [
+        # From the tests of Java's Utils.murmur2.
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_keys_go_where_java_puts_them(key: bytes, java_murmur2: int) -> None:
+    for count in (1, 3, 10, 12):
+        assert partition_of_key(key, count) == (java_murmur2 & 0x7FFFFFFF) % count
+
+
+def test_an_empty_key_is_a_key() -> None:
+    assert 0 <= partition_of_key(b"", 7) < 7
+
+
+def test_the_same_key_always_goes_together() -> None:
+    assert len({partition_of_key(b"N14228", 12) for _ in range(100)}) == 1
+
+
+def sticky(seed: int = 1, backlog: dict[int, int] | None = None) -> StickyChoice:
+    return StickyChoice(1000, random.Random(seed), lambda p: (backlog or {}).get(p, 0))
+
+
+def test_sticky_spreads_bytes_evenly() -> None:
+    choice, counts = sticky(), Counter()
+    choice.move([0, 1, 2, 3], 4)
+    for _ in range(40_000):
+        if choice.due():
+            choice.move([0, 1, 2, 3], 4)
+        counts[choice.current] += 1
+        choice.note(100)
+    assert set(counts) == {0, 1, 2, 3}
+    assert max(counts.values()) < 1.2 * min(counts.values())
+
+
+def test_sticky_stays_for_a_batch_of_bytes() -> None:
+    choice = sticky()
+    choice.move([0, 1], 2)
+    choice.note(999)
+    assert not choice.due()
+    choice.note(1)
+    assert choice.due() and not choice.overdue()
+    choice.note(1000)
+    assert choice.overdue()
+
+
+def test_sticky_prefers_the_shorter_queue() -> None:
+    choice, counts = sticky(backlog={0: 50}), Counter()
+    for _ in range(1000):
+        counts[choice.move([0, 1], 2)] += 1
+    assert counts[0] < 400  # only where both candidates are 0
+
+
+def test_sticky_avoids_partitions_without_a_leader() -> None:
+    choice = sticky()
+    assert {choice.move([2], 3) for _ in range(20)} == {2}
+
+
+def test_sticky_takes_any_where_no_partition_has_a_leader() -> None:
+    choice = sticky()
+    assert {choice.move([], 3) for _ in range(60)} == {0, 1, 2}
+
+
+class Fixed:
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        return self.answer  # type: ignore[return-value]
+
+
+def test_a_custom_partitioner_is_believed_within_the_topic() -> None:
+    assert checked_choice(Fixed(2), "t", None, 3) == 2
+
+
+@pytest.mark.parametrize("answer", [3, -1, None, "1", True, 1.0])
+def test_a_custom_partitioner_outside_of_the_topic_is_named(answer: object) -> None:
+    with pytest.raises(InvalidArgument, match="Fixed"):
+        checked_choice(Fixed(answer), "t", None, 3)
+
+
+# Due lists.
+
+
+def test_due_items_come_by_time() -> None:
+    due: DueList[str] = DueList(lambda item: True)
+    for when, item in [(3.0, "c"), (1.0, "a"), (2.0, "b")]:
+        due.push(when, item)
+    assert due.next_at() == 1.0
+    assert [due.pop_due(2.5), due.pop_due(2.5), due.pop_due(2.5)] == ["a", "b", None]
+
+
+def test_dead_items_never_come_up() -> None:
+    alive = {"b"}
+    due: DueList[str] = DueList(alive.__contains__)
+    due.push(1.0, "a")
+    due.push(2.0, "b")
+    assert due.next_at() == 2.0
+    assert due.pop_due(9.0) == "b"
+
+
+def test_dead_items_do_not_pile_up() -> None:
+    alive: set[int] = set()
+    due: DueList[int] = DueList(alive.__contains__)
+    for number in range(100_000):
+        alive.add(number)
+        due.push(1e9 + number, number)
+        alive.discard(number - 10)
+    assert len(due) < 200
+
+
+# Flush.
+
+
+def test_a_tally_keeps_the_count_and_the_first_errors() -> None:
+    tally = FailureTally()
+    assert tally.failure() is None
+    for number in range(ERRORS_KEPT + 5):
+        tally.add(2, KafkaError(str(number)))
+    failure = tally.failure()
+    assert failure is not None
+    assert failure.count == 2 * (ERRORS_KEPT + 5)
+    assert [e.message for e in failure.errors] == [str(n) for n in range(ERRORS_KEPT)]
+    assert "30 records were not delivered; first: 0" in str(failure)
+
+
+def test_tallies_add_up() -> None:
+    one, other = FailureTally(), FailureTally()
+    one.add(1, KafkaError("a"))
+    other.add(2, KafkaError("b"))
+    one.merge(other)
+    assert (one.count, len(one.errors)) == (3, 2)
+
+
+def test_a_wait_tells_when_something_settles() -> None:
+    wait, told = FlushWait(urgent=True), []
+    wait.pending = 2
+    wait.when_settled(lambda: told.append(wait.pending))
+    wait.settled(10)
+    wait.failed(3, KafkaError("no"))
+    assert told == [1, 0]
+    assert (wait.delivered, wait.tally.count) == (10, 3)
+
+
+# Verdicts.
+
+
+def verdict(code: int, *, count: int = 5, first: bool = True, start: bool = True) -> Verdict:
+    return judge(code, count, first=first, numbered=True, log_start_known=start)
+
+
+def test_every_code_of_the_table_has_a_verdict() -> None:
+    assert all(isinstance(verdict(code), Verdict) for code in TABLE)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (ErrorCode.NONE, Verdict.WRITTEN),
+        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, Verdict.WRITTEN),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, Verdict.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_ID, Verdict.RETRY),
+        (ErrorCode.LEADER_NOT_AVAILABLE, Verdict.RETRY),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, Verdict.RETRY),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Verdict.RETRY),
+        (ErrorCode.CORRUPT_MESSAGE, Verdict.RETRY),
+        (ErrorCode.REQUEST_TIMED_OUT, Verdict.RETRY),
+        (ErrorCode.KAFKA_STORAGE_ERROR, Verdict.RETRY),
+        (ErrorCode.MESSAGE_TOO_LARGE, Verdict.SPLIT),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, Verdict.SPLIT),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, Verdict.START_OVER),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, Verdict.START_OVER),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.DISOWNED),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, Verdict.REJECT),
+        (ErrorCode.INVALID_RECORD, Verdict.REJECT),
+        (ErrorCode.INVALID_TIMESTAMP, Verdict.REJECT),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, Verdict.REJECT),
+        (12345, Verdict.REJECT),
+    ],
+)
+def test_verdicts(code: int, expected: Verdict) -> None:
+    assert verdict(code) is expected
+
+
+def test_a_single_record_cannot_be_split() -> None:
+    assert verdict(ErrorCode.MESSAGE_TOO_LARGE, count=1) is Verdict.REJECT
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    ],
+)
+def test_a_batch_that_is_not_the_first_only_waits_its_turn(code: int) -> None:
+    assert verdict(code, first=False) is Verdict.RETRY
+
+
+def test_unknown_producer_without_log_start_is_asked_again() -> None:
+    assert verdict(ErrorCode.UNKNOWN_PRODUCER_ID, start=False) is Verdict.RETRY
+
+
+def test_numbering_errors_without_numbers_are_final() -> None:
+    found = judge(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        5,
+        first=True,
+        numbered=False,
+        log_start_known=True,
+    )
+    assert found is Verdict.REJECT
+
+
+def test_what_may_have_been_written() -> None:
+    assert may_be_written(ErrorCode.REQUEST_TIMED_OUT, acks_all=False)
+    assert may_be_written(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, acks_all=True)
+    assert may_be_written(12345, acks_all=False)
+    assert may_be_written(ErrorCode.NOT_LEADER_OR_FOLLOWER, acks_all=True)
+    assert not may_be_written(ErrorCode.NOT_LEADER_OR_FOLLOWER, acks_all=False)
+    assert not may_be_written(ErrorCode.NOT_ENOUGH_REPLICAS, acks_all=True)
+    assert not may_be_written(ErrorCode.MESSAGE_TOO_LARGE, acks_all=True)
+
+
+def test_which_answers_ask_for_fresh_metadata() -> None:
+    assert wants_metadata(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert wants_metadata(ErrorCode.UNKNOWN_TOPIC_ID)
+    assert not wants_metadata(ErrorCode.MESSAGE_TOO_LARGE)
+    assert not wants_metadata(12345)
+
+
+# Serializing.
+
+
+@pytest.mark.parametrize("value", [b"x", bytearray(b"x"), memoryview(b"x")])
+def test_bytes_like_values_become_bytes(value: object) -> None:
+    assert plain_bytes("t", "value", value) == b"x"
+    assert type(plain_bytes("t", "value", value)) is bytes
+
+
+@pytest.mark.parametrize("value", ["x", 1, 1.5, [1], {}, object(), True])
+def test_other_values_are_named_by_type_and_not_shown(value: object) -> None:
+    with pytest.raises(SerializationFailed) as caught:
+        plain_bytes("t", "value", value)
+    assert type(value).__name__ in str(caught.value)
+    assert "value_serializer" in str(caught.value)
+    assert caught.value.maybe_written is False
+
+
+def test_a_serializer_may_return_bytes_like_or_none() -> None:
+    assert serialized("t", "key", 1, lambda topic, value: bytearray(b"k")) == b"k"
+    assert serialized("t", "key", 1, lambda topic, value: None) is None
+
+
+def test_a_failing_serializer_is_the_cause() -> None:
+    with pytest.raises(SerializationFailed, match="key_serializer failed on a int") as caught:
+        serialized("t", "key", 0, lambda topic, value: 1 // value)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_serializer_that_returns_text_is_refused() -> None:
+    with pytest.raises(SerializationFailed, match="returned a str"):
+        serialized("t", "key", 1, lambda topic, value: "text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (("a", b"1"), ("a", None)),
+        [("a", bytearray(b"1")), ("a", None)],
+        iter([("a", b"1"), ("a", None)]),
+    ],
+)
+def test_headers_become_a_tuple(headers: object) -> None:
+    assert plain_headers("t", headers)[0] == (("a", b"1"), ("a", None))
+
+
+def test_headers_may_be_a_mapping() -> None:
+    assert plain_headers("t", {"a": b"1"})[0] == (("a", b"1"),)
+
+
+@pytest.mark.parametrize(
+    "headers", [5, [("a",)], [(b"a", b"1")], [("a", "text")], ["ab", "c"], [("a", b"1", 2)]]
+)
+def test_bad_headers_are_refused(headers: object) -> None:
+    with pytest.raises(SerializationFailed, match="headers"):
+        plain_headers("t", headers)
+
+
+@pytest.mark.parametrize("timestamp", [-1, 2**63, 1.5, "1", True])
+def test_bad_timestamps_are_refused(timestamp: object) -> None:
+    with pytest.raises(InvalidArgument, match="timestamp"):
+        checked_timestamp(timestamp)
+
+
+@pytest.mark.parametrize("partition", [-1, 2**31, 1.5, "1", True])
+def test_bad_partitions_are_refused(partition: object) -> None:
+    with pytest.raises(InvalidArgument, match="partition"):
+        checked_partition(partition)
+
+
+def test_transactions_are_refused_by_name() -> None:
+    with pytest.raises(InvalidConfig, match=r"audit-1.*not in this release"):
+        refuse_transactions(ProducerConfig(transactional_id="audit-1"))
+    refuse_transactions(ProducerConfig())
