@@ -16,17 +16,12 @@ from tests.interop.peers.sample import CODECS, Peer, by_partition, samples, writ
 from tests.support.broker_fixtures import Broker, TopicFactory
 
 PARTITIONS = 3
-ZSTD_SINCE = (2, 1, 0)
 KCLIENT = KclientPeer()
 FOREIGN: tuple[Peer, ...] = (ConfluentPeer(), KafkaPythonPeer(), AiokafkaPeer())
 
 
 def _named(peer: Peer) -> str:
     return peer.name
-
-
-def _codecs(broker: Broker) -> tuple[str, ...]:
-    return CODECS if broker.version >= ZSTD_SINCE else CODECS[:-1]
 
 
 async def _exchange(broker: Broker, name: str, writer: Peer, reader: Peer, codec: str) -> None:
@@ -36,7 +31,6 @@ async def _exchange(broker: Broker, name: str, writer: Peer, reader: Peer, codec
     assert by_partition(read) == by_partition(written)
 
 
-@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("peer", FOREIGN, ids=_named)
 async def test_a_peer_reads_what_kclient_wrote(
     peer: Peer, codec: str, broker: Broker, topic: TopicFactory
@@ -44,7 +38,6 @@ async def test_a_peer_reads_what_kclient_wrote(
     await _exchange(broker, await topic(PARTITIONS), KCLIENT, peer, codec)
 
 
-@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("peer", FOREIGN, ids=_named)
 async def test_kclient_reads_what_a_peer_wrote(
     peer: Peer, codec: str, broker: Broker, topic: TopicFactory
@@ -52,7 +45,6 @@ async def test_kclient_reads_what_a_peer_wrote(
     await _exchange(broker, await topic(PARTITIONS), peer, KCLIENT, codec)
 
 
-@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("peer", FOREIGN, ids=_named)
 async def test_a_peer_reads_what_it_wrote_itself(
     peer: Peer, codec: str, broker: Broker, topic: TopicFactory
@@ -66,7 +58,7 @@ async def test_all_peers_write_to_one_topic_and_kclient_reads_all(
     name = await topic(PARTITIONS)
     written = writable_by(FOREIGN[1], samples(PARTITIONS))
     for index, peer in enumerate((*FOREIGN, KCLIENT)):
-        await peer.write(broker.bootstrap, name, written, _codecs(broker)[index])
+        await peer.write(broker.bootstrap, name, written, CODECS[index])
     total = 4 * len(written)
     read = by_partition(await KCLIENT.read(broker.bootstrap, name, PARTITIONS, total))
     for partition, expected in by_partition(written).items():
