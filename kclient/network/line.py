@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kclient.network.requests import PendingRequest
     from kclient.network.selector import Selector
 
+FLUSH_BYTES = 256 * 1024
+"""So much is joined into one write at most, but for a single request that is larger."""
 _NEVER = math.inf
 
 
@@ -133,7 +135,7 @@ class Line:
                 channel.flush()
         else:
             self.waiting.append(request)
-            if channel is None:
+            if channel is None or self._owner.book.get(self.key.node_id) is None:
                 self.open(now)
         if request.deadline < self._timer_at and not request.future.done:
             self._arm(request.deadline)
@@ -141,11 +143,11 @@ class Line:
     def open(self, now: float) -> None:
         """Dial if that is allowed now, else see that it happens when it is."""
         owner, node_id = self._owner, self.key.node_id
-        if self.channel is not None:
-            return
         node = owner.book.get(node_id)
         if node is None:
             self.fail_waiting(not_known(node_id))
+        elif self.channel is not None:
+            return
         elif owner.states.can_dial(node_id, now):
             owner.states.dialing(node_id)
             self._established = False
@@ -246,11 +248,16 @@ class Line:
     # Requests
 
     def _pump(self, channel: Channel, now: float) -> None:
-        """Write what waits, as far as there is room, in one piece."""
-        wrote = False
+        """Write what waits, as far as there is room, in one piece or a few large ones."""
+        unwritten = 0
         while self.waiting and channel.can_send(now):
-            wrote = self._submit(channel, self.waiting.popleft(), now) or wrote
-        if wrote:
+            request = self.waiting.popleft()
+            if self._submit(channel, request, now):
+                unwritten += request.request_bytes
+            if unwritten >= FLUSH_BYTES:
+                channel.flush()  # and see whether the transport takes more
+                unwritten = 0
+        if unwritten:
             channel.flush()
 
     def _submit(self, channel: Channel, request: PendingRequest, now: float) -> bool:
@@ -338,6 +345,8 @@ class Line:
         times = [request.deadline for request in self.waiting]
         channel = self.channel
         if channel is not None:
+            if not self._established and channel.setup_deadline > now:
+                times.append(channel.setup_deadline)
             deadline = channel.connection.next_deadline()
             if deadline is not None:
                 times.append(deadline)

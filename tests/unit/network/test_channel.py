@@ -1,0 +1,208 @@
+"""Channel: what goes to the transport and when, with a transport that only takes notes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kclient.errors import ClientClosed, ConnectionLost
+from kclient.network.addresses import ConnectionKey, Lane
+from kclient.network.channel import Channel
+from kclient.network.connection import Connection
+from kclient.network.frames import FramePool
+from kclient.network.handshake import Identity
+from kclient.network.requests import PendingRequest
+from kclient.protocol.headers import encode_response
+from kclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+
+class NotedTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.ended: str | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def close(self) -> None:
+        self.ended = self.ended or "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+
+class NotedOwner:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.answers: list[object] = []
+
+    def channel_ready(self, channel: Channel) -> None:
+        self.told.append("ready")
+
+    def channel_answered(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
+        self.told.append("answered")
+        self.answers.append(outcome)
+
+    def channel_has_room(self, channel: Channel) -> None:
+        self.told.append("room")
+
+    def channel_closed(self, channel: Channel) -> None:
+        self.told.append("closed")
+
+
+class Wired:
+    """A channel between a noted transport and a noted owner."""
+
+    def __init__(self, limit: int = 100) -> None:
+        self.owner = NotedOwner()
+        self.transport = NotedTransport()
+        connection = Connection(
+            ConnectionKey(1, Lane.GENERAL),
+            "kafka:9092",
+            Identity("c", "kclient", "1"),
+            pool=FramePool(),
+            frame_limit=10_000,
+            in_flight_limit=limit,
+        )
+        self.channel = Channel(connection, self.owner, lambda: 1.0, 10.0)
+
+    def open(self) -> None:
+        self.channel.connection_made(self.transport)
+
+    def receive(self, data: bytes) -> None:
+        buffer = self.channel.get_buffer(-1)
+        buffer[: len(data)] = data
+        self.channel.buffer_updated(len(data))
+
+    def make_ready(self) -> None:
+        self.open()
+        keys = [ApiVersion(3, 0, 12)]
+        self.receive(encode_response(ApiVersionsResponse(0, keys), 4, 0))
+        self.transport.writes.clear()
+        self.owner.told.clear()
+
+
+def pending(deadline: float = 30.0) -> PendingRequest:
+    return PendingRequest(MetadataRequest, MetadataRequest(), timeout=30.0, deadline=deadline)
+
+
+def test_the_handshake_begins_as_the_transport_opens() -> None:
+    wired = Wired()
+    wired.open()
+    assert len(wired.transport.writes) == 1
+    assert wired.owner.told == []
+
+
+def test_ready_is_told_once_and_before_room() -> None:
+    wired = Wired()
+    wired.open()
+    keys = [ApiVersion(3, 0, 12)]
+    wired.receive(encode_response(ApiVersionsResponse(0, keys), 4, 0))
+    assert wired.owner.told == ["ready", "room"]
+
+
+def test_what_was_submitted_leaves_in_one_write() -> None:
+    wired = Wired()
+    wired.make_ready()
+    for _ in range(5):
+        wired.channel.submit(pending(), 1.0)
+    assert wired.transport.writes == []
+    wired.channel.flush()
+    assert len(wired.transport.writes) == 1
+    assert wired.channel.bytes_out > len(wired.transport.writes[0])
+    wired.channel.flush()
+    assert len(wired.transport.writes) == 1
+
+
+def test_all_answers_of_one_read_are_handed_over_before_room_is_told() -> None:
+    wired = Wired()
+    wired.make_ready()
+    requests = [pending(), pending()]
+    for request in requests:
+        wired.channel.submit(request, 1.0)
+    wired.channel.flush()
+    wired.receive(
+        b"".join(encode_response(MetadataResponse(), 12, r.correlation_id) for r in requests)
+    )
+    assert wired.owner.told == ["answered", "answered", "room"]
+
+
+def test_a_paused_transport_stops_the_sender_and_a_resumed_one_tells() -> None:
+    wired = Wired()
+    wired.make_ready()
+    wired.channel.pause_writing()
+    assert not wired.channel.can_send(1.0)
+    wired.channel.resume_writing()
+    assert wired.channel.can_send(1.0)
+    assert wired.owner.told == ["room"]
+
+
+def test_a_timeout_drops_the_transport_with_what_it_holds() -> None:
+    """No other request may follow half of one (the rest of it may still be in the transport)."""
+    wired = Wired()
+    wired.make_ready()
+    wired.channel.submit(pending(deadline=5.0), 1.0)
+    wired.channel.flush()
+    wired.channel.expire(5.0)
+    assert wired.transport.ended == "aborted"
+    assert wired.owner.told == ["answered", "closed"]
+
+
+def test_an_end_in_good_order_lets_the_transport_write_what_it_holds() -> None:
+    wired = Wired()
+    wired.make_ready()
+    wired.channel.end(ClientClosed("closed"), abort=False, blameless=True)
+    assert wired.transport.ended == "closed"
+    assert wired.channel.blameless
+    assert wired.owner.told == ["closed"]
+
+
+def test_the_end_is_told_once() -> None:
+    wired = Wired()
+    wired.make_ready()
+    wired.channel.end(ClientClosed("closed"))
+    wired.channel.end(ConnectionLost("again"), blameless=True)
+    wired.channel.connection_lost(None)
+    assert wired.owner.told == ["closed"]
+    assert not wired.channel.blameless
+    assert isinstance(wired.channel.connection.error, ClientClosed)
+
+
+def test_a_transport_that_opens_after_the_end_is_dropped() -> None:
+    wired = Wired()
+    wired.channel.end(ClientClosed("closed"))
+    wired.open()
+    assert wired.transport.ended == "aborted"
+    assert wired.transport.writes == []
+
+
+def test_bytes_after_the_end_are_ignored() -> None:
+    wired = Wired()
+    wired.make_ready()
+    wired.channel.end(ClientClosed("closed"))
+    wired.receive(b"\xff" * 100)
+    assert wired.owner.told == ["closed"]
+
+
+def test_a_lost_transport_fails_what_is_under_way() -> None:
+    wired = Wired()
+    wired.make_ready()
+    wired.channel.submit(pending(), 1.0)
+    wired.channel.flush()
+    wired.channel.connection_lost(ConnectionResetError("reset"))
+    assert wired.owner.told == ["answered", "closed"]
+    assert isinstance(wired.owner.answers[0], ConnectionLost)
+
+
+async def test_wait_closed_returns_once_the_transport_is_gone() -> None:
+    wired = Wired()
+    await wired.channel.wait_closed()
+    wired.make_ready()
+    waiting = asyncio.ensure_future(wired.channel.wait_closed())
+    asyncio.get_running_loop().call_soon(wired.channel.connection_lost, None)
+    await waiting
