@@ -111,6 +111,8 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
     """
     try:
         return _COMPRESSORS[codec](data, level)
+    except InvalidConfig:  # a ValueError, too
+        raise
     except (ValueError, OverflowError, zlib.error) as error:
         raise InvalidArgument(f"{codec.name.lower()} has no level {level!r}: {error}") from error
 

@@ -36,7 +36,7 @@ _LARGEST_XERIAL_BLOCK = 16 * 1024 * 1024
 _SNAPPY_RATIO = 22
 """Snappy's best: three bytes that copy sixty-four."""
 _FREE_WINDOW = 24 * 1024 * 1024
-"""The zstd window that may come on top of the cap; a larger one counts against it."""
+"""The zstd window that may come on top of the cap; what is larger counts against it."""
 
 
 def decompress(codec: Compression, data: Bytes, cap: int = DEFAULT_CAP) -> bytes:
@@ -188,6 +188,12 @@ def _snappy_block(block: memoryview, most: int) -> bytes:
         raise _bad("snappy", error) from error
 
 
+def _most_with_window(cap: int, window: int) -> int:
+    """What may come out of a zstd frame, given that its window is held as well, as far as used."""
+    room = cap + _FREE_WINDOW
+    return min(cap, max(room - window, min(window, room // 2)))
+
+
 _zstd_decompressors = threading.local()
 
 
@@ -200,14 +206,12 @@ def _inflate_zstd(data: Bytes, cap: int) -> Iterator[bytes]:
             frame = raw if end - start == len(raw) else raw[start:end]
             parameters = package.get_frame_parameters(frame)
             declared = parameters.content_size
-            if declared == 0:
-                continue
-            if declared <= min(CHUNK, cap):
+            if 0 < declared <= min(CHUNK, cap):
                 out = _zstd_decompressor(package).decompress(frame)
                 held += len(out)
                 yield out
                 continue
-            most = cap - max(0, parameters.window_size - _FREE_WINDOW)
+            most = _most_with_window(cap, parameters.window_size)
             if declared != package.CONTENTSIZE_UNKNOWN and declared > most:
                 raise _over_cap(Compression.ZSTD, cap)
             with package.ZstdDecompressor().stream_reader(frame) as stream:

@@ -1,0 +1,206 @@
+"""Columns: what Arrow gets is what Record objects would have said, and nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import random
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pyarrow
+import pytest
+
+from kclient.errors import CorruptRecord
+from kclient.record import Compression, read_batches
+from kclient.record.arrow_export import held
+from kclient.record.columnar import ColumnBuilder
+from kclient.record.implementation import Implementation
+
+NOW = 1357016400000
+
+
+def batch_bytes(
+    build: Implementation, count: int, *, codec: Compression = Compression.NONE, seed: int = 1
+) -> bytes:
+    source = random.Random(seed)
+    builder = build.BatchBuilder(1 << 24)
+    for number in range(count):
+        builder.append(
+            NOW + source.randrange(-100, 100_000),
+            None if number % 5 == 0 else b"k%d" % number,
+            None if number % 7 == 0 else source.randbytes(source.randrange(300)),
+            (("a", b"%d" % number), ("é", None)) if number % 3 == 0 else None,
+        )
+    builder.compress(codec)
+    return bytes(builder.encode())
+
+
+def columns_of(data: bytes, **options: Any) -> pyarrow.RecordBatch:
+    builder = ColumnBuilder()
+    for batch in read_batches(data):
+        builder.add(batch, "flights", 3, **options)
+    table = pyarrow.record_batch(builder.to_record_batch())
+    table.validate(full=True)
+    return table
+
+
+def as_rows(table: pyarrow.RecordBatch) -> list[tuple[Any, ...]]:
+    columns = table.to_pydict()
+    columns["timestamp"] = table.column("timestamp").cast("int64").to_pylist()
+    headers = [
+        tuple((header["name"], header["value"]) for header in row) for row in columns["headers"]
+    ]
+    names = ("topic", "partition", "offset", "timestamp", "key", "value")
+    return list(zip(*(columns[name] for name in names), headers, strict=True))
+
+
+def record_rows(data: bytes, **options: Any) -> list[tuple[Any, ...]]:
+    return [
+        (r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers)
+        for batch in read_batches(data)
+        for r in batch.records("flights", 3, **options)
+    ]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_columns_say_what_records_say(build: Implementation, codec: Compression) -> None:
+    data = batch_bytes(build, 700, codec=codec) + batch_bytes(build, 9, codec=codec, seed=2)
+    assert as_rows(columns_of(data)) == record_rows(data)
+
+
+@pytest.mark.parametrize("options", [{"start_offset": 5}, {"limit": 3}, {"start_offset": 99}])
+def test_a_start_and_a_limit(build: Implementation, options: dict[str, int]) -> None:
+    data = batch_bytes(build, 20)
+    assert as_rows(columns_of(data, **options)) == record_rows(data, **options)
+
+
+def test_types_and_nulls(build: Implementation) -> None:
+    schema = columns_of(batch_bytes(build, 3)).schema
+    header = pyarrow.struct(
+        [
+            pyarrow.field("name", pyarrow.string(), nullable=False),
+            pyarrow.field("value", pyarrow.binary()),
+        ]
+    )
+    expected = {
+        "topic": (pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), False),
+        "partition": (pyarrow.int32(), False),
+        "offset": (pyarrow.int64(), False),
+        "timestamp": (pyarrow.timestamp("ms", "UTC"), False),
+        "key": (pyarrow.binary(), True),
+        "value": (pyarrow.binary(), True),
+        "headers": (pyarrow.list_(pyarrow.field("item", header, nullable=False)), False),
+    }
+    assert {field.name: (field.type, field.nullable) for field in schema} == expected
+
+
+def test_nothing_makes_an_empty_record_batch(build: Implementation) -> None:
+    table = pyarrow.record_batch(ColumnBuilder().to_record_batch())
+    table.validate(full=True)
+    assert table.num_rows == 0
+    assert "offset" in table.schema.names
+
+
+def test_topics_and_partitions_in_one_record_batch(build: Implementation) -> None:
+    builder = ColumnBuilder()
+    for topic, partition, count in (("a", 0, 3), ("b", 7, 2), ("a", 1, 1), ("b", 7, 1)):
+        (batch,) = read_batches(batch_bytes(build, count))
+        assert builder.add(batch, topic, partition) == count
+    table = pyarrow.record_batch(builder.to_record_batch())
+    assert table.column("topic").to_pylist() == ["a", "a", "a", "b", "b", "a", "b"]
+    assert table.column("partition").to_pylist() == [0, 0, 0, 7, 7, 1, 7]
+
+
+def test_a_batch_in_portions_and_a_builder_used_again(build: Implementation) -> None:
+    data = batch_bytes(build, 100)
+    (batch,) = read_batches(data)
+    builder = ColumnBuilder()
+    rows: list[Any] = []
+    while not batch.exhausted:
+        assert builder.add(batch, "flights", 3, limit=13) > 0
+        assert builder.num_rows <= 13
+        rows += as_rows(pyarrow.record_batch(builder.to_record_batch()))
+        assert builder.num_rows == 0
+    assert rows == record_rows(data)
+    assert builder.add(batch, "flights", 3) == 0
+
+
+def test_log_append_time(build: Implementation) -> None:
+    builder = build.BatchBuilder(log_append_time=True)
+    for number in range(3):
+        builder.append(NOW + number, None, None, None)
+    table = columns_of(builder.encode())
+    assert table.column("timestamp").cast("int64").to_pylist() == [NOW + 2] * 3
+
+
+def test_a_corrupt_batch_adds_nothing(build: Implementation) -> None:
+    good = batch_bytes(build, 10)
+    bad = bytearray(batch_bytes(build, 9))
+    bad[-1] = 0x7E  # 63 headers in no bytes, in the last record
+    builder = ColumnBuilder()
+    (batch,) = read_batches(good)
+    builder.add(batch, "flights", 3)
+    (broken,) = read_batches(bytes(bad))
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="the batch at offset 0: at byte"):
+            builder.add(broken, "flights", 3)
+    size = builder.size_bytes
+    (batch,) = read_batches(good)
+    builder.add(batch, "flights", 3)
+    assert builder.size_bytes == 2 * size
+    table = pyarrow.record_batch(builder.to_record_batch())
+    table.validate(full=True)
+    assert as_rows(table) == record_rows(good) * 2
+
+
+def test_what_is_exported_is_released(build: Implementation) -> None:
+    before = held()
+    data = batch_bytes(build, 50)
+    table = columns_of(data)
+    column = table.column("headers")
+    assert held() > before
+    del table
+    gc.collect()
+    assert as_rows(columns_of(data))[7][2] == 7
+    assert len(column.to_pylist()) == 50, "a column outlives its record batch"
+    del column
+    gc.collect()
+    assert held() == before
+
+
+def test_a_capsule_that_nobody_takes_is_released(build: Implementation) -> None:
+    before = held()
+    builder = ColumnBuilder()
+    (batch,) = read_batches(batch_bytes(build, 5))
+    builder.add(batch, "t", 0)
+    result = builder.to_record_batch()
+    assert (len(result), result.num_rows) == (5, 5)
+    capsules = (result.__arrow_c_array__(), result.__arrow_c_schema__())
+    assert held() > before
+    del capsules
+    assert held() == before
+    assert pyarrow.schema(result).names[0] == "topic"
+    assert pyarrow.record_batch(result).equals(pyarrow.record_batch(result))
+
+
+def test_columns_outlive_the_builder_and_may_be_released_elsewhere(build: Implementation) -> None:
+    tables = [columns_of(batch_bytes(build, 20))]
+    expected = as_rows(tables[0])
+    gc.collect()
+    assert as_rows(tables[0]) == expected
+    thread = threading.Thread(target=tables.clear)
+    thread.start()
+    thread.join()
+    assert tables == []
+
+
+def test_arrays_that_live_until_the_interpreter_ends() -> None:
+    code = (
+        "import pyarrow, kclient.record.columnar as c\n"
+        "kept = pyarrow.record_batch(c.ColumnBuilder().to_record_batch())\n"
+        "capsules = c.ColumnBuilder().to_record_batch().__arrow_c_array__()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60.0)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,50 @@
+"""The hash that places keys and the sum that protects batches, against values of others."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kclient.record import crc32c
+from kclient.record.implementation import Implementation, load
+from tests.unit.record.conftest import BUILDS
+
+# From Apache Kafka's own UtilsTest.testMurmur2.
+JAVA = [
+    (b"21", -973932308),
+    (b"foobar", -790332482),
+    (b"a-little-bit-long-string", -985981536),
+    (b"a-little-bit-longer-string", -1486304829),
+    (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+    (b"abc", 479470107),
+]
+
+
+@pytest.mark.parametrize(("key", "hashed"), JAVA)
+def test_murmur2_is_javas(build: Implementation, key: bytes, hashed: int) -> None:
+    assert build.murmur2(key) == hashed
+
+
+def test_murmur2_is_the_same_in_both_builds() -> None:
+    source = random.Random(3)
+    for size in (*range(20), 100, 1000, 10_000):
+        key = source.randbytes(size)
+        assert len({load(name).murmur2(key) for name in BUILDS}) == 1
+
+
+def test_murmur2_is_a_signed_int_of_32_bits(build: Implementation) -> None:
+    source = random.Random(4)
+    hashes = [build.murmur2(source.randbytes(9)) for _ in range(500)]
+    assert min(hashes) < 0 < max(hashes)
+    assert all(-(2**31) <= hashed < 2**31 for hashed in hashes)
+
+
+@pytest.mark.parametrize(
+    ("data", "crc"),
+    [(b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43)],
+)
+def test_crc32c_is_castagnoli(data: bytes, crc: int) -> None:
+    # RFC 3720, B.4.
+    assert crc32c(data) == crc
+    assert crc32c(memoryview(data)[len(data) // 2 :], crc32c(data[: len(data) // 2])) == crc
