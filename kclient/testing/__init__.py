@@ -1,0 +1,33 @@
+"""A Kafka cluster inside the process, to test against without Docker. Not for production.
+
+``Cluster`` is the door; ``cluster.faults`` breaks it on purpose and ``cluster.requests`` tells what
+it was asked. ``LoopProbe`` measures how long callbacks hold the loop. It shares the wire format
+and the record codec with the clients, and nothing else.
+"""
+
+from __future__ import annotations
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.broker import Broker
+from kclient.testing.cluster import Cluster, TopicDefaults
+from kclient.testing.fault import Action, Fault
+from kclient.testing.faults import Faults
+from kclient.testing.log import PartitionLog
+from kclient.testing.loop_probe import LoopProbe
+from kclient.testing.request_log import RequestLog, ServedRequest
+from kclient.testing.stored_batch import StoredBatch
+
+__all__ = [
+    "Action",
+    "Broker",
+    "Cluster",
+    "ErrorCode",
+    "Fault",
+    "Faults",
+    "LoopProbe",
+    "PartitionLog",
+    "RequestLog",
+    "ServedRequest",
+    "StoredBatch",
+    "TopicDefaults",
+]

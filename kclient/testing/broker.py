@@ -1,0 +1,175 @@
+"""One broker of the embedded cluster: a listener on loopback, its connections and fetch sessions.
+
+Made by ``Cluster``. It serves requests in callbacks of the loop: it has no task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from kclient.clock import Clock
+from kclient.testing.broker_configs import BrokerConfig
+from kclient.testing.connection import Channel
+from kclient.testing.faults import Faults
+from kclient.testing.fetch_sessions import FetchSessions
+from kclient.testing.request_log import RequestLog
+from kclient.testing.state import BrokerState, ClusterState
+
+
+class Services:
+    """What all brokers of a cluster share, beside its state."""
+
+    __slots__ = ("_connections", "clock", "faults", "requests", "rng", "state")
+
+    def __init__(
+        self,
+        state: ClusterState,
+        faults: Faults,
+        requests: RequestLog,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.state = state
+        self.faults = faults
+        self.requests = requests
+        self.clock = clock
+        self.rng = rng
+        self._connections = 0
+
+    def next_connection(self) -> int:
+        """A number for a new connection."""
+        self._connections += 1
+        return self._connections
+
+
+class Broker:
+    """One broker.
+
+    Attributes:
+        node_id: Its id.
+        sessions: Fetch sessions of its clients.
+    """
+
+    def __init__(self, info: BrokerState, services: Services) -> None:
+        self._info = info
+        self._services = services
+        self._server: asyncio.Server | None = None
+        self._channels: set[Channel] = set()
+        self._all_closed: asyncio.Event | None = None
+        self.node_id = info.node_id
+        self.state = services.state
+        self.faults = services.faults
+        self.requests = services.requests
+        self.sessions = FetchSessions(services.rng, services.state.config.session_slots)
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return self._info.host
+
+    @property
+    def port(self) -> int:
+        """Where it listens; it keeps the port over restarts, and 0 before the first start."""
+        return self._info.port
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"{self._info.host}:{self._info.port}"
+
+    @property
+    def rack(self) -> str | None:
+        """Where it stands, if that was given."""
+        return self._info.rack
+
+    @property
+    def running(self) -> bool:
+        """It listens."""
+        return self._server is not None
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+        return len(self._channels)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The same for all brokers."""
+        return self.state.config
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._services.clock.now()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self._services.clock.wall_ms()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer on the running loop."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+    async def listen(self) -> None:
+        """Open the listener and take part in the cluster."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Channel(self, self._services.next_connection()),
+            self._info.host,
+            self._info.port,
+        )
+        self._info.port = self._server.sockets[0].getsockname()[1]
+        self.state.broker_up(self.node_id)
+
+    async def stop(self) -> None:
+        """Leave the cluster, then close the listener and, in order, all connections."""
+        await self._leave(Channel.close)
+
+    async def crash(self) -> None:
+        """Be gone at once: connections are reset, answers that were on their way are lost."""
+        await self._leave(Channel.abort)
+
+    async def _leave(self, end: Callable[[Channel], None]) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        for channel in tuple(self._channels):
+            end(channel)
+        self.state.broker_down(self.node_id)
+        self.sessions.drop_all()
+        if self._channels:
+            await self._closed_within(_CLOSE_SECONDS)
+        for channel in tuple(self._channels):
+            channel.abort()
+        if self._channels:
+            await self._closed_within(_CLOSE_SECONDS)
+
+    async def _closed_within(self, seconds: float) -> None:
+        self._all_closed = asyncio.Event()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._all_closed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._all_closed = None
+
+    # What channels call
+
+    def channel_opened(self, channel: Channel) -> None:
+        """A connection is there; none is taken any more while the broker leaves."""
+        self._channels.add(channel)
+        if self._server is None:
+            channel.abort()
+
+    def channel_closed(self, channel: Channel) -> None:
+        """A connection is gone."""
+        self._channels.discard(channel)
+        if not self._channels and self._all_closed is not None:
+            self._all_closed.set()
+
+
+_CLOSE_SECONDS = 1.0
+"""For answers on their way to clients that don't read them."""

@@ -1,0 +1,132 @@
+"""``Call``: one request on its way through a broker, as handlers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.headers import RequestHeader
+from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.refused import Refused
+
+if TYPE_CHECKING:
+    from kclient.testing.broker import Broker
+    from kclient.testing.fault import Fault
+    from kclient.testing.state import ClusterState, PartitionState, TopicState
+
+
+class Call:
+    """One request, its broker, and the cluster behind it.
+
+    Attributes:
+        broker: Who was asked.
+        state: The cluster's state.
+        api_key: Kafka's number of the API.
+        version: Of the API.
+        client_id: As the client calls itself.
+        request: The decoded message.
+        used_faults: Those that act on this request.
+    """
+
+    __slots__ = (
+        "api_key",
+        "broker",
+        "client_id",
+        "correlation_id",
+        "request",
+        "state",
+        "used_faults",
+        "version",
+    )
+
+    def __init__(self, broker: Broker, header: RequestHeader, request: Any) -> None:
+        self.broker = broker
+        self.state: ClusterState = broker.state
+        self.api_key = header.api_key
+        self.version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id
+        self.request = request
+        self.used_faults: list[Fault] = []
+
+    @property
+    def node_id(self) -> int:
+        """Of the broker that was asked."""
+        return self.broker.node_id
+
+    def topic_name(self, name: str | None, topic_id: bytes) -> str | None:
+        """The topic's name where a request gives name or id; None for an id that is unknown."""
+        if topic_id == ZERO_UUID:
+            return name
+        topic = self.state.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def topic(self, name: str | None, topic_id: bytes, by_id: bool) -> TopicState:
+        """The topic of a request's entry.
+
+        Raises:
+            Refused: UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if by_id:
+            found = self.state.topic_by_id(topic_id)
+            if found is None:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            found = self.state.topics.get(name or "")
+            if found is None:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def partition(self, topic: TopicState, index: int) -> PartitionState:
+        """A partition of it. Raises Refused: UNKNOWN_TOPIC_OR_PARTITION."""
+        if not 0 <= index < len(topic.partitions):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic.partitions[index]
+
+    def check_leader(self, partition: PartitionState, epoch: int, *, leader_only: bool) -> None:
+        """Whether this broker may answer for a partition, in the epoch that the client believes in.
+
+        Raises:
+            Refused: NOT_LEADER_OR_FOLLOWER, or FENCED_LEADER_EPOCH, or UNKNOWN_LEADER_EPOCH.
+        """
+        if self.node_id not in partition.replicas:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if epoch >= 0 and epoch != partition.leader_epoch:
+            if epoch < partition.leader_epoch:
+                raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
+            raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if leader_only and partition.leader != self.node_id:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def error_for(
+        self, topic: str | None = None, partition: int | None = None, *, after: bool = False
+    ) -> ErrorCode | None:
+        """The code that a fault wants an entry, or the whole request, answered with."""
+        faults = self.broker.faults
+        if not faults:
+            return None
+        return faults.error_for(self, topic, partition, after=after)
+
+    def entries(self) -> Iterator[tuple[str | None, int | None]]:
+        """(topic, partition) of what the request names, for faults that are for some of it."""
+        request = self.request
+        slots = request.__slots__
+        if "topic_data" in slots:  # Produce
+            for topic in request.topic_data:
+                for part in topic.partition_data:
+                    yield self.topic_name(topic.name, topic.topic_id), part.index
+            return
+        for topic in (request.topics or ()) if "topics" in slots else ():
+            yield from self._entries_of(topic)
+
+    def _entries_of(self, topic: Any) -> Iterator[tuple[str | None, int | None]]:
+        slots = topic.__slots__
+        name = topic.topic if "topic" in slots else topic.name
+        if "topic_id" in slots:
+            name = self.topic_name(name, topic.topic_id)
+        if "partitions" not in slots:
+            yield name, None
+            return
+        for part in topic.partitions:
+            yield name, part.partition if "partition" in part.__slots__ else part.partition_index

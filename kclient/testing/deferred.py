@@ -1,0 +1,59 @@
+"""``Deferred``: an answer that comes later, without a task.
+
+A handler that has to wait (a fetch with nothing to give, a request that a fault holds back)
+returns one; the connection takes its value when it comes and reads no further request until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Deferred(Generic[T]):
+    """A value for one listener, now or later; it can be abandoned.
+
+    Args:
+        abandon: Called once, on completion or cancellation, to let go of timers and listeners.
+    """
+
+    __slots__ = ("_abandon", "_done", "_listener", "_value")
+
+    def __init__(self, abandon: Callable[[], None] | None = None) -> None:
+        self._abandon = abandon
+        self._done = False
+        self._listener: Callable[[T], None] | None = None
+        self._value: list[T] = []
+
+    @property
+    def done(self) -> bool:
+        """Completed or cancelled."""
+        return self._done
+
+    def complete(self, value: T) -> None:
+        """Give the value; does nothing if it was given or cancelled before."""
+        if self._finish():
+            self._value.append(value)
+            if self._listener is not None:
+                self._listener(value)
+
+    def cancel(self) -> None:
+        """The value is not wanted any more."""
+        self._finish()
+
+    def then(self, listener: Callable[[T], None]) -> None:
+        """Call ``listener`` with the value: at once if it is there, never if cancelled."""
+        if self._value:
+            listener(self._value[0])
+        else:
+            self._listener = listener
+
+    def _finish(self) -> bool:
+        if self._done:
+            return False
+        self._done = True
+        if self._abandon is not None:
+            self._abandon()
+        return True

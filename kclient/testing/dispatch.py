@@ -1,0 +1,101 @@
+"""From the bytes of a request to its handler, and from a response to bytes.
+
+Which APIs and versions are served is the handlers' table; what is not served ends the connection,
+as in Kafka, but for ApiVersions, which has an answer for versions to come (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from kclient.protocol.headers import API_VERSIONS_KEY, decode_request_header
+from kclient.protocol.message import Response
+from kclient.protocol.registry import request_class
+from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.handlers import SERVED
+from kclient.testing.handlers.api_versions import unsupported_version_response
+from kclient.testing.request_log import ServedRequest
+
+if TYPE_CHECKING:
+    from kclient.testing.broker import Broker
+
+_REQUEST_START = struct.Struct(">hhi")
+_RESPONSE_START = struct.Struct(">ii")
+_SIZE = struct.Struct(">i")
+
+
+class Unserved(Exception):
+    """A request that no handler gets.
+
+    Attributes:
+        answer: A frame to send; None where the connection is to be closed.
+    """
+
+    def __init__(self, why: str, answer: bytearray | None = None) -> None:
+        super().__init__(why)
+        self.answer = answer
+
+
+def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
+    """Decode a request and note it in the log.
+
+    Raises:
+        Unserved: Another API or version.
+        KafkaError: It is malformed.
+    """
+    if len(frame) < _REQUEST_START.size:
+        raise Unserved(f"a frame of {len(frame)} bytes is no request")
+    key, version, correlation_id = _REQUEST_START.unpack_from(frame, 0)
+    served = SERVED.get(key)
+    if served is None:
+        raise Unserved(f"the embedded cluster does not serve API {key}")
+    if not served.min_version <= version <= served.max_version:
+        if key == API_VERSIONS_KEY:
+            answer = encode_frame(unsupported_version_response(), 0, correlation_id)
+            raise Unserved(f"ApiVersions v{version}", answer)
+        raise Unserved(
+            f"{served.name} v{version} is not served, only {served.min_version} to "
+            f"{served.max_version}"
+        )
+    header = decode_request_header(frame)
+    request = request_class(key).decode(frame, version, header.body_offset)
+    broker.requests.add(
+        ServedRequest(
+            broker.now(),
+            broker.node_id,
+            key,
+            served.name,
+            version,
+            correlation_id,
+            header.client_id,
+            connection,
+            len(frame),
+            request,
+        )
+    )
+    return Call(broker, header, request)
+
+
+def serve(call: Call) -> Response | Deferred[Response] | None:
+    """Carry out a request.
+
+    Returns:
+        The response; a Deferred if it has to wait; None where none is wanted.
+
+    Raises:
+        Hangup: The connection must be closed instead.
+    """
+    return SERVED[call.api_key].handle(call, call.request)
+
+
+def encode_frame(response: Response, version: int, correlation_id: int) -> bytearray:
+    """A whole frame: size, header, message; not copied once more, as it may be large."""
+    out = bytearray(_RESPONSE_START.size)
+    first = response.FIRST_FLEXIBLE
+    if first is not None and version >= first and response.API_KEY != API_VERSIONS_KEY:
+        out.append(0)
+    response.encode_into(out, version)
+    _RESPONSE_START.pack_into(out, 0, len(out) - _SIZE.size, correlation_id)
+    return out

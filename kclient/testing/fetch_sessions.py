@@ -1,0 +1,270 @@
+"""Incremental fetch sessions of one broker (KIP-227), with topic ids (KIP-516).
+
+A session remembers which partitions a client fetches and what it was told of them, so that a
+request names only what changed and a response only what is new. ``handlers/fetch.py`` opens a
+context per request, reads each wanted partition, and lets the context pick what is answered.
+Rules only; ``now`` comes in as seconds, session ids from an ``rng``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.stored_batch import StoredBatch
+from kclient.testing.transaction_index import AbortedTransaction
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+
+DEFAULT_SLOTS = 1000
+"""Kafka's ``max.incremental.fetch.session.cache.slots``."""
+EVICTION_SECONDS = 120.0
+"""A session may be evicted when it is this old, or was not used for as long."""
+
+_MAX_EPOCH = (1 << 31) - 1
+_FIRST_VERSION_WITH_IDS = 13
+
+
+class PartitionKey(NamedTuple):
+    """What a session knows a partition by: the id from v13 on, before that the name."""
+
+    topic: bytes | str
+    partition: int
+
+
+@dataclass(slots=True)
+class Wanted:
+    """One partition of a fetch request."""
+
+    key: PartitionKey
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class Answer:
+    """What was read of one wanted partition."""
+
+    key: PartitionKey
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: Sequence[AbortedTransaction] | None = None
+    batches: Sequence[StoredBatch] = ()
+    size_bytes: int = 0
+    diverging: tuple[int, int] | None = None
+    """Epoch and end offset where the client's log and ours part (KIP-595)."""
+    leader: tuple[int, int] | None = None
+    """Id and epoch of the leader, where this broker isn't it (KIP-951)."""
+
+
+@dataclass(slots=True)
+class _Cached:
+    wanted: Wanted
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def has_news(self, answer: Answer) -> bool:
+        """Whether the client must be told ``answer``; remembers what it is told."""
+        news = bool(answer.size_bytes) or answer.diverging is not None
+        if self.high_watermark != answer.high_watermark:
+            self.high_watermark = answer.high_watermark
+            news = True
+        if self.log_start_offset != answer.log_start_offset:
+            self.log_start_offset = answer.log_start_offset
+            news = True
+        if answer.error_code:
+            self.high_watermark = -1  # so that it is told again when the error is gone
+            news = True
+        return news
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """One client's session; ``partitions`` are in the order in which they will be read."""
+
+    session_id: int
+    epoch: int
+    uses_topic_ids: bool
+    created: float
+    last_used: float
+    partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """One fetch request against its session, if it has one.
+
+    Attributes:
+        wanted: The partitions to read, in order.
+        error: For the whole response; nothing is wanted then.
+        session: Of an incremental fetch.
+        creates: A full fetch that asks for a session.
+    """
+
+    wanted: list[Wanted]
+    error: ErrorCode = ErrorCode.NONE
+    session: FetchSession | None = None
+    creates: bool = False
+    epoch: int = FINAL_EPOCH
+    uses_topic_ids: bool = False
+
+
+class FetchSessions:
+    """The session cache of one broker, with a limited number of slots."""
+
+    __slots__ = ("_rng", "_sessions", "evictions", "slots")
+
+    def __init__(self, rng: random.Random, slots: int = DEFAULT_SLOTS) -> None:
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+        self.slots = slots
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        """The session with that id."""
+        return self._sessions.get(session_id)
+
+    def drop_all(self) -> None:
+        """Forget every session, as a restarted broker does."""
+        self._sessions.clear()
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        wanted: Iterable[Wanted],
+        forgotten: Iterable[PartitionKey],
+        version: int,
+        now: float,
+    ) -> FetchContext:
+        """Find out what a request wants, by its own words and its session's memory."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            return FetchContext(
+                list(wanted),
+                creates=epoch == INITIAL_EPOCH,
+                uses_topic_ids=version >= _FIRST_VERSION_WITH_IDS,
+            )
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchContext([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FetchContext([], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != (version >= _FIRST_VERSION_WITH_IDS):
+            return FetchContext([], ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return self._continue(session, wanted, forgotten, now)
+
+    def _continue(
+        self,
+        session: FetchSession,
+        wanted: Iterable[Wanted],
+        forgotten: Iterable[PartitionKey],
+        now: float,
+    ) -> FetchContext:
+        for one in wanted:
+            cached = session.partitions.get(one.key)
+            if cached is None:
+                session.partitions[one.key] = _Cached(one)
+            else:
+                cached.wanted = one
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return FetchContext([])
+        session.last_used = now
+        session.epoch = next_epoch(session.epoch)
+        return FetchContext(
+            [cached.wanted for cached in session.partitions.values()],
+            session=session,
+            epoch=session.epoch,
+        )
+
+    def finish(
+        self, context: FetchContext, answers: list[Answer], now: float
+    ) -> tuple[ErrorCode, int, list[Answer]]:
+        """Pick what is answered.
+
+        Returns:
+            Error code and session id of the response, and the answers that belong into it.
+        """
+        if context.error:
+            return context.error, NO_SESSION, []
+        if context.session is not None:
+            return self._finish_incremental(context, context.session, answers)
+        if not context.creates:
+            return ErrorCode.NONE, NO_SESSION, answers
+        return ErrorCode.NONE, self._create(context, answers, now), answers
+
+    def _finish_incremental(
+        self, context: FetchContext, session: FetchSession, answers: list[Answer]
+    ) -> tuple[ErrorCode, int, list[Answer]]:
+        if session.epoch != context.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, []
+        told = []
+        for answer in answers:
+            cached = session.partitions.get(answer.key)
+            if cached is None or not cached.has_news(answer):
+                continue
+            told.append(answer)
+            if answer.size_bytes:  # the others come first next time
+                session.partitions[answer.key] = session.partitions.pop(answer.key)
+        return ErrorCode.NONE, session.session_id, told
+
+    def _create(self, context: FetchContext, answers: list[Answer], now: float) -> int:
+        if len(self._sessions) >= self.slots and not self._evict(len(answers), now):
+            return NO_SESSION
+        session = FetchSession(
+            self._new_id(), next_epoch(INITIAL_EPOCH), context.uses_topic_ids, now, now
+        )
+        told = {answer.key: answer for answer in answers}
+        for one in context.wanted:
+            answer = told.get(one.key)
+            if answer is not None:
+                session.partitions[one.key] = _Cached(
+                    one, answer.high_watermark, answer.log_start_offset
+                )
+        self._sessions[session.session_id] = session
+        return session.session_id
+
+    def _evict(self, size: int, now: float) -> bool:
+        """Make room for a session of ``size`` partitions, if one that is worth less is there."""
+        if not self._sessions:
+            return False
+        victim = min(self._sessions.values(), key=lambda one: (one.last_used, one.session_id))
+        if now - victim.last_used <= EVICTION_SECONDS:
+            old = [one for one in self._sessions.values() if now - one.created > EVICTION_SECONDS]
+            if not old:
+                return False
+            victim = min(old, key=lambda one: (len(one.partitions), one.session_id))
+            if (size, 0) < (len(victim.partitions), victim.session_id):
+                return False
+        del self._sessions[victim.session_id]
+        self.evictions += 1
+        return True
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._rng.randrange(1, _MAX_EPOCH)
+            if session_id not in self._sessions:
+                return session_id
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of a session's next request; it wraps to 1, as 0 means a new session."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == _MAX_EPOCH else epoch + 1

@@ -1,0 +1,65 @@
+"""ApiVersions (18): which versions are served (KIP-35, KIP-511, KIP-584)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kclient.protocol.messages.produce import ProduceRequest
+from kclient.testing.call import Call
+
+_CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+_FEATURES = (("eligible.leader.replicas.version", 0, 1, 1), ("metadata.version", 7, 30, 30))
+"""Name, lowest and highest supported level, finalized level. Those of APIs that are not served
+(groups, shares, streams, transactions) are not there."""
+
+_announced: list[tuple[int, int, int]] = []
+
+
+def announce(rows: Iterable[tuple[int, int, int]]) -> None:
+    """Take the table of served APIs: key, lowest and highest version."""
+    _announced.clear()
+    for key, lowest, highest in sorted(rows):
+        # Kafka 4 lists Produce from v0, which it refuses, for librdkafka before 2.x (KAFKA-18659).
+        _announced.append((key, 0 if key == ProduceRequest.API_KEY else lowest, highest))
+
+
+def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """List what is served."""
+    code = call.error_for()
+    if code is None and call.version >= 3 and not _valid(request):
+        code = ErrorCode.INVALID_REQUEST
+    if code is not None:
+        return ApiVersionsResponse(error_code=code)
+    # Before v4 a lowest level of 0 can't be said (KIP-1022), so such features are left out.
+    shown = [one for one in _FEATURES if one[1] > 0 or call.version >= 4]
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(*row) for row in _announced],
+        supported_features=[SupportedFeatureKey(one[0], one[1], one[2]) for one in shown],
+        finalized_features_epoch=1,
+        finalized_features=[FinalizedFeatureKey(one[0], one[3], one[3]) for one in _FEATURES],
+    )
+
+
+def unsupported_version_response() -> ApiVersionsResponse:
+    """For a version to come, in v0: which versions of this one API there are."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(*row) for row in _announced if row[0] == ApiVersionsRequest.API_KEY],
+    )
+
+
+def _valid(request: ApiVersionsRequest) -> bool:
+    return bool(
+        _CLIENT_NAME.fullmatch(request.client_software_name)
+        and _CLIENT_NAME.fullmatch(request.client_software_version)
+    )

@@ -1,0 +1,58 @@
+"""CreatePartitions (37): more partitions for a topic (KIP-195)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from kclient.testing.call import Call
+from kclient.testing.refused import Refused
+from kclient.testing.topic_rules import check_growth
+
+
+def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Grow each topic that may be grown."""
+    counts = Counter(topic.name for topic in request.topics)
+    results = [
+        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    results += [
+        _grow(call, topic, request.validate_only)
+        for topic in request.topics
+        if counts[topic.name] == 1
+    ]
+    return CreatePartitionsResponse(results=results)
+
+
+def _grow(
+    call: Call, topic: CreatePartitionsTopic, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    try:
+        code = call.error_for(topic.name)
+        if code is not None:
+            raise Refused(code)
+        found = call.state.topics.get(topic.name)
+        if found is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "This server does not host this topic-partition.",
+            )
+        wanted = topic.assignments
+        assignments = None if wanted is None else [one.broker_ids for one in wanted]
+        placed = check_growth(call.state, found, topic.count, assignments)
+        if not validate_only:
+            call.state.add_partitions(found, placed)
+        code = call.error_for(topic.name, after=True)
+        if code is not None:
+            raise Refused(code)
+    except Refused as refused:
+        return CreatePartitionsTopicResult(topic.name, refused.code, refused.message)
+    return CreatePartitionsTopicResult(topic.name, error_message=None)

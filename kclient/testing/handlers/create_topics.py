@@ -1,0 +1,80 @@
+"""CreateTopics (19)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kclient.testing.call import Call
+from kclient.testing.config_defs import as_text
+from kclient.testing.handlers.describe_configs import source_of
+from kclient.testing.refused import Refused
+from kclient.testing.topic_configs import DEFINITIONS, TopicConfig
+from kclient.testing.topic_rules import TopicSpec, check_new_topic
+
+
+def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create each topic that may be; any broker takes the request, as with KRaft."""
+    counts = Counter(topic.name for topic in request.topics)
+    results = [
+        _create(call, topic, request.validate_only)
+        for topic in request.topics
+        if counts[topic.name] == 1
+    ]
+    results += [
+        CreatableTopicResult(
+            name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+        )
+        for name, count in counts.items()
+        if count > 1
+    ]
+    return CreateTopicsResponse(topics=results)
+
+
+def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+    spec = TopicSpec(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(one.partition_index, one.broker_ids) for one in topic.assignments],
+        {one.name: one.value for one in topic.configs},
+    )
+    try:
+        code = call.error_for(topic.name)
+        if code is not None:
+            raise Refused(code)
+        checked = check_new_topic(call.state, spec)
+    except Refused as refused:
+        return CreatableTopicResult(
+            topic.name, error_code=refused.code, error_message=refused.message
+        )
+    result = CreatableTopicResult(
+        topic.name,
+        error_message=None,
+        num_partitions=len(checked.assignments),
+        replication_factor=len(checked.assignments[0]),
+        configs=_described(call, checked.config),
+    )
+    if not validate_only:
+        created = call.state.add_topic(checked.name, checked.assignments, checked.config)
+        result.topic_id = created.topic_id
+        code = call.error_for(topic.name, after=True)
+        if code is not None:
+            return CreatableTopicResult(topic.name, error_code=code, error_message=None)
+    return result
+
+
+def _described(call: Call, config: TopicConfig) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name, as_text(config.value(name)), False, source_of(call.state, config, name), False
+        )
+        for name in sorted(DEFINITIONS)
+    ]

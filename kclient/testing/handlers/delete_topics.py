@@ -1,0 +1,79 @@
+"""DeleteTopics (20), by name or by id (KIP-516)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.call import Call
+from kclient.testing.state import TopicState
+
+
+def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete each topic that is there."""
+    results: list[DeletableTopicResult] = []
+    names: Counter[str] = Counter(request.topic_names)
+    ids: Counter[bytes] = Counter()
+    for one in request.topics:
+        if one.name is None and one.topic_id == ZERO_UUID:
+            results.append(_invalid("Neither topic name nor id were specified."))
+        elif one.name is None:
+            ids[bytes(one.topic_id)] += 1
+        elif one.topic_id == ZERO_UUID:
+            names[one.name] += 1
+        else:
+            text = "You may not specify both topic name and topic id."
+            results.append(_invalid(text, one.name, one.topic_id))
+    doomed: dict[bytes, TopicState] = {}
+    for topic_id, count in ids.items():
+        topic = call.state.topic_by_id(topic_id)
+        if count > 1:
+            results.append(_invalid("Duplicate topic id.", None, topic_id))
+        elif topic is None:
+            results.append(_failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            doomed[topic_id] = topic
+    for name, count in names.items():
+        topic = call.state.topics.get(name)
+        if count > 1:
+            results.append(_invalid("Duplicate topic name.", name))
+        elif topic is None:
+            results.append(_failed(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif topic.topic_id in ids:
+            doomed.pop(topic.topic_id, None)
+            text = "The provided topic name maps to an ID that was already supplied."
+            results.append(_invalid(text, name, topic.topic_id))
+        else:
+            doomed[topic.topic_id] = topic
+    results += [_delete(call, topic) for topic in doomed.values()]
+    return DeleteTopicsResponse(responses=results)
+
+
+def _delete(call: Call, topic: TopicState) -> DeletableTopicResult:
+    code = call.error_for(topic.name)
+    if code is None:
+        call.state.delete_topic(topic)
+        code = call.error_for(topic.name, after=True)
+    return DeletableTopicResult(
+        topic.name, topic.topic_id, ErrorCode.NONE if code is None else code, None
+    )
+
+
+def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletableTopicResult:
+    texts = {
+        ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    }
+    return DeletableTopicResult(name, topic_id, code, texts[code])
+
+
+def _invalid(
+    text: str, name: str | None = None, topic_id: bytes = ZERO_UUID
+) -> DeletableTopicResult:
+    return DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, text)

@@ -1,0 +1,240 @@
+"""Fetch (1): whole batches of partitions, at once or when there are enough of them.
+
+Sessions are ``fetch_sessions.py``'s; waiting is one listener per partition and one timer, in
+``FetchWait``. A consumer may read from any replica (KIP-392), as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.message import Response
+from kclient.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.fetch_sessions import Answer, FetchContext, PartitionKey, Wanted
+from kclient.testing.fetch_wait import FetchWait
+from kclient.testing.log import ReadResult
+from kclient.testing.refused import Refused
+from kclient.testing.state import NO_LEADER, PartitionState, TopicState
+
+_FIRST_FROM_FOLLOWERS = 11
+_FIRST_WITH_HINTS = 16
+_READ_COMMITTED = 1
+
+
+def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Response]:
+    """Answer what there is, or wait for ``min_bytes`` and no longer than ``max_wait_ms``."""
+    sessions = call.broker.sessions
+    code = call.error_for()
+    if code is not None:
+        return FetchResponse(error_code=code)
+    context = sessions.open(
+        request.session_id,
+        request.session_epoch,
+        _wanted(request),
+        _forgotten(request),
+        call.version,
+        call.broker.now(),
+    )
+    answers = _read_all(call, context)
+    if _is_enough(request, context, answers):
+        return _respond(call, context, answers)
+    readable = sum(answer.size_bytes for answer in answers)
+    logs = [
+        partition.log
+        for partition in (_find(call, one.key) for one in context.wanted)
+        if partition is not None
+    ]
+    return FetchWait(
+        logs,
+        request.min_bytes - readable,
+        request.max_wait_ms / 1000,
+        lambda: _respond(call, context, _read_all(call, context)),
+    ).answer
+
+
+def _wanted(request: FetchRequest) -> Iterator[Wanted]:
+    for topic in request.topics:
+        by_id = topic.topic_id != ZERO_UUID
+        known_by = bytes(topic.topic_id) if by_id else topic.topic
+        for one in topic.partitions:
+            yield Wanted(
+                PartitionKey(known_by, one.partition),
+                one.fetch_offset,
+                one.partition_max_bytes,
+                one.current_leader_epoch,
+                one.last_fetched_epoch,
+                one.log_start_offset,
+            )
+
+
+def _forgotten(request: FetchRequest) -> Iterator[PartitionKey]:
+    for topic in request.forgotten_topics_data:
+        by_id = topic.topic_id != ZERO_UUID
+        known_by = bytes(topic.topic_id) if by_id else topic.topic
+        for index in topic.partitions:
+            yield PartitionKey(known_by, index)
+
+
+def _is_enough(request: FetchRequest, context: FetchContext, answers: list[Answer]) -> bool:
+    return (
+        request.max_wait_ms <= 0
+        or not context.wanted
+        or sum(answer.size_bytes for answer in answers) >= request.min_bytes
+        or any(answer.error_code or answer.diverging is not None for answer in answers)
+    )
+
+
+# Reading
+
+
+def _read_all(call: Call, context: FetchContext) -> list[Answer]:
+    """Read each wanted partition; the first batch of all comes whatever its size (KIP-74)."""
+    request: FetchRequest = call.request
+    left = min(request.max_bytes, call.broker.config.fetch_max_bytes)
+    answers = []
+    first = True
+    for wanted in context.wanted:
+        answer = Answer(wanted.key)
+        answers.append(answer)
+        try:
+            _read(call, request, wanted, answer, left, first)
+        except Refused as refused:
+            _refuse(call, answer, refused)
+        if answer.size_bytes:
+            first = False
+            left = max(left - answer.size_bytes, 0)
+    return answers
+
+
+def _topic(call: Call, key: PartitionKey) -> TopicState:
+    if isinstance(key.topic, bytes):
+        return call.topic(None, key.topic, True)
+    return call.topic(key.topic, ZERO_UUID, False)
+
+
+def _find(call: Call, key: PartitionKey) -> PartitionState | None:
+    try:
+        return call.partition(_topic(call, key), key.partition)
+    except Refused:
+        return None
+
+
+def _read(
+    call: Call, request: FetchRequest, wanted: Wanted, answer: Answer, left: int, first: bool
+) -> None:
+    topic = _topic(call, wanted.key)
+    code = call.error_for(topic.name, wanted.key.partition)
+    if code is not None:
+        raise Refused(code)
+    partition = call.partition(topic, wanted.key.partition)
+    call.check_leader(
+        partition,
+        wanted.current_leader_epoch,
+        leader_only=call.version < _FIRST_FROM_FOLLOWERS,
+    )
+    log = partition.log
+    committed = request.isolation_level == _READ_COMMITTED
+    end = log.last_stable_offset if committed else log.high_watermark
+    found = ReadResult([], 0)
+    if wanted.last_fetched_epoch < 0 or not _diverges(partition, wanted, answer):
+        room = min(wanted.max_bytes, left)
+        found = log.read(wanted.fetch_offset, room, end, at_least_one=first)
+    answer.high_watermark = log.high_watermark
+    answer.last_stable_offset = log.last_stable_offset
+    answer.log_start_offset = log.start_offset
+    answer.batches, answer.size_bytes = found
+    if committed:
+        reach = found.batches[-1].next_offset if found.batches else wanted.fetch_offset
+        answer.aborted = log.transactions.aborted_between(wanted.fetch_offset, reach)
+
+
+def _diverges(partition: PartitionState, wanted: Wanted, answer: Answer) -> bool:
+    """Whether the reader's log holds what ours never had (KIP-595)."""
+    log = partition.log
+    ended = log.epochs.end_of(wanted.last_fetched_epoch, log.end_offset)
+    if ended.epoch < 0 or ended.end_offset < 0:
+        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if ended.epoch < wanted.last_fetched_epoch or ended.end_offset < wanted.fetch_offset:
+        answer.diverging = (ended.epoch, ended.end_offset)
+        return True
+    return False
+
+
+def _refuse(call: Call, answer: Answer, refused: Refused) -> None:
+    answer.error_code = refused.code
+    if call.version < _FIRST_WITH_HINTS or refused.code not in (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+    ):
+        return
+    partition = _find(call, answer.key)
+    if partition is not None:
+        answer.leader = (partition.leader, partition.leader_epoch)
+
+
+# Answering
+
+
+def _respond(call: Call, context: FetchContext, answers: list[Answer]) -> FetchResponse:
+    sessions = call.broker.sessions
+    code, session_id, told = sessions.finish(context, answers, call.broker.now())
+    response = FetchResponse(error_code=code, session_id=session_id)
+    topics: dict[bytes | str, FetchableTopicResponse] = {}
+    for answer in told:
+        known_by = answer.key.topic
+        shown = topics.get(known_by)
+        if shown is None:
+            shown = topics[known_by] = (
+                FetchableTopicResponse(topic_id=known_by)
+                if isinstance(known_by, bytes)
+                else FetchableTopicResponse(topic=known_by)
+            )
+            response.responses.append(shown)
+        shown.partitions.append(_partition_data(answer))
+        if answer.leader is not None:
+            _add_endpoint(call, response, answer.leader[0])
+    return response
+
+
+def _partition_data(answer: Answer) -> PartitionData:
+    batches = answer.batches
+    shown = PartitionData(
+        answer.key.partition,
+        answer.error_code,
+        answer.high_watermark,
+        answer.last_stable_offset,
+        answer.log_start_offset,
+        aborted_transactions=(
+            None
+            if answer.aborted is None
+            else [AbortedTransaction(one.producer_id, one.first_offset) for one in answer.aborted]
+        ),
+        records=batches[0].data if len(batches) == 1 else b"".join(one.data for one in batches),
+    )
+    if answer.diverging is not None:
+        shown.diverging_epoch = EpochEndOffset(*answer.diverging)
+    if answer.leader is not None:
+        shown.current_leader = LeaderIdAndEpoch(*answer.leader)
+    return shown
+
+
+def _add_endpoint(call: Call, response: FetchResponse, leader: int) -> None:
+    if leader == NO_LEADER or any(one.node_id == leader for one in response.node_endpoints):
+        return
+    broker = call.state.brokers[leader]
+    response.node_endpoints.append(
+        NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+    )

@@ -1,0 +1,97 @@
+"""ListOffsets (2): offsets by time, and the symbolic ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.call import Call
+from kclient.testing.log import FoundOffset
+from kclient.testing.refused import Refused
+from kclient.testing.state import PartitionState
+from kclient.types import OffsetSpec
+
+_FIRST_WITH_EPOCHS = 4
+_CONSUMER = -1
+_DEBUGGER = -2
+_READ_COMMITTED = 1
+_EARLIEST_PENDING_UPLOAD = -6
+_FIRST_VERSIONS = {
+    OffsetSpec.MAX_TIMESTAMP: 7,
+    OffsetSpec.EARLIEST_LOCAL: 8,
+    OffsetSpec.LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+_NOWHERE = FoundOffset(-1, -1, -1)
+
+
+def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Look each partition up."""
+    counts = Counter(
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+    )
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        shown = ListOffsetsTopicResponse(topic.name)
+        response.topics.append(shown)
+        for one in topic.partitions:
+            answer = ListOffsetsPartitionResponse(one.partition_index)
+            shown.partitions.append(answer)
+            try:
+                if counts[topic.name, one.partition_index] > 1:
+                    raise Refused(ErrorCode.INVALID_REQUEST)
+                found = _look_up(call, request, topic.name, one)
+            except Refused as refused:
+                answer.error_code = refused.code
+                found = _NOWHERE
+            answer.offset, answer.timestamp = found.offset, found.timestamp
+            if call.version >= _FIRST_WITH_EPOCHS:
+                answer.leader_epoch = found.leader_epoch
+    return response
+
+
+def _look_up(
+    call: Call, request: ListOffsetsRequest, name: str, wanted: ListOffsetsPartition
+) -> FoundOffset:
+    code = call.error_for(name, wanted.partition_index)
+    if code is not None:
+        raise Refused(code)
+    if wanted.timestamp < 0 and not _is_spoken(wanted.timestamp, call.version):
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+    partition = call.partition(call.topic(name, ZERO_UUID, False), wanted.partition_index)
+    call.check_leader(
+        partition, wanted.current_leader_epoch, leader_only=request.replica_id != _DEBUGGER
+    )
+    log = partition.log
+    end = log.end_offset
+    if request.replica_id == _CONSUMER:
+        committed = request.isolation_level == _READ_COMMITTED
+        end = log.last_stable_offset if committed else log.high_watermark
+    return _find(partition, wanted.timestamp, end)
+
+
+def _is_spoken(timestamp: int, version: int) -> bool:
+    if timestamp in (OffsetSpec.LATEST, OffsetSpec.EARLIEST):
+        return True
+    return version >= _FIRST_VERSIONS.get(timestamp, 1 << 15)
+
+
+def _find(partition: PartitionState, timestamp: int, end: int) -> FoundOffset:
+    log = partition.log
+    if timestamp == OffsetSpec.LATEST:
+        return FoundOffset(end, -1, partition.leader_epoch)
+    if timestamp in (OffsetSpec.EARLIEST, OffsetSpec.EARLIEST_LOCAL):
+        return FoundOffset(log.start_offset, -1, log.epochs.at(log.start_offset))
+    if timestamp in (OffsetSpec.LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+        return _NOWHERE  # nothing is in remote storage
+    if timestamp == OffsetSpec.MAX_TIMESTAMP:
+        return log.offset_of_max_time() or _NOWHERE
+    return log.offset_for_time(timestamp, end) or _NOWHERE

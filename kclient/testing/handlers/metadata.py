@@ -1,0 +1,119 @@
+"""Metadata (3): brokers, topics, partitions, leaders, epochs."""
+
+from __future__ import annotations
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.call import Call
+from kclient.testing.refused import Refused
+from kclient.testing.state import NO_LEADER, PartitionState, TopicState
+from kclient.testing.topic_rules import TopicSpec, check_name, check_new_topic
+
+UNASKED_OPERATIONS = -(1 << 31)
+TOPIC_OPERATIONS = 0b1101_1111_1000
+"""All that there are for topics, bit by bit, as there is no authorizer."""
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+
+_FIRST_WITH_IDS = 12
+_FIRST_WITH_NULL_FOR_ALL = 1
+
+
+def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
+    """What this broker knows of the cluster: all of it, at once."""
+    state = call.state
+    wanted = request.topics
+    if wanted is None or (not wanted and call.version < _FIRST_WITH_NULL_FOR_ALL):
+        topics = [_known(call, request, topic) for topic in state.topics.values()]
+    else:
+        topics = [_asked(call, request, one) for one in wanted]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(one.node_id, one.host, one.port, one.rack)
+            for one in state.alive_brokers
+        ],
+        cluster_id=state.cluster_id,
+        controller_id=state.controller_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else UNASKED_OPERATIONS
+        ),
+    )
+
+
+def _asked(
+    call: Call, request: MetadataRequest, one: MetadataRequestTopic
+) -> MetadataResponseTopic:
+    by_id = one.topic_id != ZERO_UUID
+    if call.version < _FIRST_WITH_IDS and (by_id or one.name is None):
+        return _failed(one.name or "", one.topic_id, ErrorCode.INVALID_REQUEST)
+    if by_id:
+        topic = call.state.topic_by_id(one.topic_id)
+        if topic is None:
+            return _failed(None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _known(call, request, topic)
+    name = one.name or ""
+    topic = call.state.topics.get(name)
+    if topic is not None:
+        return _known(call, request, topic)
+    return _failed(name, ZERO_UUID, _absent(call, request, name))
+
+
+def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
+    """Why a topic isn't there; it may be there next time."""
+    code = call.error_for(name)
+    if code is not None:
+        return code
+    try:
+        check_name(name)
+        if not (request.allow_auto_topic_creation and call.state.config.auto_create_topics):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        checked = check_new_topic(call.state, TopicSpec(name))
+    except Refused as refused:
+        return refused.code
+    call.state.add_topic(checked.name, checked.assignments, checked.config)
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        code, name, topic_id, topic_authorized_operations=UNASKED_OPERATIONS
+    )
+
+
+def _known(call: Call, request: MetadataRequest, topic: TopicState) -> MetadataResponseTopic:
+    code = call.error_for(topic.name)
+    if code is not None:
+        return _failed(topic.name, topic.topic_id, code)
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(call, one) for one in topic.partitions],
+        topic_authorized_operations=(
+            TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNASKED_OPERATIONS
+        ),
+    )
+
+
+def _partition(call: Call, one: PartitionState) -> MetadataResponsePartition:
+    brokers = call.state.brokers
+    missing = one.leader == NO_LEADER
+    return MetadataResponsePartition(
+        ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.NONE,
+        one.index,
+        one.leader,
+        one.leader_epoch,
+        list(one.replicas),
+        list(one.isr),
+        [node_id for node_id in one.replicas if not brokers[node_id].alive],
+    )

@@ -1,0 +1,266 @@
+"""The log of a partition: its batches in memory, and what Kafka derives from them.
+
+Offsets, epochs, producers and open transactions of one log; an append gives a batch its offset,
+a read returns whole batches. Used by the handlers of Produce, Fetch and ListOffsets, and by
+``Cluster`` for tests. Rules only: no waiting, no clock; what a batch may hold was checked before
+(``batch_rules.py``). Today all replicas of a partition share one log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kclient.error_codes import ErrorCode
+from kclient.record.reader import read_batches
+from kclient.testing.leader_epochs import LeaderEpochs
+from kclient.testing.producer_states import ProducerStates
+from kclient.testing.refused import Refused
+from kclient.testing.stored_batch import StoredBatch
+from kclient.testing.transaction_index import TransactionIndex
+
+INFLATE_CAP_BYTES = 256 << 20
+"""Most that one batch may inflate to when its records are looked at."""
+
+ENDLESS_BYTES = 1 << 62
+"""What listeners are told instead of a size when waiting on makes no sense any more."""
+
+
+class Appended(NamedTuple):
+    """Where a batch is; of a duplicate, where its first copy is."""
+
+    base_offset: int
+    timestamp: int
+    """Milliseconds: the batch's greatest timestamp where the broker gave it, or for a duplicate;
+    else -1."""
+
+
+class ReadResult(NamedTuple):
+    """Whole batches, in order, and their bytes in all."""
+
+    batches: list[StoredBatch]
+    size_bytes: int
+
+
+class FoundOffset(NamedTuple):
+    """The answer of a lookup by time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class PartitionLog:
+    """Batches in the order of their offsets.
+
+    Attributes:
+        start_offset: First offset that may be read; rises when records are deleted.
+        end_offset: The next offset to be written.
+        high_watermark: Readers get what lies below it.
+        epochs: Leader epochs and where they began.
+        producers: Sequences of idempotent producers.
+        transactions: Open and aborted transactions.
+    """
+
+    __slots__ = (
+        "_bases",
+        "_batches",
+        "_listeners",
+        "end_offset",
+        "epochs",
+        "high_watermark",
+        "producers",
+        "start_offset",
+        "transactions",
+    )
+
+    def __init__(self) -> None:
+        self._batches: list[StoredBatch] = []
+        self._bases: list[int] = []
+        self._listeners: dict[Callable[[int], None], None] = {}
+        self.start_offset = 0
+        self.end_offset = 0
+        self.high_watermark = 0
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerStates()
+        self.transactions = TransactionIndex()
+
+    @property
+    def batches(self) -> tuple[StoredBatch, ...]:
+        """All batches, oldest first."""
+        return tuple(self._batches)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all batches."""
+        return sum(len(batch.data) for batch in self._batches)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a read_committed reader has to stop."""
+        first_open = self.transactions.first_open_offset
+        if first_open is None:
+            return self.high_watermark
+        return min(first_open, self.high_watermark)
+
+    def append(
+        self, batch: StoredBatch, leader_epoch: int, log_append_time: int | None
+    ) -> Appended:
+        """Append what a producer sent, unless it is a duplicate.
+
+        Args:
+            batch: Its offsets begin at 0; it now belongs to the log.
+            leader_epoch: The leader's.
+            log_append_time: Milliseconds for topics with LogAppendTime; None for CreateTime.
+
+        Raises:
+            Refused: The producer's epoch is old, or its sequence doesn't follow.
+        """
+        if batch.producer_id >= 0:
+            seen = self.producers.find_duplicate(batch)
+            if seen is not None:
+                return Appended(seen.base_offset, seen.timestamp)
+            self.producers.check(batch)
+        batch.place(self.end_offset, leader_epoch)
+        if log_append_time is not None:
+            batch.set_times(log_append_time, log_append_time=True)
+        self.append_placed(batch)
+        return Appended(batch.base_offset, -1 if log_append_time is None else log_append_time)
+
+    def append_placed(self, batch: StoredBatch) -> None:
+        """Append a batch that has its offsets already: markers, gaps, and what a leader wrote.
+
+        Raises:
+            ValueError: The batch begins below the log's end.
+        """
+        if batch.base_offset < self.end_offset:
+            raise ValueError(f"offset {batch.base_offset} is below the end, {self.end_offset}")
+        self.epochs.assign(batch.leader_epoch, batch.base_offset)
+        self._batches.append(batch)
+        self._bases.append(batch.base_offset)
+        self.end_offset = self.high_watermark = batch.next_offset
+        if batch.producer_id >= 0:
+            self.producers.note(batch)
+            self.transactions.note(batch)
+        for listener in tuple(self._listeners):
+            listener(len(batch.data))
+
+    def read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool) -> ReadResult:
+        """Whole batches from the one that holds ``offset`` on, all of them below ``end``.
+
+        Args:
+            offset: From the log's start to its end.
+            max_bytes: Of all batches together.
+            end: High watermark or last stable offset.
+            at_least_one: The first batch comes even if it alone is over ``max_bytes``.
+
+        Raises:
+            Refused: OFFSET_OUT_OF_RANGE.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        found: list[StoredBatch] = []
+        size = 0
+        for index in range(self._index_of(offset), len(self._batches)):
+            batch = self._batches[index]
+            if batch.last_offset >= end:
+                break
+            longer = size + len(batch.data)
+            if longer > max_bytes and (found or not at_least_one):
+                break
+            found.append(batch)
+            size = longer
+        return ReadResult(found, size)
+
+    def offset_for_time(self, timestamp: int, end: int) -> FoundOffset | None:
+        """The first record below ``end`` with at least ``timestamp``; None if there is none."""
+        for index in range(self._index_of(self.start_offset), len(self._batches)):
+            batch = self._batches[index]
+            if batch.base_offset >= end:
+                return None
+            if batch.max_timestamp < timestamp:
+                continue
+            for offset, at in record_times(batch):
+                if at >= timestamp and self.start_offset <= offset < end:
+                    return FoundOffset(offset, at, batch.leader_epoch)
+        return None
+
+    def offset_of_max_time(self) -> FoundOffset | None:
+        """The first record with the greatest timestamp; None in an empty log (KIP-734)."""
+        batches = self._batches[self._index_of(self.start_offset) :]
+        if not batches:
+            return None
+        best = max(batches, key=lambda batch: batch.max_timestamp)
+        for offset, at in record_times(best):
+            if at == best.max_timestamp:
+                return FoundOffset(offset, at, best.leader_epoch)
+        return None
+
+    def delete_before(self, offset: int) -> None:
+        """Move the start of the log up to ``offset``, as DeleteRecords and retention do.
+
+        Raises:
+            Refused: OFFSET_OUT_OF_RANGE, past the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset <= self.start_offset:
+            return
+        self.start_offset = offset
+        gone = self._index_of(offset)
+        del self._batches[:gone]
+        del self._bases[:gone]
+        self.epochs.truncate_start(offset)
+        self.transactions.delete_before(offset)
+
+    def truncate(self, offset: int) -> None:
+        """Throw away all batches that reach ``offset`` or beyond, as a deposed leader does."""
+        keep = bisect_left([batch.next_offset for batch in self._batches], offset + 1)
+        del self._batches[keep:]
+        del self._bases[keep:]
+        self.end_offset = self._batches[-1].next_offset if self._batches else self.start_offset
+        self.high_watermark = min(self.high_watermark, self.end_offset)
+        self.epochs.truncate_end(self.end_offset)
+        self._rebuild()
+
+    def listen(self, listener: Callable[[int], None]) -> None:
+        """Call ``listener(size_bytes)`` after each append, until ``unlisten``."""
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: Callable[[int], None]) -> None:
+        """Stop calling ``listener``."""
+        self._listeners.pop(listener, None)
+
+    def disturb(self) -> None:
+        """Wake everybody who waits for an append: leadership changed, or the topic is gone."""
+        for listener in tuple(self._listeners):
+            listener(ENDLESS_BYTES)
+
+    @property
+    def listener_count(self) -> int:
+        """How many wait for an append."""
+        return len(self._listeners)
+
+    def _index_of(self, offset: int) -> int:
+        """Index of the batch that holds ``offset``, or of the next one after a gap."""
+        index = bisect_right(self._bases, offset) - 1
+        if index < 0:
+            return 0
+        return index if self._batches[index].last_offset >= offset else index + 1
+
+    def _rebuild(self) -> None:
+        self.producers = ProducerStates()
+        self.transactions = TransactionIndex()
+        for batch in self._batches:
+            if batch.producer_id >= 0:
+                self.producers.note(batch)
+                self.transactions.note(batch)
+
+
+def record_times(batch: StoredBatch) -> Iterable[tuple[int, int]]:
+    """(offset, timestamp) of each record of a batch."""
+    for found in read_batches(memoryview(batch.data)):
+        found.inflate(INFLATE_CAP_BYTES)
+        for record in found.records("", 0):
+            yield record.offset, record.timestamp

@@ -1,0 +1,22 @@
+"""``Refused`` and ``Hangup``: how the rules of the embedded broker say no.
+
+``Refused`` is raised by the sans-IO files (state, log, rules) and turned into an error code by the
+handlers; it reaches a client only as a code on the wire. ``Hangup`` ends the connection.
+"""
+
+from __future__ import annotations
+
+from kclient.error_codes import ErrorCode
+
+
+class Refused(Exception):
+    """A request, or one entry of it, gets ``code``, with ``message`` where the API has room."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or code.name)
+        self.code = code
+        self.message = message
+
+
+class Hangup(Exception):
+    """The connection must be closed instead of an answer; the text is for the log."""
