@@ -95,17 +95,15 @@ class Bootstrap:
 
     def _note(self, node_id: int, error: KafkaError) -> None:
         if node_id not in self._reasons:
-            logger.warning("bootstrap %s failed: %s", self._addresses[node_id], error)
+            logger.debug("bootstrap %s failed: %s", self._addresses[node_id], error)
         self._reasons[node_id] = error
         delay = self._backoff.delay(self._failures[node_id], self._rng)
         self._failures[node_id] += 1
         self._retry_at[node_id] = self._clock.now() + delay
 
     def _start(self, ask: Ask) -> None:
-        """Begin at one more address, if it is time to."""
+        """Begin at one more address, if there is one to begin at."""
         now = self._clock.now()
-        if self._under_way and now < self._next_start:
-            return
         ready = [
             n for n in self._addresses if n not in self._under_way and self._retry_at[n] <= now
         ]
@@ -118,7 +116,7 @@ class Bootstrap:
             future.add_listener(lambda _: self._news.set())
 
     async def _wait(self) -> None:
-        """Until something comes in, or another address may be tried."""
+        """Until something comes in (a failure lets the next one begin), or time is up for that."""
         idle = [n for n in self._addresses if n not in self._under_way]
         due = min((self._retry_at[n] for n in idle), default=self._clock.now() + STAGGER)
         if self._under_way:

@@ -406,9 +406,6 @@ def _read_topics(
         response: MetadataResponse = end.value
     finally:
         decoding.close()
-    for said in response.topics[len(read) :]:
-        read.append(merge.read_topic(said, version, rows))
-        yield
     return response, read
 
 

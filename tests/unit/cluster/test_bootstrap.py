@@ -63,6 +63,16 @@ def test_a_silent_address_does_not_hold_up_the_next_one() -> None:
     run(main())
 
 
+def test_a_failure_lets_the_next_address_begin_although_another_is_silent() -> None:
+    async def main() -> None:
+        said = {-1: None, -2: BrokerUnreachable("refused"), -3: answer()}
+        bootstrap, _, _ = make(lambda node, *_: said[node], 3)
+        await bootstrap.run(30.0)
+        assert elapsed() == pytest.approx(0.5, abs=0.01)
+
+    run(main())
+
+
 def test_an_answer_that_comes_too_late_gives_its_frame_back() -> None:
     async def main() -> None:
         bootstrap, _, network = make(lambda node, *_: Answer(answer(), delay=2.0 + node), 2)

@@ -13,13 +13,16 @@ import pytest
 from kclient.backoff import Backoff
 from kclient.broker_errors import (
     NotLeaderOrFollower,
+    OffsetNotAvailable,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from kclient.clock import SystemClock
 from kclient.cluster.calls import Calls
+from kclient.cluster.fanout import ask_all
 from kclient.cluster.metadata import MetadataState
 from kclient.cluster.offset_lookup import list_offsets
+from kclient.cluster.offset_query import OffsetQuery
 from kclient.cluster.updater import MetadataUpdater
 from kclient.errors import (
     ClientClosed,
@@ -262,6 +265,23 @@ def test_a_partition_left_out_of_the_answer_is_an_error() -> None:
             found = await look_up(latest(T0, T2))
         assert isinstance(found[T0], ProtocolError)
         assert found[T2].offset == 102
+
+    run(main())
+
+
+def test_what_the_question_calls_final_is_not_asked_again() -> None:
+    async def main() -> None:
+        class Impatient(OffsetQuery):
+            def is_final(self, error: KafkaError) -> bool:
+                return isinstance(error, OffsetNotAvailable)
+
+        brokers = Offsets()
+        brokers.codes[T0] = [78]
+        query = Impatient(latest(T0), IsolationLevel.READ_UNCOMMITTED)
+        async with brokers.running():
+            found = await ask_all(brokers.calls, query, query.keys, 10.0)
+        assert isinstance(found[T0], OffsetNotAvailable)
+        assert len(brokers.asked) == 1
 
     run(main())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kclient.cluster import merge
-from kclient.cluster.topic import Topic
+from kclient.cluster.topic import Row, Topic
 from tests.unit.cluster.answers import A, B, topic
 
 
@@ -55,7 +55,7 @@ def test_partition_errors_are_kept() -> None:
 
 
 def test_equal_rows_are_shared() -> None:
-    rows: dict = {}
+    rows: dict[Row, Row] = {}
     one = merge.read_topic(topic("t", [(1, 0), (2, 0)]), 12, rows)
     two = merge.read_topic(topic("u", [(1, 0)]), 12, rows)
     assert one.rows[0] is one.rows[1] is two.rows[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -356,14 +356,14 @@ def test_long_work_gives_the_loop_its_turns() -> None:
                 ticks += 1
                 await asyncio.sleep(0)
 
-        def work() -> object:
+        def work() -> Generator[None, None, str]:
             end = time.thread_time() + 0.1
             while time.thread_time() < end:
                 yield
             return "done"
 
         task = asyncio.create_task(ticker())
-        assert await run_sliced(work(), budget=0.01) == "done"  # type: ignore[arg-type]
+        assert await run_sliced(work(), budget=0.01) == "done"
         task.cancel()
         await asyncio.wait([task])
         assert ticks >= 5
@@ -372,11 +372,11 @@ def test_long_work_gives_the_loop_its_turns() -> None:
 
 
 def test_short_work_does_not_suspend() -> None:
-    def work() -> object:
+    def work() -> Generator[None, None, int]:
         yield
         return 1
 
-    coroutine = run_sliced(work())  # type: ignore[arg-type]
+    coroutine = run_sliced(work())
     with pytest.raises(StopIteration) as done:
         coroutine.send(None)
     assert done.value.value == 1
