@@ -194,8 +194,9 @@ def _reason(error: Exception) -> str:
         return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {error.reason or error}"
-    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
+    if isinstance(error, OSError) and error.errno:
+        # The loops put the address in front of the system's words, and the text has it already.
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
     return str(error) or type(error).__name__
 
 

@@ -14,7 +14,7 @@ import ssl
 import struct
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from kclient.protocol.headers import RequestHeader, decode_request_header, encode_response
 from kclient.protocol.message import Response
@@ -56,6 +56,14 @@ class Session:
     def send(self, data: bytes) -> None:
         """Send any bytes."""
         self.writer.write(data)
+
+    def stop_reading(self) -> None:
+        """Leave what the client sends in the socket."""
+        cast("asyncio.Transport", self.writer.transport).pause_reading()
+
+    def go_on_reading(self) -> None:
+        """Undo ``stop_reading``."""
+        cast("asyncio.Transport", self.writer.transport).resume_reading()
 
     def hang_up(self) -> None:
         """Close in good order."""

@@ -1,0 +1,287 @@
+"""TLS over real sockets: who is trusted, and who is refused before a byte of Kafka is sent."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from kclient.clock import SystemClock
+from kclient.errors import BrokerUnreachable
+from kclient.network import NetworkClient
+from kclient.network.dialer import SocketAddress, TcpDialer
+from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kclient.security import Security
+from tests.unit.network.conftest import Bench
+from tests.unit.network.scripted_broker import ScriptedBroker
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trust(authority: trustme.CA, tmp_path: Path) -> Path:
+    """The file that clients trust."""
+    path = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(path))
+    return path
+
+
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with AsyncExitStack() as stack:
+        bench = Bench(stack)
+        yield bench
+    assert bench.faults == []
+
+
+def server_context(certificate: trustme.LeafCert) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    return context
+
+
+async def loopback(host: str, port: int) -> Sequence[SocketAddress]:
+    """Every name is this machine."""
+    return [(socket.AF_INET, ("127.0.0.1", port))]
+
+
+async def client_of(
+    bench: Bench, broker: ScriptedBroker, host: str, security: Security
+) -> NetworkClient:
+    return await bench.client(
+        (host, broker.port),
+        dialer=TcpDialer(SystemClock(), resolver=loopback),
+        security=security,
+        connection_setup_timeout=5.0,
+    )
+
+
+async def refusal(client: NetworkClient) -> BrokerUnreachable:
+    with pytest.raises(BrokerUnreachable) as raised:
+        await client.send(-1, MetadataRequest())
+    return raised.value
+
+
+@pytest.mark.parametrize("host", ["kafka.example", "kafka.example.", "127.0.0.1", "KAFKA.example"])
+async def test_a_trusted_certificate_for_the_host_is_accepted(
+    bench: Bench, authority: trustme.CA, trust: Path, host: str
+) -> None:
+    certificate = authority.issue_cert("kafka.example", "127.0.0.1")
+    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
+        client = await client_of(bench, broker, host, Security.tls(ca_file=trust))
+        assert isinstance(await client.send(-1, MetadataRequest()), MetadataResponse)
+
+
+async def test_large_answers_come_through_whole(
+    bench: Bench, authority: trustme.CA, trust: Path
+) -> None:
+    certificate = authority.issue_cert("kafka.example")
+    big = "x" * 30_000
+
+    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
+        good = broker.script
+        broker.script = lambda session, request: (
+            good(session, request)
+            if request.api_key == 18
+            else session.reply(request, MetadataResponse(cluster_id=big))
+        )
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        futures = [client.send(-1, MetadataRequest()) for _ in range(50)]
+        for future in futures:
+            assert (await future).cluster_id == big
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["other.example"], ["*.kafka.example"], ["*.example.com"], ["10.0.0.1"], ["kafka"]],
+)
+async def test_a_certificate_for_another_host_is_refused(
+    bench: Bench, authority: trustme.CA, trust: Path, names: list[str]
+) -> None:
+    certificate = authority.issue_cert(*names)
+    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        error = await refusal(client)
+        assert "certificate is refused" in str(error)
+        assert "kafka.example" in str(error)
+        assert not error.retriable
+        assert broker.requests == []
+
+
+async def test_another_ip_address_is_refused(
+    bench: Bench, authority: trustme.CA, trust: Path
+) -> None:
+    certificate = authority.issue_cert("10.9.8.7")
+    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
+        client = await client_of(bench, broker, "127.0.0.1", Security.tls(ca_file=trust))
+        assert "IP address mismatch" in str(await refusal(client))
+        assert broker.requests == []
+
+
+async def test_the_common_name_is_not_a_host_name(
+    bench: Bench, authority: trustme.CA, trust: Path
+) -> None:
+    certificate = authority.issue_cert("other.example", common_name="kafka.example")
+    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        assert "certificate is refused" in str(await refusal(client))
+
+
+async def test_a_certificate_with_only_a_common_name_is_refused(
+    bench: Bench, tmp_path: Path
+) -> None:
+    path = tmp_path / "cn.pem"
+    path.write_bytes(self_signed("kafka.example"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    async with ScriptedBroker(ssl_context=context) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=path))
+        assert "certificate is refused" in str(await refusal(client))
+        assert broker.requests == []
+
+
+async def test_an_unknown_authority_is_refused_with_a_hint(bench: Bench, trust: Path) -> None:
+    certificate = trustme.CA().issue_cert("kafka.example")
+    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        error = await refusal(client)
+        assert "certificate is refused" in str(error)
+        assert error.hint is not None
+        assert "ca_file" in error.hint
+
+
+async def test_a_self_signed_certificate_is_refused(
+    bench: Bench, trust: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "self.pem"
+    path.write_bytes(self_signed("kafka.example"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    async with ScriptedBroker(ssl_context=context) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        assert "certificate is refused" in str(await refusal(client))
+
+
+@pytest.mark.parametrize("days", [(-10, -1), (1, 10)], ids=["expired", "not yet valid"])
+async def test_a_certificate_out_of_its_time_is_refused(
+    bench: Bench, authority: trustme.CA, trust: Path, days: tuple[int, int]
+) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    first, last = (now + datetime.timedelta(days=each) for each in days)
+    certificate = authority.issue_cert("kafka.example", not_before=first, not_after=last)
+    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        assert "certificate is refused" in str(await refusal(client))
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
+async def test_an_old_version_of_tls_is_refused(
+    bench: Bench, authority: trustme.CA, trust: Path
+) -> None:
+    context = server_context(authority.issue_cert("kafka.example"))
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    async with ScriptedBroker(ssl_context=context) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        await refusal(client)
+        assert broker.requests == []
+
+
+async def test_a_client_certificate_proves_who_we_are(
+    bench: Bench, authority: trustme.CA, trust: Path, tmp_path: Path
+) -> None:
+    context = server_context(authority.issue_cert("kafka.example"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(context)
+    ours = authority.issue_cert("client@kafka.example")
+    path = tmp_path / "client.pem"
+    ours.private_key_and_cert_chain_pem.write_to_path(str(path))
+    async with ScriptedBroker(ssl_context=context) as broker:
+        security = Security.tls(ca_file=trust, certificate_file=path)
+        client = await client_of(bench, broker, "kafka.example", security)
+        assert isinstance(await client.send(-1, MetadataRequest()), MetadataResponse)
+        nameless = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        await refusal(nameless)
+
+
+async def test_a_plaintext_listener_is_named(bench: Bench, trust: Path) -> None:
+    async with ScriptedBroker(greet=lambda session: session.send(b"not a TLS hello")) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        error = await refusal(client)
+        assert "TLS failed" in str(error)
+        assert "plaintext" in (error.hint or "")
+
+
+async def test_a_listener_that_never_shakes_hands_is_given_up_in_time(
+    bench: Bench, trust: Path
+) -> None:
+    async with ScriptedBroker(reads=False) as broker:
+        client = await bench.client(
+            ("kafka.example", broker.port),
+            dialer=TcpDialer(SystemClock(), resolver=loopback),
+            security=Security.tls(ca_file=trust),
+            connection_setup_timeout=0.1,
+        )
+        assert "no connection within" in str(await refusal(client))
+
+
+async def test_a_tls_listener_is_named_by_a_plaintext_client(
+    bench: Bench, authority: trustme.CA
+) -> None:
+    context = server_context(authority.issue_cert("kafka.example"))
+    async with ScriptedBroker(ssl_context=context) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.plaintext())
+        error = await refusal(client)
+        assert "TLS" in str(error)
+        assert "security=" in str(error)
+
+
+async def test_closing_waits_for_no_goodbye(
+    bench: Bench, authority: trustme.CA, trust: Path
+) -> None:
+    """A peer that stopped reading doesn't answer the end of TLS either."""
+    certificate = authority.issue_cert("kafka.example")
+    async with ScriptedBroker(ssl_context=server_context(certificate)) as broker:
+        client = await client_of(bench, broker, "kafka.example", Security.tls(ca_file=trust))
+        await client.send(-1, MetadataRequest())
+        broker.sessions[0].stop_reading()
+        clock = SystemClock()
+        started = clock.now()
+        await client.close(0.1)
+        assert clock.now() - started < 1.5
+
+
+def self_signed(common_name: str) -> bytes:
+    """Key and certificate in PEM, with a common name and no alternative name."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ) + certificate.public_bytes(serialization.Encoding.PEM)
