@@ -21,6 +21,7 @@ from kclient.errors import (
     RecordTooLarge,
     broker_error,
 )
+from kclient.producer.delivery import Delivery
 from kclient.producer.parking import Parked, ParkingLot
 from kclient.producer.partitioner import checked_choice
 from kclient.producer.serializing import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from kclient.config import ProducerConfig
     from kclient.hooks import Partitioner, Serializer
     from kclient.producer.accumulator import Accumulator, TopicQueues
-    from kclient.producer.delivery import Delivery, DeliveryHost
+    from kclient.producer.delivery import DeliveryHost
     from kclient.producer.partition_queue import PartitionQueue
     from kclient.types import Headers
 
@@ -248,6 +249,8 @@ class Intake:
         for_room = placeable and not self.lot.has_line(topic)
         self._check_line(topic, content[4], for_room, no_room)
         parked = Parked(self._host, self.lot, topic, partition, content)
+        delivery = Delivery(parked, 0, content[0])
+        parked.delivery = delivery
         now = self._clock.now()
         if isinstance(no_room, NoRoom):
             parked.deadline = now + self._delivery_timeout
@@ -262,7 +265,7 @@ class Intake:
             self.lot.wait_for_topic(parked)
             self._metadata.touch(topic)
             self._learn_or_ask(topic, self._metadata.view, known_now=known is None)
-        return parked.delivery
+        return delivery
 
     def _check_line(
         self,

@@ -12,14 +12,14 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from kclient.errors import BufferFull
-from kclient.producer.delivery import BatchOutcome, Delivery
+from kclient.producer.delivery import BatchOutcome
 from kclient.producer.due_list import DueList
 
 if TYPE_CHECKING:
     import asyncio
 
     from kclient.errors import KafkaError
-    from kclient.producer.delivery import DeliveryHost
+    from kclient.producer.delivery import Delivery, DeliveryHost
     from kclient.producer.flush import FlushWait
     from kclient.types import Headers
 
@@ -66,7 +66,7 @@ class Parked(BatchOutcome):
         self.lot = lot
         self.wanted = wanted
         self.timestamp, self.key, self.value, self.headers, self.size = content
-        self.delivery: Delivery | None = Delivery(self, 0, self.timestamp)
+        self.delivery: Delivery | None = None
         self.waiter: asyncio.Future[None] | None = None
         self.deadline = _NEVER
         self.version = -1
