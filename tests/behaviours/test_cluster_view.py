@@ -13,7 +13,7 @@ import pytest
 
 from kclient.admin import Admin, NewTopic
 from kclient.broker_errors import TopicAlreadyExists, UnknownTopicOrPartition
-from kclient.cluster.calls import AnyNode, ControllerTarget, LeaderTarget, NodeTarget
+from kclient.cluster.calls import AnyNode, ControllerTarget, LeaderTarget, NodeTarget, Target
 from kclient.cluster.core import ClientCore
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.config import CommonConfig
@@ -32,7 +32,7 @@ from kclient.types import OffsetSpec, TopicPartition
 
 @asynccontextmanager
 async def core_of(broker: Any, **settings: Any) -> AsyncIterator[ClientCore]:
-    core = ClientCore(CommonConfig(bootstrap=broker.bootstrap, **settings))
+    core = ClientCore(CommonConfig.of(None, {"bootstrap": broker.bootstrap, **settings}))
     await core.start()
     try:
         yield core
@@ -142,7 +142,7 @@ async def test_a_topic_created_again_has_a_new_id_and_is_taken(
 async def test_every_kind_of_target_answers(broker: Any, topic: Any, target: str) -> None:
     name = await topic()
     async with core_of(broker) as core:
-        targets = {
+        targets: dict[str, Target] = {
             "any": AnyNode(),
             "node": NodeTarget(min(core.metadata.view.brokers)),
             "controller": ControllerTarget(),
@@ -227,7 +227,7 @@ async def test_a_closed_client_says_so_and_closes_again(broker: Any) -> None:
 
 async def test_a_refused_address_beside_a_good_one_does_no_harm(broker: Any) -> None:
     bootstrap = f"127.0.0.1:1,{broker.bootstrap}"
-    core = ClientCore(CommonConfig(bootstrap=bootstrap, bootstrap_timeout=10.0))
+    core = ClientCore(CommonConfig.of(None, {"bootstrap": bootstrap}))
     await core.start()
     assert core.metadata.view.brokers
     await core.close()

@@ -65,6 +65,10 @@ async def noise(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     await writer.drain()
 
 
+def client(bootstrap: str, **settings: float) -> ClientCore:
+    return ClientCore(CommonConfig.of(None, {"bootstrap": bootstrap, **settings}))
+
+
 def unused_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -74,7 +78,7 @@ def unused_port() -> int:
 
 async def failure_of(bootstrap: str, timeout: float = 0.8) -> str:
     """The text of the failure to start, after checks of its time and of the client's state."""
-    core = ClientCore(CommonConfig(bootstrap=bootstrap, bootstrap_timeout=timeout))
+    core = client(bootstrap, bootstrap_timeout=timeout)
     started = time.monotonic()
     with pytest.raises(BootstrapFailed) as error:
         await core.start()
@@ -126,7 +130,7 @@ async def test_each_address_has_its_own_reason() -> None:
 
 async def test_starting_can_be_cancelled() -> None:
     async with listening(silence) as address:
-        core = ClientCore(CommonConfig(bootstrap=address))
+        core = client(address)
         starting = asyncio.create_task(core.start())
         await asyncio.sleep(0.05)
         starting.cancel()
@@ -137,7 +141,7 @@ async def test_starting_can_be_cancelled() -> None:
 
 async def test_closing_while_it_starts_ends_the_start() -> None:
     async with listening(silence) as address:
-        core = ClientCore(CommonConfig(bootstrap=address))
+        core = client(address)
         starting = asyncio.create_task(core.start())
         await asyncio.sleep(0.05)
         await core.close()
@@ -146,7 +150,7 @@ async def test_closing_while_it_starts_ends_the_start() -> None:
 
 
 async def test_a_client_that_was_never_started_closes() -> None:
-    core = ClientCore(CommonConfig(bootstrap="127.0.0.1:1"))
+    core = client("127.0.0.1:1")
     with pytest.raises(ClientClosed, match="not started"):
         core.check_usable()
     await core.close()

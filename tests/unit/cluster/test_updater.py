@@ -19,7 +19,7 @@ from kclient.cluster.view import Cluster
 from kclient.errors import BrokerUnreachable, ClientClosed, MetadataTimedOut
 from kclient.hooks import Counters, Event, Hooks, MetadataUpdated
 from kclient.protocol.message import Request, Response
-from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kclient.protocol.messages.metadata import MetadataRequest
 from tests.unit.cluster.answers import A, answer, topic
 from tests.unit.cluster.virtual import Answer, FakeNetwork, Script, Steady, run, turns
 
@@ -380,27 +380,3 @@ def test_short_work_does_not_suspend() -> None:
     with pytest.raises(StopIteration) as done:
         coroutine.send(None)
     assert done.value.value == 1
-
-
-def big_answer() -> MetadataResponse:
-    return answer(
-        *[
-            topic(f"topic-{i:05}", [(p % 3, 1) for p in range(10)], topic_id=A)
-            for i in range(10_000)
-        ],
-        brokers=[0, 1, 2],
-    )
-
-
-def test_a_hundred_thousand_partitions_are_merged_in_slices() -> None:
-    async def main() -> None:
-        response = big_answer()
-        network = FakeNetwork(lambda *_: response)
-        updater = make(network)
-        for said in response.topics:
-            updater.touch(said.name or "")
-        async with running(updater):
-            await updater.wait_newer(0, 60.0)
-        assert updater.view.partition_total == 100_000
-
-    run(main())
