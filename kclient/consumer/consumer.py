@@ -20,6 +20,7 @@ from kclient.consumer.arguments import (
     refuse_group,
 )
 from kclient.consumer.engine import Engine
+from kclient.consumer.iteration import RecordIterator
 from kclient.consumer.records import ConsumerRecord, converter
 from kclient.types import (
     OffsetAndMetadata,
@@ -30,7 +31,7 @@ from kclient.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Unpack
 
@@ -148,6 +149,7 @@ class Consumer(Generic[K, V]):
         self._config = ConsumerConfig.of(config, {"bootstrap": bootstrap, **settings})
         names = tuple(dict.fromkeys(check_topic_name(topic) for topic in topics))
         convert = converter(key_deserializer, value_deserializer)
+        self._converts = convert is not None
         self._engine = Engine(self._config, names, convert, observers)
 
     # Life
@@ -395,13 +397,15 @@ class Consumer(Generic[K, V]):
             limit = checked_limit(max_records)
         return await self._engine.poller.poll(limit, checked_timeout(timeout))
 
-    def __aiter__(self) -> AsyncGenerator[ConsumerRecord[K, V], None]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records one by one, as they come, until the consumer is closed.
 
         The position moves with each record that is handed over, so leaving the loop and coming
-        back, or calling ``poll``, goes on with the next one. Raises what ``poll`` raises.
+        back, or calling ``poll``, goes on with the next one. Raises what ``poll`` raises; after
+        that, and after a step that was cancelled, the same iterator can go on.
         """
-        return self._engine.poller.iterate()
+        self._engine.core.check_usable()
+        return RecordIterator(self._engine.poller, converts=self._converts)
 
     async def poll_arrow(self, *, timeout: float | None = 1.0) -> pyarrow.RecordBatch:
         """Wait for records and return them as columns, without an object per record.

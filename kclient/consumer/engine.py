@@ -135,7 +135,8 @@ class Engine:
                 await self.poller.close()
         except TimeoutError:
             logger.info("closing took longer than %.1f s: the connections are cut off", timeout)
-        await self.core.close(max(deadline - now(), 0.1))
+        finally:
+            await self.core.close(max(deadline - now(), 0.1))
 
     # Changes
 

@@ -153,9 +153,9 @@ class Fetcher:
                     await alarm.sleep(due - now)
                 else:
                     await self._fetch(queue, now)
-        finally:
-            # No await from here on: a partition that comes back finds a new queue and task.
+            # No await until here: a partition that comes back finds a new queue and a new task.
             self.plan.remove(queue)
+        finally:
             del self._alarms[queue], self._tasks[queue]
             self.news.ring()
         await self._end_session(queue)
@@ -327,22 +327,30 @@ class Fetcher:
         from kclient.protocol.messages.fetch import FetchRequest
 
         wishes = queue.session.close()
-        network = self._core.network
-        if wishes is None or not network.is_connected(queue.node_id, Lane.FETCH):
+        lane = self._free_lane(queue.node_id)
+        if wishes is None or lane is None:
             return
 
         def build(version: int) -> FetchRequest:
             return fetch_request(version, wishes, self._limits(0.0))
 
         try:
-            raw = await network.send(
+            raw = await self._core.network.send(
                 queue.node_id,
                 build,
                 api=FetchRequest,
-                lane=Lane.FETCH,
+                lane=lane,
                 timeout=SESSION_CLOSE_TIMEOUT,
                 raw=True,
             )
             raw.release()
         except KafkaError as error:
             logger.debug("session not ended node=%d: %s", queue.node_id, error)
+
+    def _free_lane(self, node_id: int) -> Lane | None:
+        """A connection on which a request isn't parked behind a long poll; None without one."""
+        network = self._core.network
+        if network.is_connected(node_id, Lane.GENERAL):
+            return Lane.GENERAL
+        idle = not network.in_flight(node_id, Lane.FETCH)
+        return Lane.FETCH if idle and network.is_connected(node_id, Lane.FETCH) else None

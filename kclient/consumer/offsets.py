@@ -15,13 +15,13 @@ from kclient.backoff import Backoff
 from kclient.cluster.fanout import ask_all
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.consumer import homeless
-from kclient.consumer.failures import LogTruncated
 from kclient.consumer.subscription import PartitionState, Phase
 from kclient.consumer.wakeups import Alarm
 from kclient.errors import (
     BackgroundTaskDied,
     ClientClosed,
     KafkaError,
+    LogTruncated,
     NoCommonVersion,
 )
 from kclient.types import IsolationLevel, OffsetSpec

@@ -3,21 +3,18 @@
 The hand-over itself is one synchronous step (``fetch_buffer.take``, then maybe the deserializers),
 so cancelling a poll loses nothing: as long as it waits it has taken nothing. Nothing here costs a
 task, a timer or a trip through the loop per record; but the loop gets a turn every ``TURN`` seconds
-even where data never runs out. How long the loop was held is read from ``time.monotonic`` where it
-is asked per record: it is a matter of real time, and half as dear as the client's clock.
+even where data never runs out.
 """
 
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.failures import DeserializationFailed
-from kclient.errors import ClientClosed, CorruptRecord, NoPosition
+from kclient.errors import CorruptRecord, DeserializationFailed, NoPosition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow
 
@@ -44,6 +41,9 @@ class Poller:
     Args:
         news: Rings when there may be something to take or to raise.
         convert: Makes of a record what the user gets; None gives records as they are.
+
+    Attributes:
+        handout: Records that an ``async for`` has taken and not handed over yet.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Poller:
         self._news = news
         self._convert = convert
         self._turn_at = 0.0
-        self._handout: Iterator[Any] = iter(())
+        self.handout: Iterator[Any] = iter(())
         self._inflating: dict[FetchedData, asyncio.Future[None]] = {}
 
     async def poll(self, limit: int, timeout: float) -> list[Any]:
@@ -83,26 +83,27 @@ class Poller:
             if not await self._wait(started + timeout):
                 return []
 
-    async def iterate(self) -> AsyncGenerator[Any, None]:
-        """Records one by one, for ever; ends when the consumer is closed."""
-        self._core.check_usable()
-        convert = self._convert
-        turn_at = monotonic() + TURN
+    async def next_record(self) -> Any:
+        """The next record as soon as there is one; ``handout`` then has those that follow it."""
         while True:
-            try:
-                records = await self._next_slice()
-            except ClientClosed:
-                return
-            self._handout = handout = iter(records)
-            for record in handout:
-                # From here on it counts as handed over; ``settle`` gives back what follows.
-                if convert is None:
-                    yield record
-                else:
-                    yield self._converted(record, convert)
-                if monotonic() >= turn_at:
-                    await asyncio.sleep(0)
-                    turn_at = monotonic() + TURN
+            self._check()
+            self.settle()
+            records = self._buffer.take(self._iteration_limit)
+            if records:
+                self._core.counters.add("consumer.records", len(records))
+                self.handout = handout = iter(records)
+                return self.converted(next(handout))
+            await self._wait(float("inf"))
+
+    def converted(self, record: Any) -> Any:
+        """``record`` of ``handout`` as the user gets it; where that fails it is given back."""
+        if self._convert is None:
+            return record
+        try:
+            return self._convert(record)
+        except DeserializationFailed:
+            self._return([record, *self.handout])
+            raise
 
     async def poll_arrow(self, timeout: float) -> pyarrow.RecordBatch:
         """Whole batches as columns; an empty one after ``timeout`` seconds."""
@@ -128,7 +129,7 @@ class Poller:
 
     def settle(self) -> None:
         """Give back what an ``async for`` has taken and not handed over yet."""
-        left = list(self._handout)
+        left = list(self.handout)
         if left:
             self._buffer.give_back(left)
             self._core.counters.add("consumer.records", -len(left))
@@ -138,7 +139,7 @@ class Poller:
 
         Cancellation: they go on, and let go of the memory when they are done.
         """
-        self._handout = iter(())
+        self.handout = iter(())
         if self._inflating:
             await asyncio.wait(self._inflating.values())
 
@@ -181,28 +182,10 @@ class Poller:
             raise error
         return converted
 
-    def _converted(self, record: Any, convert: Convert) -> Any:
-        try:
-            return convert(record)
-        except DeserializationFailed:
-            self._return([record, *self._handout])
-            raise
-
     def _return(self, records: Sequence[Any]) -> None:
         if records:
             self._buffer.give_back(records)
             self._core.counters.add("consumer.records", -len(records))
-
-    async def _next_slice(self) -> list[Any]:
-        """Raw records for an iteration; waits as long as it takes."""
-        while True:
-            self._check()
-            self.settle()
-            records = self._buffer.take(self._iteration_limit)
-            if records:
-                self._core.counters.add("consumer.records", len(records))
-                return records
-            await self._wait(float("inf"))
 
     # Waiting
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from kclient.consumer.failures import DeserializationFailed
+from kclient.errors import DeserializationFailed
 
 if TYPE_CHECKING:
     import datetime

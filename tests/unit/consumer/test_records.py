@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from kclient.consumer.failures import DeserializationFailed
 from kclient.consumer.records import DeserializedRecord, converter
+from kclient.errors import DeserializationFailed
 from kclient.record import Record
 from kclient.serializers import JsonDeserializer, StringDeserializer
 from kclient.types import TimestampType, TopicPartition
