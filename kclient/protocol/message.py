@@ -229,11 +229,12 @@ class SteppedResponse(Response):
     @classmethod
     def decode_steps(
         cls, data: Buffer, version: int, offset: int = 0
-    ) -> Generator[None, None, Self]:
+    ) -> Generator[Any, None, Self]:
         """Like ``decode``, as a generator that pauses every now and then and returns the message.
 
-        It yields after each element of the longest array (a topic of Metadata), and inside an
-        element every 1,000 parts.
+        It yields each element of the longest array (a topic of Metadata) as soon as it is read,
+        and None inside an element after every 1,000 parts. The caller may take an element's parts
+        away when it gets it (set the list to ``[]``), so that they never pile up.
         """
         buf = cls._prepare(data, version, offset)
         try:
@@ -247,7 +248,7 @@ class SteppedResponse(Response):
     @classmethod
     def _read_steps(
         cls, buf: Any, pos: int, end: int, version: int
-    ) -> Generator[None, None, tuple[Self, int]]:
+    ) -> Generator[Any, None, tuple[Self, int]]:
         raise NotImplementedError
 
 

@@ -63,6 +63,7 @@ def _expected(json: Any, kind: str) -> Any:
 
 
 def _is_default(value: Any, field: FieldSpec) -> bool:
-    if field.default == () and field.type.startswith("[]"):
-        return value == []
-    return value == type(value)() if field.default == () else value == field.default
+    if field.default != ():
+        return bool(value == field.default)
+    fresh = [] if field.type.startswith("[]") else type(value)()
+    return bool(value == fresh)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kclient.protocol import messages
 from kclient.protocol.message import LogRecord, Message, Request, Response
 from tools.protocol.jars import RELEASES, class_path, java
 
@@ -29,16 +28,6 @@ class Answer(NamedTuple):
 
     data: bytes
     json: dict[str, Any]
-
-
-def every_message() -> list[type[Message]]:
-    """All generated messages."""
-    return [getattr(messages, name) for name in sorted(messages.MODULES)]
-
-
-def versions(message: type[Message]) -> range:
-    """All versions of a message that we speak."""
-    return range(message.MIN_VERSION, message.MAX_VERSION + 1)
 
 
 def java_class(message: type[Message]) -> str:

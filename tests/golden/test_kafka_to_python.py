@@ -6,7 +6,8 @@ import pytest
 
 from kclient.protocol.message import Message
 from tests.golden.json_view import differences
-from tests.golden.kafka_side import Answer, ask_either, every_message, java_class, versions
+from tests.golden.kafka_side import Answer, ask_either, java_class
+from tests.unit.protocol.every_message import every_message, versions
 
 SEEDS = range(6)
 """Random messages of each API and version."""

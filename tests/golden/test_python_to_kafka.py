@@ -8,8 +8,9 @@ import pytest
 
 from kclient.protocol.message import Message
 from tests.golden.json_view import differences
-from tests.golden.kafka_side import Answer, ask_either, every_message, java_class, versions
-from tests.golden.random_messages import random_message
+from tests.golden.kafka_side import Answer, ask_either, java_class
+from tests.unit.protocol.every_message import every_message, versions
+from tests.unit.protocol.random_messages import random_message
 
 PER_VERSION = 4
 """Random messages of each API and version."""

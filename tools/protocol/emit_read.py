@@ -71,8 +71,11 @@ class _Reader:
         if name in layout.STEPPED:
             self._names.helper("Generator")
             self._stepped = layout.STEPPED[name]
+            [stepped] = [one for one in self._struct.fields if one.attribute == self._stepped]
+            element = layout.element_type(stepped)
+            yielded = f"{element} | None" if element in layout.STEPPED else "None"
             self._out.add("")
-            self._emit_read(name, f"Generator[None, None, tuple[{name}, int]]", "_read_steps")
+            self._emit_read(name, f"Generator[{yielded}, None, tuple[{name}, int]]", "_read_steps")
         if self._tagged:
             self._out.add("")
             self._emit_read_tags()
@@ -321,7 +324,7 @@ class _Reader:
                 out.add(
                     f"item, pos = yield from {kind}._read_steps(buf, pos, end, version)",
                     f"obj.{field.attribute}.append(item)",
-                    "yield",
+                    "yield item",
                 )
             return
         with out.block(f"for start in range(0, {count}, {STEP}):"):

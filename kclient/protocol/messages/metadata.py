@@ -801,7 +801,7 @@ class MetadataResponse(SteppedResponse):
     @classmethod
     def _read_steps(
         cls, buf: bytes, pos: int, end: int, version: int
-    ) -> Generator[None, None, tuple[MetadataResponse, int]]:
+    ) -> Generator[MetadataResponseTopic | None, None, tuple[MetadataResponse, int]]:
         obj = MetadataResponse.__new__(MetadataResponse)
         if version >= 9:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -835,7 +835,7 @@ class MetadataResponse(SteppedResponse):
                 for _ in range(n - 1):
                     item, pos = yield from MetadataResponseTopic._read_steps(buf, pos, end, version)
                     obj.topics.append(item)
-                    yield
+                    yield item
             else:
                 raise Malformed
             if version >= 13:
@@ -895,7 +895,7 @@ class MetadataResponse(SteppedResponse):
                 for _ in range(n):
                     item, pos = yield from MetadataResponseTopic._read_steps(buf, pos, end, version)
                     obj.topics.append(item)
-                    yield
+                    yield item
             else:
                 raise Malformed
             if version >= 8:

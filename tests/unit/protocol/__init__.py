@@ -1,0 +1,1 @@
+"""Wire protocol, without a loop and without a broker."""

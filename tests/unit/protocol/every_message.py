@@ -1,0 +1,16 @@
+"""All generated messages with all their versions, for tests that go over everything."""
+
+from __future__ import annotations
+
+from kclient.protocol import messages
+from kclient.protocol.message import Message
+
+
+def every_message() -> list[type[Message]]:
+    """All generated messages, by name."""
+    return [getattr(messages, name) for name in sorted(messages.MODULES)]
+
+
+def versions(message: type[Message]) -> range:
+    """All versions of a message that we speak."""
+    return range(message.MIN_VERSION, message.MAX_VERSION + 1)

@@ -1,0 +1,105 @@
+"""Picking the version: the upper end of what both sides speak, or an error that shows both."""
+
+from __future__ import annotations
+
+import pytest
+
+from kclient.errors import NoCommonVersion
+from kclient.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kclient.protocol.messages.fetch import FetchRequest
+from kclient.protocol.messages.list_offsets import ListOffsetsRequest
+from kclient.protocol.messages.share_fetch import ShareFetchRequest
+from kclient.protocol.versions import NodeApiVersions, VersionRange
+
+
+def node(first: int, last: int, key: int = FetchRequest.API_KEY) -> NodeApiVersions:
+    return NodeApiVersions({key: VersionRange(first, last)}, node_id=4)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [(0, 6, 6), (4, 18, 18), (4, 99, 18), (0, 0, 0), (18, 30, 18)],
+)
+def test_the_highest_common_version_is_used(first: int, last: int, expected: int) -> None:
+    versions = node(first, last)
+    assert versions.latest_usable(FetchRequest) == expected
+    assert versions.latest_usable(FetchRequest) == expected  # and from its memory
+
+
+def test_a_cap_lowers_the_upper_end() -> None:
+    versions = node(0, 18)
+    assert versions.latest_usable(FetchRequest, cap=12) == 12
+    assert versions.latest_usable(FetchRequest) == 18
+    assert versions.latest_usable(FetchRequest, cap=99) == 18
+    with pytest.raises(NoCommonVersion):
+        node(13, 18).latest_usable(FetchRequest, cap=12)
+
+
+def test_no_common_version_names_the_api_both_ranges_and_the_broker() -> None:
+    with pytest.raises(NoCommonVersion) as caught:
+        node(19, 25).latest_usable(FetchRequest)
+    text = str(caught.value)
+    for piece in ("Fetch", "API 1", "0 to 18", "19 to 25", "broker 4"):
+        assert piece in text
+    assert caught.value.node_id == 4
+
+
+def test_an_api_that_the_broker_lacks_is_no_common_version() -> None:
+    with pytest.raises(NoCommonVersion, match="doesn't offer it at all"):
+        node(0, 18).latest_usable(ListOffsetsRequest)
+    with pytest.raises(NoCommonVersion, match="the broker"):
+        NodeApiVersions({}).latest_usable(FetchRequest)
+
+
+def test_an_early_access_version_is_not_common() -> None:
+    """Kafka 3.9 offers ShareFetch version 0, which was never stable."""
+    with pytest.raises(NoCommonVersion):
+        node(0, 0, ShareFetchRequest.API_KEY).latest_usable(ShareFetchRequest)
+
+
+def test_supports_tells_without_raising() -> None:
+    versions = node(0, 11)
+    assert versions.supports(FetchRequest)
+    assert versions.supports(FetchRequest, 11)
+    assert not versions.supports(FetchRequest, 12)
+    assert not versions.supports(ListOffsetsRequest)
+    assert not node(19, 25).supports(FetchRequest)
+
+
+def test_a_response_becomes_ranges_and_features() -> None:
+    response = ApiVersionsResponse(
+        api_keys=[ApiVersion(1, 4, 18), ApiVersion(999, 0, 3)],
+        supported_features=[SupportedFeatureKey("group.version", 0, 1)],
+        finalized_features=[FinalizedFeatureKey("group.version", 1, 1)],
+        finalized_features_epoch=7,
+    )
+    for version in (3, 4):
+        read = ApiVersionsResponse.decode(response.encode(version), version)
+        versions = NodeApiVersions.from_response(read, node_id=2)
+        assert versions.ranges == {1: (4, 18), 999: (0, 3)}
+        assert versions.supported_features == {"group.version": (0, 1)}
+        assert versions.finalized_features == {"group.version": (1, 1)}
+        assert (versions.finalized_features_epoch, versions.node_id) == (7, 2)
+
+
+def test_a_version_0_response_has_no_features() -> None:
+    read = ApiVersionsResponse.decode(
+        ApiVersionsResponse(api_keys=[ApiVersion(1, 0, 6)]).encode(0), 0
+    )
+    versions = NodeApiVersions.from_response(read)
+    assert versions.latest_usable(FetchRequest) == 6
+    assert versions.finalized_features_epoch == -1
+
+
+def test_a_range_knows_its_members() -> None:
+    assert 4 in VersionRange(4, 6)
+    assert 7 not in VersionRange(4, 6)
+    text: object = "4"
+    assert text not in VersionRange(4, 6)
+    assert str(VersionRange(4, 6)) == "4 to 6"
+    assert str(VersionRange(4, 4)) == "4"
