@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.backoff import Backoff
 from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
-from kclient.cluster.retry import Attempts, Verdict, judge
+from kclient.cluster.retry import Attempts, NoSuchPartition, Verdict, judge
 from kclient.cluster.targets import AnyNode, ControllerTarget, LeaderTarget, NodeTarget, Target
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, broker_error
 from kclient.network import Lane
@@ -198,7 +198,8 @@ class Calls:
         """The leader's node id by the present view.
 
         Raises:
-            UnknownTopicOrPartition: The topic has fewer partitions, or isn't in the view.
+            UnknownTopicOrPartition: The topic isn't in the view, or has fewer partitions
+                (``NoSuchPartition``).
             LeaderNotAvailable: It has no leader at the moment.
         """
         view = self.metadata.view
@@ -206,9 +207,14 @@ class Calls:
         if leader is not None:
             return leader
         count = view.partition_count(key.topic)
-        if count is None or not 0 <= key.partition < count:
-            said = "is not known" if count is None else f"has {count} partitions"
-            raise UnknownTopicOrPartition(f"{key}: topic {key.topic} {said}", topic_partition=key)
+        if count is None:
+            raise UnknownTopicOrPartition(f"topic {key.topic} is not known", topic_partition=key)
+        if not 0 <= key.partition < count:
+            raise NoSuchPartition(
+                f"{key}: topic {key.topic} has {count} partitions, counted from 0",
+                topic_partition=key,
+                hint="check the partition's number",
+            )
         raise LeaderNotAvailable(f"{key} has no leader", topic_partition=key)
 
     @staticmethod

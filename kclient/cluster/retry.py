@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BrokerError,
@@ -24,8 +25,15 @@ SHOWN = 3
 UNKNOWN_TOPIC_GRACE = 5.0
 """Seconds for which a topic that the brokers don't know may still be on its way to them."""
 
+MISSING_PARTITION_GRACE = 1.0
+"""The same for a partition that a known topic doesn't have: it may be growing right now."""
+
 _UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _MOVED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+
+
+class NoSuchPartition(UnknownTopicOrPartition):
+    """The topic is known, and has no such partition."""
 
 
 class Verdict(enum.Enum):
@@ -46,7 +54,9 @@ def judge(error: KafkaError, waited: float) -> Verdict:
             one that they don't know is asked for again, but not for as long as the call may last.
     """
     if isinstance(error, BrokerError) and error.code in _UNKNOWN_TOPIC:
-        return Verdict.REFRESH if waited < UNKNOWN_TOPIC_GRACE else Verdict.GIVE_UP
+        missing = isinstance(error, NoSuchPartition)
+        grace = MISSING_PARTITION_GRACE if missing else UNKNOWN_TOPIC_GRACE
+        return Verdict.REFRESH if waited < grace else Verdict.GIVE_UP
     if isinstance(error, BrokerError):
         if error.code in _MOVED or (error.refresh_metadata and error.retriable):
             return Verdict.REFRESH

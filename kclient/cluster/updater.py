@@ -226,7 +226,7 @@ class MetadataUpdater:
         why = f"; last refusal: {self.last_error}" if self.last_error is not None else ""
         said = f"; the brokers answer with error code {code}" if code else ""
         return MetadataTimedOut(
-            f"{what} after {timeout:g} s{said}{why}",
+            f"{what} after {timeout:.3g} s{said}{why}",
             hint="check that the brokers are up and reachable from here",
         )
 

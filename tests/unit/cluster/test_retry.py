@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE, Attempts, Verdict, judge
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.cluster.retry import (
+    MISSING_PARTITION_GRACE,
+    UNKNOWN_TOPIC_GRACE,
+    Attempts,
+    NoSuchPartition,
+    Verdict,
+    judge,
+)
 from kclient.errors import (
     BrokerUnreachable,
     ClientClosed,
@@ -45,6 +53,15 @@ def test_verdicts(error: KafkaError, verdict: Verdict) -> None:
 def test_an_unknown_topic_is_asked_for_again_but_not_for_long(code: int) -> None:
     assert judge(broker_error(code), 0.0) is Verdict.REFRESH
     assert judge(broker_error(code), UNKNOWN_TOPIC_GRACE) is Verdict.GIVE_UP
+
+
+def test_a_partition_that_a_known_topic_lacks_is_asked_for_even_shorter() -> None:
+    error = NoSuchPartition("t-7: topic t has 3 partitions")
+    assert judge(error, 0.0) is Verdict.REFRESH
+    assert judge(error, MISSING_PARTITION_GRACE) is Verdict.GIVE_UP
+    assert "UNKNOWN_TOPIC_OR_PARTITION (3): t-7" in str(error)
+    assert isinstance(broker_error(3), UnknownTopicOrPartition)
+    assert not isinstance(broker_error(3), NoSuchPartition)
 
 
 def attempts(*failures: tuple[str, KafkaError]) -> Attempts:
