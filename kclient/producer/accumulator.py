@@ -120,7 +120,7 @@ class Accumulator:
         """Partitions with unsettled batches."""
         self._host = host
         self._rng = rng
-        self._wake = wake
+        self.wake = wake
         self._linger = config.linger
         # Where nothing can be sent, records must not join a batch whose time is nearly over.
         self._open_for = config.linger or min(_OPEN_AT_MOST, config.delivery_timeout / 10)
@@ -205,9 +205,9 @@ class Accumulator:
             self._lingering.push(now + self._open_for, batch)
             if self._linger == 0.0:
                 self.mark(queue)
-                self._wake()
+                self.wake()
             elif first:
-                self._wake()
+                self.wake()
         return Delivery(outcome, index, timestamp)
 
     def shorten(self, batch: ProducerBatch, deadline: float) -> None:
@@ -221,7 +221,7 @@ class Accumulator:
         if queue.seal_open() is not None:
             self.sealed_count += 1
             self.mark(queue)
-            self._wake()
+            self.wake()
 
     def hurry(self) -> list[ProducerBatch]:
         """Seal every open batch (flush, close, no memory); return all that aren't settled."""

@@ -52,8 +52,8 @@ RECORD_OVERHEAD = 21
 """Bytes that a record takes beyond key, value and headers, about."""
 BATCH_OVERHEAD = 61
 """Bytes of a batch header."""
-_PARKED_SHARE = 4
-"""Parked records may take one such part of the memory budget beyond it."""
+_ADMITTED_AT_ONCE = 1000
+"""Parked records that go into batches before others get their turn on the loop."""
 
 _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.code})
 
@@ -101,7 +101,7 @@ class Intake:
         serializers: tuple[Serializer[Any] | None, Serializer[Any] | None],
         partitioner: Partitioner | None,
     ) -> None:
-        self.lot = ParkingLot(config.max_parked, config.buffer_memory // _PARKED_SHARE)
+        self.lot = ParkingLot(config.max_parked, config.buffer_memory)
         self._accumulator = accumulator
         self._known = accumulator.topics
         self._host = host
@@ -274,15 +274,18 @@ class Intake:
         for_room: bool,
         no_room: NoRoom | Callable[[], asyncio.Future[None]],
     ) -> None:
-        why = self._memory_words() if for_room else f"the metadata of topic {topic} is not here yet"
-        if for_room and no_room is NoRoom.REFUSE:
+        if not isinstance(no_room, NoRoom):
+            return
+        if not for_room:
+            self.lot.check_topic_line(topic, size, self._accumulator.used)
+        elif no_room is NoRoom.PARK:
+            self.lot.check_room_line(size, self._memory_words())
+        else:
             raise BufferFull(
-                why,
+                self._memory_words(),
                 hint="use `await producer.enqueue(...)`, which waits for room",
                 maybe_written=False,
             )
-        if isinstance(no_room, NoRoom):
-            self.lot.check_space(size, why)
 
     def _memory_words(self) -> str:
         return (
@@ -302,9 +305,14 @@ class Intake:
     def admit(self) -> None:
         """Put parked records into batches, as far as there is room, in their order."""
         flushed: dict[PartitionQueue, None] = {}
+        left = _ADMITTED_AT_ONCE
         while (parked := self.lot.room_head()) is not None:
             if self._accumulator.used + parked.size > self._limit:
                 break
+            if left == 0:
+                self._accumulator.wake()  # the sender asks again when others had their turn
+                break
+            left -= 1
             self._admit(parked, flushed)
         for queue in flushed:
             self._accumulator.seal(queue)

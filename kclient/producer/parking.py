@@ -1,9 +1,10 @@
 """Records that can't be put into a batch yet: no room in memory, or no metadata of their topic.
 
-Two kinds of line, each a strict FIFO: one for room, one per topic that isn't known yet. ``send``
-parks up to ``max_parked`` records and a quarter of the memory budget in bytes; ``enqueue`` waits in
-the same lines but is not counted, as each of its callers is suspended. A parked record that is
-cancelled or that times out is definitely not written. The intake drives this. Sans-IO.
+Two kinds of line, each a strict FIFO: one for room, one per topic that isn't known yet. For room,
+``send`` parks up to ``max_parked`` records and a quarter of the memory budget beyond it; for
+metadata, as much as memory has room for. ``enqueue`` waits in the same lines but is not counted,
+as each of its callers is suspended. A parked record that is cancelled or that times out is
+definitely not written. The intake drives this. Sans-IO.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from kclient.types import Headers
 
 _NEVER = float("inf")
+_PARKED_SHARE = 4
+"""Records parked for room may take one such part of the memory budget beyond it."""
+_UPKEEP = 512
+"""Bytes that a parked record takes beside its content, about."""
+_REMEDY = "use `await producer.enqueue(...)`, which waits for room, or await deliveries"
 
 
 class Parked(BatchOutcome):
@@ -128,27 +134,33 @@ class ParkingLot:
     """The lines, and how much stands in them.
 
     Args:
-        max_count: Records that ``send`` may park.
-        max_bytes: Their bytes; the first is let in whatever its size.
+        max_count: Records that ``send`` may park for room.
+        memory: The producer's budget in bytes.
 
     Attributes:
-        count: Records parked by ``send``.
+        count: Records that ``send`` parked for room.
         size: Their bytes.
+        claimed: Bytes of memory that those parked for metadata will need, their upkeep included.
         total: All in the lines, the waiting ``enqueue`` calls included.
     """
 
-    def __init__(self, max_count: int, max_bytes: int) -> None:
+    def __init__(self, max_count: int, memory: int) -> None:
         self.count = 0
         self.size = 0
+        self.claimed = 0
         self.total = 0
         self._max_count = max_count
-        self._max_bytes = max_bytes
+        self._max_bytes = memory // _PARKED_SHARE
+        self._memory = memory
         self._room: Line = OrderedDict()
         self._topics: dict[str, Line] = {}
         self._deadlines: DueList[Parked] = DueList(_is_waiting)
 
-    def check_space(self, size: int, why: str) -> None:
-        """Raise BufferFull if ``send`` may not park another ``size`` bytes."""
+    def check_room_line(self, size: int, why: str) -> None:
+        """Raise BufferFull if ``send`` may not park another ``size`` bytes for room.
+
+        The first one is let in whatever its size.
+        """
         if self.count < self._max_count and (
             self.count == 0 or self.size + size <= self._max_bytes
         ):
@@ -156,7 +168,18 @@ class ParkingLot:
         raise BufferFull(
             f"{why}, and {self.count:,} records of {self.size:,} bytes are parked already "
             f"(max_parked={self._max_count:,}, at most {self._max_bytes:,} bytes)",
-            hint="use `await producer.enqueue(...)`, which waits for room, or await deliveries",
+            hint=_REMEDY,
+            maybe_written=False,
+        )
+
+    def check_topic_line(self, topic: str, size: int, used: int) -> None:
+        """Raise BufferFull if memory, of which ``used`` bytes are taken, has no room for it all."""
+        if self.claimed == 0 or used + self.claimed + size + _UPKEEP <= self._memory:
+            return
+        raise BufferFull(
+            f"the metadata of topic {topic} is not here yet, and records that wait for metadata "
+            f"need {self.claimed:,} bytes, {used:,} of buffer_memory={self._memory:,} are taken",
+            hint=_REMEDY,
             maybe_written=False,
         )
 
@@ -176,6 +199,9 @@ class ParkingLot:
         for parked in self._topics.pop(topic, ()):
             parked.line = self._room
             self._room[parked] = None
+            if parked.waiter is None:
+                self._count(parked, self._topics, -1)
+                self._count(parked, self._room, 1)
 
     def room_head(self) -> Parked | None:
         """Who is first in the line for memory; None if there is no such line."""
@@ -215,15 +241,20 @@ class ParkingLot:
             del self._topics[parked.topic]
         self.total -= 1
         if parked.waiter is None:
-            self.count -= 1
-            self.size -= parked.size
+            self._count(parked, line, -1)
 
     def _enter(self, parked: Parked, line: Line) -> None:
         parked.line = line
         line[parked] = None
         self.total += 1
         if parked.waiter is None:
-            self.count += 1
-            self.size += parked.size
+            self._count(parked, line, 1)
         if parked.deadline != _NEVER:
             self._deadlines.push(parked.deadline, parked)
+
+    def _count(self, parked: Parked, line: object, sign: int) -> None:
+        if line is self._room:
+            self.count += sign
+            self.size += sign * parked.size
+        else:
+            self.claimed += sign * (parked.size + _UPKEEP)

@@ -288,9 +288,9 @@ class Producer(Generic[K, V]):
         """Take one record and return its ``Delivery`` at once; await that for the outcome.
 
         A plain method: it never suspends, makes no task, and ``asyncio.gather(*(producer.send(...)
-        for ...))`` costs little. Where there is no room in ``buffer_memory``, or the topic's
-        metadata isn't here yet, the record is parked in a strict FIFO of up to ``max_parked``
-        records and a quarter of ``buffer_memory``.
+        for ...))`` costs little. Where there is no room in ``buffer_memory``, the record is parked
+        in a strict FIFO of up to ``max_parked`` records and a quarter of ``buffer_memory``; where
+        the topic's metadata isn't here yet, in one as long as memory has room for it.
 
         Args:
             topic: Where to.

@@ -301,12 +301,34 @@ def test_the_first_parked_record_may_be_of_any_size() -> None:
     assert not rig.send(b"x" * 1500).done()
 
 
-def test_max_parked_zero_never_parks() -> None:
+def test_max_parked_zero_never_parks_for_room() -> None:
     rig = small(max_parked=0)
-    rig.metadata.publish(rig.metadata.view)
-    with pytest.raises(BufferFull):
+    with pytest.raises(BufferFull, match="max_parked=0"):
         fill(rig)
-        rig.send(b"v" * 200)
+
+
+def test_parking_for_metadata_is_bounded_by_memory() -> None:
+    rig = unknown(buffer_memory=100_000, max_parked=5)
+    with pytest.raises(BufferFull, match="metadata of topic t is not here yet"):
+        for _ in range(1000):
+            rig.send(b"x" * 100)
+    assert 100 < rig.intake.lot.total < 200
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    assert rig.intake.lot.total == 0 and rig.intake.lot.claimed == 0
+
+
+def test_many_parked_records_are_admitted_in_slices() -> None:
+    rig = unknown()
+    deliveries = [rig.send(b"%d" % i, partition=0) for i in range(2500)]
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    assert rig.intake.lot.total == 1500
+    late = rig.send(b"2500", partition=0)
+    broker = serve_all(rig)
+    while rig.intake.lot.total:
+        serve_all(rig, broker)
+    serve_all(rig, broker)
+    assert broker.log("t", 0).values == [b"%d" % i for i in range(2501)]
+    assert late.done() and all(d.done() for d in deliveries)
 
 
 def test_refusing_does_not_park() -> None:
