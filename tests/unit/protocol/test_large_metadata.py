@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +19,7 @@ from kclient.protocol.messages.metadata import (
 
 TOPICS, PARTITIONS, BROKERS = 10_000, 10, 9
 MAX_CPU_SECONDS = 0.3
+MAX_STEP_SECONDS = 0.02
 ATTEMPTS = 5
 """The best of these counts: the machine has other things to do."""
 
@@ -52,19 +56,45 @@ def data() -> Iterator[dict[int, bytes]]:
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_100_000_partitions_decode_within_300_ms_of_cpu(
-    data: dict[int, bytes], version: int
-) -> None:
-    best = MAX_CPU_SECONDS * 10
+def test_100_000_partitions_decode_within_300_ms_of_cpu(version: int) -> None:
+    """In an interpreter of its own: how often the garbage collector goes over all objects, and
+    for how long, depends on what else is alive, and here that is hundreds of tests."""
+    program = (
+        "import time\n"
+        "from tests.unit.protocol.test_large_metadata import *\n"
+        f"data = large_response(TOPICS, PARTITIONS).encode({version})\n"
+        "for attempt in range(ATTEMPTS):\n"
+        "    started = time.process_time()\n"
+        f"    response = MetadataResponse.decode(data, {version})\n"
+        "    print(time.process_time() - started, len(response.topics))\n"
+        "    del response\n"
+    )
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=root, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    attempts = [line.split() for line in done.stdout.splitlines()]
+    assert [int(topics) for _, topics in attempts] == [TOPICS] * ATTEMPTS
+    assert min(float(seconds) for seconds, _ in attempts) < MAX_CPU_SECONDS
+
+
+def test_taken_apart_in_steps_none_of_them_holds_the_thread(data: dict[int, bytes]) -> None:
+    """As the client reads it: each topic is taken away, so that nothing piles up."""
+    best = worst_step = MAX_CPU_SECONDS * 10
     for _ in range(ATTEMPTS):
-        started = time.process_time()
-        response = MetadataResponse.decode(data[version], version)
-        best = min(best, time.process_time() - started)
-        assert len(response.topics) == TOPICS
-        del response
-        if best < MAX_CPU_SECONDS:
-            break
+        steps = MetadataResponse.decode_steps(data[13], 13)
+        started = before = time.thread_time()
+        longest = 0.0
+        for topic in steps:
+            topic.partitions = []
+            now = time.thread_time()
+            longest = max(longest, now - before)
+            before = now
+        best = min(best, before - started)
+        worst_step = min(worst_step, longest)
     assert best < MAX_CPU_SECONDS
+    assert worst_step < MAX_STEP_SECONDS
 
 
 def test_steps_give_each_topic_and_then_the_same_message(data: dict[int, bytes]) -> None:

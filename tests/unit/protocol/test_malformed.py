@@ -151,17 +151,17 @@ def test_a_huge_count_allocates_nothing() -> None:
 
 def test_memory_is_bounded_by_what_the_bytes_could_hold() -> None:
     """Counts that just fit, then bytes that make the most objects: empty arrays and strings."""
-    size = 4_000
+    size = 2_000
     tracemalloc.start()
     try:
         for message in every_message():
             for version in (message.MIN_VERSION, message.MAX_VERSION):
-                for fill in (b"\x00", b"\x01", b"\x02"):
-                    for head in (0, 4, 8, 16):
+                for fill in (b"\x00", b"\x01"):
+                    for head in (0, 4, 12):
                         count = struct.pack(">i", size - 100)
                         first = message.FIRST_FLEXIBLE
                         if first is not None and version >= first:
-                            count = b"\xbd\x1e"
+                            count = b"\xed\x0e"
                         data = (bytes(head) + count).ljust(size, fill)
                         tracemalloc.reset_peak()
                         before = tracemalloc.get_traced_memory()[0]
