@@ -1,0 +1,1 @@
+"""kclient beside the other Python clients: ``python -m benchmarks``."""
