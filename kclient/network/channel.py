@@ -58,6 +58,7 @@ class Channel(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
+        "_flush_is_due",
         "_gone",
         "_now",
         "_owner",
@@ -89,6 +90,7 @@ class Channel(asyncio.BufferedProtocol):
         self._owner = owner
         self._now = now
         self._transport: asyncio.Transport | None = None
+        self._flush_is_due = False
         self._told_ready = False
         self._told_closed = False
 
@@ -104,11 +106,14 @@ class Channel(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write what was submitted, in one piece, and hand over the answers that are there."""
-        output = self.connection.take_output()
-        if output and self._transport is not None:
-            self.bytes_out += len(output)
-            self._transport.write(output)
+        self._write()
         self._hand_over()
+
+    def flush_soon(self) -> None:
+        """Write in the loop's next round, together with what is submitted until then."""
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            asyncio.get_running_loop().call_soon(self._flush_now_due)
 
     def expire(self, now: float) -> None:
         """Close if a request or the handshake is past its deadline."""
@@ -201,6 +206,7 @@ class Channel(asyncio.BufferedProtocol):
                 if abort:
                     self._transport.abort()
                 else:
+                    self._write()
                     self._transport.close()
             self._hand_over()
             if not self._told_closed:
@@ -211,6 +217,17 @@ class Channel(asyncio.BufferedProtocol):
         if not self._told_ready and connection.state is ConnectionState.READY:
             self._told_ready = True
             self._owner.channel_ready(self)
+
+    def _flush_now_due(self) -> None:
+        self._flush_is_due = False
+        if not self.connection.is_closed:
+            self.flush()
+
+    def _write(self) -> None:
+        output = self.connection.take_output()
+        if output and self._transport is not None:
+            self.bytes_out += len(output)
+            self._transport.write(output)
 
     def _hand_over(self) -> None:
         for request, outcome in self.connection.take_answers():

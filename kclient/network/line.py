@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 FLUSH_BYTES = 256 * 1024
 """So much is joined into one write at most, but for a single request that is larger."""
+SMALL_REQUEST = 16 * 1024
+"""Below that many bytes a request may wait for the loop's next round, to share a write."""
 _NEVER = math.inf
 
 
@@ -132,7 +134,13 @@ class Line:
         channel = self.channel
         if channel is not None and not self.waiting and channel.can_send(now):
             if self._submit(channel, request, now):
-                channel.flush()
+                # While others are under way anyhow, small ones share a write: a system call costs
+                # more than all the rest of a request.
+                small = request.request_bytes < SMALL_REQUEST and request.expect_response
+                if small and len(channel.connection.in_flight) > 1:
+                    channel.flush_soon()
+                else:
+                    channel.flush()
         else:
             self.waiting.append(request)
             if channel is None or self._owner.book.get(self.key.node_id) is None:

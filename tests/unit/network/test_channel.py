@@ -119,6 +119,45 @@ def test_what_was_submitted_leaves_in_one_write() -> None:
     assert len(wired.transport.writes) == 1
 
 
+async def test_what_is_submitted_in_one_round_of_the_loop_shares_a_write() -> None:
+    wired = Wired()
+    wired.make_ready()
+    for _ in range(5):
+        wired.channel.submit(pending(), 1.0)
+        wired.channel.flush_soon()
+    assert wired.transport.writes == []
+    await next_round()
+    assert len(wired.transport.writes) == 1
+
+
+async def test_an_end_in_good_order_writes_what_was_submitted() -> None:
+    wired = Wired()
+    wired.make_ready()
+    wired.channel.submit(pending(), 1.0)
+    wired.channel.flush_soon()
+    wired.channel.end(ClientClosed("closed"), abort=False)
+    assert len(wired.transport.writes) == 1
+    await next_round()
+    assert len(wired.transport.writes) == 1
+
+
+async def test_a_broken_connection_writes_no_more() -> None:
+    wired = Wired()
+    wired.make_ready()
+    wired.channel.submit(pending(), 1.0)
+    wired.channel.flush_soon()
+    wired.channel.end(ConnectionLost("broken"))
+    await next_round()
+    assert wired.transport.writes == []
+
+
+async def next_round() -> None:
+    """Let the loop run what it has scheduled."""
+    done = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(done.set_result, None)
+    await done
+
+
 def test_all_answers_of_one_read_are_handed_over_before_room_is_told() -> None:
     wired = Wired()
     wired.make_ready()

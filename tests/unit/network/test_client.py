@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -63,6 +63,18 @@ async def all_answered(futures: list[RequestFuture[Any]]) -> bool:
 
 async def connected(client: NetworkClient, node_id: int = FIRST, lane: Lane = Lane.GENERAL) -> None:
     await client.send(node_id, MetadataRequest(), lane=lane)
+
+
+class WriteTap:
+    """Notes what goes to a transport."""
+
+    def __init__(self, transport: asyncio.Transport, writes: list[bytes]) -> None:
+        self._transport = transport
+        self._writes = writes
+
+    def write(self, data: bytes) -> None:
+        self._writes.append(data)
+        self._transport.write(data)
 
 
 class Held:
@@ -126,6 +138,20 @@ class TestSending:
             await futures[-1]
             assert done == list(range(20))
             assert len(broker.sessions) == 1
+
+    async def test_a_burst_shares_its_writes(self, bench: Bench) -> None:
+        async with ScriptedBroker() as broker:
+            client = await bench.client(broker)
+            await connected(client)
+            channel = client._lines[FIRST, Lane.GENERAL].channel
+            assert channel is not None
+            transport = channel._transport
+            assert transport is not None
+            writes: list[bytes] = []
+            channel._transport = cast("asyncio.Transport", WriteTap(transport, writes))
+            assert await all_answered([client.send(FIRST, MetadataRequest()) for _ in range(50)])
+            assert len(writes) == 2  # the first at once, the others together
+            channel._transport = transport
 
     async def test_a_callable_builds_the_message_for_the_version(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
