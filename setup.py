@@ -75,15 +75,27 @@ def extensions() -> list[Extension]:
 
 
 class BuildOptional(build_ext):
-    """Leaves out what can't be compiled, and says so in one line; all or nothing."""
+    """Leaves out what can't be compiled, and says so in one line.
+
+    What an earlier build left behind goes first: where compiling fails it would be shipped.
+    """
+
+    def outputs_of(self, extension: Extension) -> list[Path]:
+        """Where its compiled module goes: in the build directory, and where it is used from."""
+        name = self.get_ext_fullname(extension.name)
+        built = Path(self.build_lib, self.get_ext_filename(name))
+        return [built, Path(self.get_ext_fullpath(extension.name))]
 
     def run(self) -> None:
         self.force = True
+        for extension in self.extensions:
+            for left_over in self.outputs_of(extension):
+                left_over.unlink(missing_ok=True)
         super().run()
         missing = [
             extension.name
             for extension in self.extensions
-            if not os.path.exists(self.get_ext_fullpath(extension.name))
+            if not self.outputs_of(extension)[-1].exists()
         ]
         if missing:
             sys.stderr.write(
