@@ -10,6 +10,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import CorruptRecord, DecompressionFailed, InvalidConfig
 from kclient.protocol.primitives import Buffer
 from kclient.record.compression import Compression
+from kclient.record.batch import Record
 from kclient.record.reader import Batch
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch, split_batches
@@ -21,6 +22,7 @@ _CHECK_CAP_BYTES = 64 << 20
 """Batches that inflate to more are taken as they are: the broker must not stall on them."""
 _CHUNK = 2000
 _SHOWN_ERRORS = 3
+_NO_APPEND_TIME = "Producer should not set timestamp type to LogAppendTime."
 
 
 class RecordsRefused(Refused):
@@ -35,13 +37,12 @@ class RecordsRefused(Refused):
         self.records = records
 
 
-def open_batch(data: Buffer | None, version: int, where: str) -> StoredBatch:
+def open_batch(data: Buffer | None, version: int) -> StoredBatch:
     """The one batch of a partition in a Produce request, its header and CRC checked.
 
     Args:
         data: The record bytes.
         version: Of the request.
-        where: ``topic-partition``, for texts.
 
     Raises:
         Refused: With Kafka's code.
@@ -89,8 +90,10 @@ def check_batch(batch: StoredBatch, config: TopicConfig, now_ms: int, where: str
             f"Invalid sequence number {batch.base_sequence} in record batch with producerId "
             f"{batch.producer_id} in topic partition {where}"
         )
-    if batch.is_transactional:
+    if batch.is_transactional:  # there is no coordinator that could have begun a transaction
         raise Refused(ErrorCode.INVALID_TXN_STATE)
+    if batch.codec > Compression.ZSTD:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     _check_records(batch, config, now_ms, where)
 
 
@@ -106,46 +109,80 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int, where: 
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     except CorruptRecord as error:
         raise _invalid(str(error)) from error
-    earliest = now_ms - config.timestamp_before_max_ms
-    latest = now_ms + config.timestamp_after_max_ms
-    errors: list[tuple[int, str]] = []
-    code = ErrorCode.INVALID_RECORD
-    greatest = -1
-    index = 0
+    check = _RecordCheck(config, now_ms, where, batch.is_log_append_time)
     while not decoded.exhausted:
         try:
             records = decoded.records("", 0, limit=_CHUNK)
         except CorruptRecord as error:
             raise _invalid(str(error)) from error
         for record in records:
-            at = record.timestamp
-            if at > greatest:
-                greatest = at
-            if config.compacted and record.key is None:
-                errors.append(
-                    (
-                        index,
-                        "Compacted topic cannot accept message without key in topic partition "
-                        f"{where}",
-                    )
+            check.take(record)
+    check.raise_errors()
+    batch.set_times(check.greatest, log_append_time=False)
+
+
+class _RecordCheck:
+    """The checks of single records, over one batch."""
+
+    __slots__ = (
+        "_code",
+        "_compacted",
+        "_earliest",
+        "_errors",
+        "_index",
+        "_latest",
+        "_log_append_time",
+        "_marked",
+        "_where",
+        "greatest",
+    )
+
+    def __init__(self, config: TopicConfig, now_ms: int, where: str, marked: bool) -> None:
+        self._earliest = now_ms - config.timestamp_before_max_ms
+        self._latest = now_ms + config.timestamp_after_max_ms
+        self._compacted = config.compacted
+        self._log_append_time = config.log_append_time
+        self._marked = marked
+        self._where = where
+        self._errors: list[tuple[int, str]] = []
+        self._code = ErrorCode.INVALID_RECORD
+        self._index = -1
+        self.greatest = -1
+
+    def take(self, record: Record) -> None:
+        """Look at the next record."""
+        self._index += 1
+        at = record.timestamp
+        if at > self.greatest:
+            self.greatest = at
+        if self._compacted and record.key is None:
+            text = "Compacted topic cannot accept message without key in topic partition "
+            self._errors.append((self._index, text + self._where))
+        elif not self._log_append_time and at >= 0:
+            if not self._earliest <= at <= self._latest:
+                self._mistimed(
+                    f"Timestamp {at} of message with offset {record.offset} is out of range. The "
+                    f"timestamp should be within [{self._earliest}, {self._latest}]"
                 )
-            elif batch.is_log_append_time and not config.log_append_time:
-                code = ErrorCode.INVALID_TIMESTAMP
-                errors.append((index, "Producer should not set timestamp type to LogAppendTime."))
-            elif not config.log_append_time and at >= 0 and not earliest <= at <= latest:
-                code = ErrorCode.INVALID_TIMESTAMP
-                errors.append(
-                    (
-                        index,
-                        f"Timestamp {at} of message with offset {record.offset} is out of range. "
-                        f"The timestamp should be within [{earliest}, {latest}]",
-                    )
-                )
-            index += 1
-    if errors:
-        raise RecordsRefused(code, _summary(code, errors), errors)
-    if not batch.is_log_append_time:
-        batch.set_times(greatest, log_append_time=False)
+        elif self._marked:
+            self._mistimed(f"Invalid timestamp type in message {_shown(record)}. {_NO_APPEND_TIME}")
+
+    def _mistimed(self, text: str) -> None:
+        self._code = ErrorCode.INVALID_TIMESTAMP
+        self._errors.append((self._index, text))
+
+    def raise_errors(self) -> None:
+        """Raise RecordsRefused if a record can't be taken."""
+        if self._errors:
+            raise RecordsRefused(self._code, _summary(self._code, self._errors), self._errors)
+
+
+def _shown(record: Record) -> str:
+    key, value = record.key or b"", record.value or b""
+    return (
+        f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, "
+        f"key={len(key)} bytes, value={len(value)} bytes)"
+    )
 
 
 def _summary(code: ErrorCode, errors: list[tuple[int, str]]) -> str:

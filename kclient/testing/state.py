@@ -212,7 +212,8 @@ class ClusterState:
             raise Refused(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"The target replication factor of {replication_factor} cannot be reached because "
-                f"only {len(self.brokers)} broker(s) are registered.",
+                f"only {len(self.brokers)} broker(s) are registered or some brokers have all their "
+                "log directories cordoned.",
             )
         down = [one for one in sorted(self.brokers) if not self.brokers[one].alive]
         placed = []

@@ -39,6 +39,7 @@ _MAX_TIMESTAMP_POSITION = 35
 _SMALLEST_LENGTH = 14
 """Of what follows the length, in any magic: Java's ``LegacyRecord.RECORD_OVERHEAD_V0``."""
 
+_NEWEST_MAGIC = 2
 _SEQUENCES = 1 << 31
 
 
@@ -159,11 +160,18 @@ class StoredBatch:
         _CRC.pack_into(self.data, _CRC_POSITION, self.crc)
 
 
+class Malformed(Refused):
+    """CORRUPT_MESSAGE, with a text that Kafka sends to the producer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+
+
 def split_batches(data: bytes | bytearray | memoryview) -> list[memoryview]:
     """The complete batches in ``data``, of any magic; a truncated last one is left out, as in Java.
 
     Raises:
-        Refused: CORRUPT_MESSAGE, for a length or a magic that can't be.
+        Refused: CORRUPT_MESSAGE, for a length or a magic that can't be (``Malformed``).
     """
     view = memoryview(data)
     found: list[memoryview] = []
@@ -171,12 +179,17 @@ def split_batches(data: bytes | bytearray | memoryview) -> list[memoryview]:
     while len(view) - pos > MAGIC_POSITION:
         (length,) = _LENGTH.unpack_from(view, pos + _LENGTH_POSITION)
         magic = view[pos + MAGIC_POSITION]
-        if length < _SMALLEST_LENGTH or magic > 2:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE)
+        if length < _SMALLEST_LENGTH:
+            raise Malformed(
+                f"Record size {length} is less than the minimum record overhead "
+                f"({_SMALLEST_LENGTH})"
+            )
+        if magic > _NEWEST_MAGIC:
+            raise Malformed(f"Invalid magic found in record: {magic}")
         end = pos + LOG_OVERHEAD + length
         if end > len(view):
             break
-        if magic == 2 and end - pos < BATCH_HEADER_BYTES:
+        if magic == _NEWEST_MAGIC and end - pos < BATCH_HEADER_BYTES:
             raise Refused(ErrorCode.CORRUPT_MESSAGE)
         found.append(view[pos:end])
         pos = end

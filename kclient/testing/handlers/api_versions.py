@@ -18,7 +18,7 @@ from kclient.testing.call import Call
 
 _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-_FEATURES = (("eligible.leader.replicas.version", 0, 1, 1), ("metadata.version", 7, 30, 30))
+_FEATURES = (("metadata.version", 7, 30, 30), ("eligible.leader.replicas.version", 0, 1, 1))
 """Name, lowest and highest supported level, finalized level. Those of APIs that are not served
 (groups, shares, streams, transactions) are not there."""
 

@@ -41,10 +41,7 @@ def _grow(
             raise Refused(code)
         found = call.state.topics.get(topic.name)
         if found is None:
-            raise Refused(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                "This server does not host this topic-partition.",
-            )
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         wanted = topic.assignments
         assignments = None if wanted is None else [one.broker_ids for one in wanted]
         placed = check_growth(call.state, found, topic.count, assignments)

@@ -12,6 +12,7 @@ from kclient.testing.call import Call
 from kclient.testing.handlers.metadata import CLUSTER_OPERATIONS, UNASKED_OPERATIONS
 
 _BROKERS = 1
+_CONTROLLERS = 2
 
 
 def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -21,11 +22,14 @@ def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterRespon
     if code is not None:
         return DescribeClusterResponse(error_code=code, error_message=None)
     if request.endpoint_type != _BROKERS:
-        text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint "
-        text += f"of type {'CONTROLLER' if request.endpoint_type == 2 else 'UNKNOWN'}"
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        if request.endpoint_type != 2:
-            code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        text = f"Unsupported endpoint type {request.endpoint_type}"
+        if request.endpoint_type == _CONTROLLERS:
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            text = (
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
+                "type CONTROLLER"
+            )
         return DescribeClusterResponse(error_code=code, error_message=text)
     shown = sorted(state.brokers.values(), key=lambda one: one.node_id)
     if not request.include_fenced_brokers:

@@ -51,7 +51,7 @@ def _describe(
             DescribeTopicPartitionsResponseTopic(
                 code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 name,
-                topic_authorized_operations=-(1 << 31),
+                topic_authorized_operations=TOPIC_OPERATIONS,
             ),
             None,
         )

@@ -32,6 +32,8 @@ from kclient.testing.state import NO_LEADER, PartitionState, TopicState
 _FIRST_FROM_FOLLOWERS = 11
 _FIRST_WITH_HINTS = 16
 _READ_COMMITTED = 1
+_NEVER_READ = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Kafka answers these with an empty list of aborted transactions, others with null."""
 
 
 def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Response]:
@@ -149,6 +151,8 @@ def _read(
     committed = request.isolation_level == _READ_COMMITTED
     end = log.last_stable_offset if committed else log.high_watermark
     found = ReadResult([], 0)
+    if min(wanted.max_bytes, left) < 0:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka's IllegalArgumentException
     if wanted.last_fetched_epoch < 0 or not _diverges(partition, wanted, answer):
         room = min(wanted.max_bytes, left)
         found = log.read(wanted.fetch_offset, room, end, at_least_one=first)
@@ -175,6 +179,8 @@ def _diverges(partition: PartitionState, wanted: Wanted, answer: Answer) -> bool
 
 def _refuse(call: Call, answer: Answer, refused: Refused) -> None:
     answer.error_code = refused.code
+    if refused.code in _NEVER_READ:
+        answer.aborted = ()
     if call.version < _FIRST_WITH_HINTS or refused.code not in (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,

@@ -42,20 +42,37 @@ def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     for topic in request.topics:
         shown = ListOffsetsTopicResponse(topic.name)
         response.topics.append(shown)
-        for one in topic.partitions:
-            answer = ListOffsetsPartitionResponse(one.partition_index)
-            shown.partitions.append(answer)
-            try:
-                if counts[topic.name, one.partition_index] > 1:
-                    raise Refused(ErrorCode.INVALID_REQUEST)
-                found = _look_up(call, request, topic.name, one)
-            except Refused as refused:
-                answer.error_code = refused.code
-                found = _NOWHERE
-            answer.offset, answer.timestamp = found.offset, found.timestamp
-            if call.version >= _FIRST_WITH_EPOCHS:
-                answer.leader_epoch = found.leader_epoch
+        twice = {
+            one.partition_index
+            for one in topic.partitions
+            if counts[topic.name, one.partition_index] > 1
+        }
+        shown.partitions = [_refused(index, ErrorCode.INVALID_REQUEST) for index in twice]
+        shown.partitions += [
+            _answer(call, request, topic.name, one)
+            for one in topic.partitions
+            if one.partition_index not in twice
+        ]
     return response
+
+
+def _answer(
+    call: Call, request: ListOffsetsRequest, name: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    try:
+        found = _look_up(call, request, name, wanted)
+    except Refused as refused:
+        return _refused(wanted.partition_index, refused.code)
+    answer = ListOffsetsPartitionResponse(
+        wanted.partition_index, timestamp=found.timestamp, offset=found.offset
+    )
+    if call.version >= _FIRST_WITH_EPOCHS:
+        answer.leader_epoch = found.leader_epoch
+    return answer
+
+
+def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(index, code, timestamp=-1, offset=-1)
 
 
 def _look_up(

@@ -65,7 +65,7 @@ def _asked(
     topic = call.state.topics.get(name)
     if topic is not None:
         return _known(call, request, topic)
-    return _failed(name, ZERO_UUID, _absent(call, request, name))
+    return _failed(name, ZERO_UUID, _absent(call, request, name), _operations(request))
 
 
 def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
@@ -84,24 +84,27 @@ def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        code, name, topic_id, topic_authorized_operations=UNASKED_OPERATIONS
-    )
+def _operations(request: MetadataRequest) -> int:
+    asked = request.include_topic_authorized_operations
+    return TOPIC_OPERATIONS if asked else UNASKED_OPERATIONS
+
+
+def _failed(
+    name: str | None, topic_id: bytes, code: ErrorCode, operations: int = UNASKED_OPERATIONS
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(code, name, topic_id, topic_authorized_operations=operations)
 
 
 def _known(call: Call, request: MetadataRequest, topic: TopicState) -> MetadataResponseTopic:
     code = call.error_for(topic.name)
     if code is not None:
-        return _failed(topic.name, topic.topic_id, code)
+        return _failed(topic.name, topic.topic_id, code, _operations(request))
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_partition(call, one) for one in topic.partitions],
-        topic_authorized_operations=(
-            TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNASKED_OPERATIONS
-        ),
+        topic_authorized_operations=_operations(request),
     )
 
 

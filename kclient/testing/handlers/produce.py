@@ -14,25 +14,33 @@ from kclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kclient.record.layout import TRANSACTIONAL_BIT
 from kclient.testing.batch_rules import RecordsRefused, check_batch, open_batch
 from kclient.testing.call import Call
 from kclient.testing.refused import Hangup, Refused
 from kclient.testing.state import NO_LEADER, PartitionState, TopicState
+from kclient.testing.stored_batch import Malformed
 
 _ALL = -1
 _FIRST_WITH_IDS = 13
 _FIRST_WITH_HINTS = 10
+_ATTRIBUTES = 22
+"""Where the low byte of a batch's attributes is."""
 
 
 def handle(call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append each partition's batch; with acks=0 an error closes the connection, as in Kafka."""
     response = ProduceResponse()
     failed = False
+    anonymous = request.transactional_id is None and _is_transactional(request)
     for topic_data in request.topic_data:
         topic_response = TopicProduceResponse(topic_data.name, topic_data.topic_id)
         response.responses.append(topic_response)
         for data in topic_data.partition_data:
-            answer = _append(call, request, response, topic_data, data)
+            if anonymous:
+                answer = _refused(data, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            else:
+                answer = _append(call, request, response, topic_data, data)
             data.records = None  # it lies in the connection's buffer, which is used again
             failed = failed or answer.error_code != ErrorCode.NONE
             topic_response.partition_responses.append(answer)
@@ -43,6 +51,19 @@ def handle(call: Call, request: ProduceRequest) -> ProduceResponse | None:
     return None
 
 
+def _is_transactional(request: ProduceRequest) -> bool:
+    return any(
+        len(data.records) > _ATTRIBUTES and data.records[_ATTRIBUTES] & TRANSACTIONAL_BIT
+        for topic_data in request.topic_data
+        for data in topic_data.partition_data
+        if data.records is not None
+    )
+
+
+def _refused(data: PartitionProduceData, code: ErrorCode) -> PartitionProduceResponse:
+    return PartitionProduceResponse(data.index, code, -1, error_message=None)
+
+
 def _append(
     call: Call,
     request: ProduceRequest,
@@ -50,7 +71,7 @@ def _append(
     topic_data: TopicProduceData,
     data: PartitionProduceData,
 ) -> PartitionProduceResponse:
-    answer = PartitionProduceResponse(data.index, base_offset=-1, error_message=None)
+    answer = _refused(data, ErrorCode.NONE)
     name = topic_data.name
     try:
         topic = call.topic(name, topic_data.topic_id, call.version >= _FIRST_WITH_IDS)
@@ -78,7 +99,7 @@ def _write(
 ) -> None:
     partition = call.partition(topic, data.index)
     where = f"{topic.name}-{data.index}"
-    batch = open_batch(data.records, call.version, where)
+    batch = open_batch(data.records, call.version)
     if request.acks not in (0, 1, _ALL):
         raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
     call.check_leader(partition, -1, leader_only=True)
@@ -105,8 +126,9 @@ def _refuse(answer: PartitionProduceResponse, refused: Refused) -> None:
     answer.base_offset = answer.log_append_time_ms = -1
     if refused.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE):
         answer.log_start_offset = -1
-    if isinstance(refused, RecordsRefused):
+    if isinstance(refused, (RecordsRefused, Malformed)):
         answer.error_message = refused.message
+    if isinstance(refused, RecordsRefused):
         answer.record_errors = [
             BatchIndexAndErrorMessage(index, text) for index, text in refused.records
         ]
