@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
-import enum
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from kclient.consumer import fetch_session, subscription
 from kclient.network import connection_states
 from kclient.producer import batch, idempotence
 
+Table = Mapping[Any, Mapping[Any, Any]]
+
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "states.md"
-MACHINES: dict[str, tuple[str, Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]]] = {
+MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("kclient/network/connection_states.py", connection_states.TRANSITIONS),
     "A batch": ("kclient/producer/batch.py", batch.TRANSITIONS),
     "An idempotent producer's identity": (
@@ -44,7 +46,7 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _arrows(table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]) -> list[str]:
+def _arrows(table: Table) -> list[str]:
     lines = [f"    [*] --> {next(iter(table)).name}"]
     for state, events in table.items():
         lines += [f"    {state.name} --> {to.name}: {event.name}" for event, to in events.items()]
@@ -53,7 +55,7 @@ def _arrows(table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]) -> list[st
     return lines
 
 
-def _states(table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]) -> list[str]:
+def _states(table: Table) -> list[str]:
     return ["| state | |", "|---|---|", *(f"| {state.name} | {state.value} |" for state in table)]
 
 
