@@ -251,7 +251,7 @@ def confluent_consume(bootstrap: str, topic: str, records: int, size: int) -> tu
     while count < records:
         for message in consumer.consume(2000, timeout=10):
             count += 1
-            total += len(message.value())
+            total += len(message.value() or b"")
     spent = watch.stop()
     consumer.close()
     _checked(count, total, records, size)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kclient.config import ConsumerConfig as ConsumerConfig
     from kclient.config import ProducerConfig as ProducerConfig
     from kclient.consumer import Consumer as Consumer
+    from kclient.consumer import ConsumerRecord as ConsumerRecord
     from kclient.errors import BrokerError as BrokerError
     from kclient.errors import KafkaError as KafkaError
     from kclient.producer import Delivery as Delivery
@@ -40,6 +41,7 @@ _HOME = {
     "BrokerError": "kclient.errors",
     "Consumer": "kclient.consumer",
     "ConsumerConfig": "kclient.config",
+    "ConsumerRecord": "kclient.consumer",
     "Delivery": "kclient.producer",
     "IsolationLevel": "kclient.types",
     "KafkaError": "kclient.errors",
@@ -63,6 +65,7 @@ __all__ = [
     "BrokerError",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerRecord",
     "Delivery",
     "IsolationLevel",
     "KafkaError",

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from examples.flights.events import Event, load
 from examples.flights.report import Report
-from kclient import Admin, Consumer, KafkaError, NewTopic, Producer
+from kclient import Admin, Consumer, KafkaError, NewTopic, Producer, ProducerConfig
 from kclient.record import IMPLEMENTATION
 from kclient.testing import Cluster, LoopProbe
 
@@ -31,7 +31,7 @@ async def produce(
     bootstrap: str, topic: str, events: list[Event], codec: str, bar: Progress
 ) -> None:
     task = bar.add_task("sending", total=len(events))
-    async with Producer(bootstrap, compression=codec) as producer:  # type: ignore[arg-type]
+    async with Producer(bootstrap, config=ProducerConfig(compression=codec)) as producer:
         for sent, event in enumerate(events, 1):
             await producer.enqueue(topic, event.value, key=event.key, timestamp=event.timestamp)
             if sent % 1000 == 0:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.table import Table
 
-import kclient
+from kclient import ConsumerRecord
 
 LATE_MINUTES = 15
 MIN_FLIGHTS = 100
@@ -29,7 +29,7 @@ class Report:
         self._routes: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
         self._days: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
 
-    def add(self, records: Iterable[kclient.Record]) -> None:
+    def add(self, records: Iterable[ConsumerRecord[bytes | None, bytes | None]]) -> None:
         for record in records:
             self._add(record.key, json.loads(record.value or b"{}"))
 
