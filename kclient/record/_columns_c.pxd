@@ -13,13 +13,18 @@ cdef Py_ssize_t _INT64_BYTES
 
 cdef class BytesColumn:
     cdef bytearray _data
+    cdef unsigned char* _data_cstr
     cdef object _ends
+    cdef int[::1] _ends_view
     cdef bytearray _present
-    cdef Py_ssize_t _used
-    cdef Py_ssize_t _nulls
+    cdef unsigned char* _present_cstr
 
     @cython.locals(missing=Py_ssize_t, wanted=Py_ssize_t)
-    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size_bytes) except -1
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t more, Py_ssize_t size_bytes) except -1
+
+    @cython.locals(used=Py_ssize_t, target="unsigned char*", source="const unsigned char*")
+    cdef Py_ssize_t put(
+        self, Py_ssize_t row, const unsigned char* data, Py_ssize_t pos, Py_ssize_t size) noexcept
 
 
 cdef class ColumnStore:
@@ -30,25 +35,24 @@ cdef class ColumnStore:
     cdef BytesColumn _values
     cdef list _header_names
     cdef list _header_values
+    cdef Py_ssize_t _key_nulls
+    cdef Py_ssize_t _value_nulls
     cdef Py_ssize_t _headers
     cdef Py_ssize_t _rows
 
-    @cython.locals(missing=Py_ssize_t)
-    cdef int _reserve(self, Py_ssize_t rows, Py_ssize_t size_bytes) except -1
+    @cython.locals(missing=Py_ssize_t, wanted=Py_ssize_t)
+    cdef int _reserve(self, Py_ssize_t more, Py_ssize_t size_bytes) except -1
 
     cdef Py_ssize_t _add_headers(self, object headers) except -1
 
-    @cython.locals(size=Py_ssize_t, row=Py_ssize_t, column=BytesColumn)
+    @cython.locals(key_size=Py_ssize_t, value_size=Py_ssize_t, size=Py_ssize_t, row=Py_ssize_t)
     cpdef bint append(
         self, int64_t offset, int64_t timestamp, bytes key, bytes value, object headers) except -1
 
     @cython.locals(data_cstr="const unsigned char*", end=Py_ssize_t, offsets=cython.longlong[::1],
                    timestamps=cython.longlong[::1], header_ends=cython.int[::1], keys=BytesColumn,
-                   values=BytesColumn, key_ends=cython.int[::1], value_ends=cython.int[::1],
-                   key_data="unsigned char*", value_data="unsigned char*",
-                   key_present="unsigned char*", value_present="unsigned char*",
-                   key_used=Py_ssize_t, value_used=Py_ssize_t, key_nulls=Py_ssize_t,
-                   value_nulls=Py_ssize_t, headers=Py_ssize_t, first=Py_ssize_t, row=Py_ssize_t,
+                   values=BytesColumn, key_nulls=Py_ssize_t, value_nulls=Py_ssize_t,
+                   headers=Py_ssize_t, row=Py_ssize_t,
                    last=Py_ssize_t, fixed_time=bint, fixed_timestamp=int64_t, time_delta=int64_t,
                    delta=int64_t, key_pos=Py_ssize_t, key_size=Py_ssize_t, value_pos=Py_ssize_t,
                    value_size=Py_ssize_t, headers_pos=Py_ssize_t, stop=Py_ssize_t, offset=int64_t,
@@ -60,10 +64,6 @@ cdef class ColumnStore:
 
 
 cdef int grow(bytearray data, Py_ssize_t size) except -1
-
-cdef int copy_bytes(
-    unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos,
-    Py_ssize_t size) noexcept
 
 @cython.locals(present_cstr="const unsigned char*", bits=bytearray, bits_cstr="unsigned char*",
                row=Py_ssize_t)

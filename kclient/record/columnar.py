@@ -80,6 +80,11 @@ class ColumnBuilder:
         """Bytes of keys and values in it."""
         return self._store.size_bytes
 
+    @property
+    def last_offset(self) -> int:
+        """Offset of the record that was added last, -1 if there is none."""
+        return self._store.last_offset
+
     def add(
         self,
         batch: Batch,
@@ -125,26 +130,26 @@ class ColumnBuilder:
         topics = array("i")
         partitions = array("i")
         for topic, partition, count in self._runs:
-            topics.extend((topic,) * count)
-            partitions.extend((partition,) * count)
+            topics += array("i", (topic,)) * count
+            partitions += array("i", (partition,)) * count
         names = _texts(b"", tuple(self._topics))
         children = (
             Column(_INT32, b"topic", rows, (None, topics), dictionary=names),
             Column(_INT32, b"partition", rows, (None, partitions)),
             Column(_INT64, b"offset", rows, (None, store.offsets)),
             Column(_TIMESTAMP, b"timestamp", rows, (None, store.timestamps)),
-            _stored(b"key", store.keys, rows),
-            _stored(b"value", store.values, rows),
+            _stored(b"key", store.keys, rows, store.key_nulls),
+            _stored(b"value", store.values, rows, store.value_nulls),
             _headers(store),
         )
         self._empty()
         return RecordColumns(Column(_STRUCT, b"", rows, (None,), children=children))
 
 
-def _stored(name: bytes, column: BytesColumn, rows: int) -> Column:
-    present = codec.bitmap(column.present, rows) if column.nulls else None
+def _stored(name: bytes, column: BytesColumn, rows: int, nulls: int) -> Column:
+    present = codec.bitmap(column.present, rows) if nulls else None
     buffers = (present, column.ends, column.data)
-    return Column(_BINARY, name, rows, buffers, nulls=column.nulls, nullable=True)
+    return Column(_BINARY, name, rows, buffers, nulls=nulls, nullable=True)
 
 
 def _headers(store: ColumnStore) -> Column:

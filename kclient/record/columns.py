@@ -40,21 +40,15 @@ _INT32_BYTES = 4
 @cython.final
 @cython.cclass
 class BytesColumn:
-    """One column of bytes: the data end to end, where each ends, and which are null."""
+    """One column of bytes: the data end to end, where each row ends, and which are null."""
 
-    __slots__ = ("_data", "_ends", "_nulls", "_present", "_used")
+    __slots__ = ("_data", "_data_cstr", "_ends", "_ends_view", "_present", "_present_cstr")
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._ends = array("i", (0,))
         self._present = bytearray()
-        self._used = 0
-        self._nulls = 0
-
-    @property
-    def nulls(self) -> int:
-        """How many are null."""
-        return self._nulls
+        self.reserve(0, 0, 0)
 
     @property
     def data(self) -> bytearray:
@@ -71,17 +65,41 @@ class BytesColumn:
         """A byte per row: 1, or 0 for null."""
         return self._present
 
-    def reserve(self, rows: int, size_bytes: int) -> None:
-        """Make room for so many rows in all, and so many more bytes."""
-        missing = rows + 1 - len(self._ends)
+    def reserve(self, rows: int, more: int, size_bytes: int) -> None:
+        """Behind so many rows make room for more of them, and for so many bytes in these."""
+        self._ends_view: Any = None  # an array that is looked at can't grow
+        missing = rows + more + 1 - len(self._ends)
         if missing > 0:
             self._ends.frombytes(bytes(_INT32_BYTES * max(missing, len(self._ends))))
-        missing = rows - len(self._present)
-        if missing > 0:
-            self._present.extend(bytes(max(missing, len(self._present))))
-        wanted = self._used + size_bytes
+        self._ends_view = self._ends
+        wanted = rows + more
+        if wanted > len(self._present):
+            grow(self._present, max(wanted, 2 * len(self._present)))
+        self._present_cstr: Any = self._present
+        wanted = self._ends_view[rows] + size_bytes
         if wanted > len(self._data):
             grow(self._data, max(wanted, 2 * len(self._data)))
+        self._data_cstr: Any = self._data
+
+    def put(self, row: int, data: bytes, pos: int, size: int) -> int:
+        """Set a row, for which there is room; a negative size is null. Returns 1 for null, else 0.
+
+        A row is set by setting it again: what follows the last one that counts is nothing.
+        """
+        used = self._ends_view[row]
+        if size < 0:
+            self._present_cstr[row] = 0
+            self._ends_view[row + 1] = used
+            return 1
+        self._present_cstr[row] = 1
+        self._ends_view[row + 1] = used + size
+        if cython.compiled:
+            target: Any = self._data_cstr
+            source: Any = data
+            memcpy(target + used, source + pos, size)
+        else:
+            self._data_cstr[used : used + size] = data[pos : pos + size]
+        return 0
 
 
 @cython.final
@@ -94,10 +112,12 @@ class ColumnStore:
         "_header_names",
         "_header_values",
         "_headers",
+        "_key_nulls",
         "_keys",
         "_offsets",
         "_rows",
         "_timestamps",
+        "_value_nulls",
         "_values",
     )
 
@@ -109,6 +129,8 @@ class ColumnStore:
         self._values = BytesColumn()
         self._header_names: list[str] = []
         self._header_values: list[bytes | None] = []
+        self._key_nulls = 0
+        self._value_nulls = 0
         self._headers = 0
         self._rows = 0
 
@@ -120,7 +142,22 @@ class ColumnStore:
     @property
     def size_bytes(self) -> int:
         """Bytes of keys and values."""
-        return self._keys._used + self._values._used
+        return int(self._keys._ends[self._rows] + self._values._ends[self._rows])
+
+    @property
+    def key_nulls(self) -> int:
+        """How many keys are null."""
+        return self._key_nulls
+
+    @property
+    def value_nulls(self) -> int:
+        """How many values are null."""
+        return self._value_nulls
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last row, -1 if there is none."""
+        return int(self._offsets[self._rows - 1]) if self._rows > 0 else -1
 
     @property
     def offsets(self) -> Any:
@@ -157,19 +194,19 @@ class ColumnStore:
         """Values of all headers."""
         return self._header_values[: self._headers]
 
-    def _reserve(self, rows: int, size_bytes: int) -> None:
-        """Room for ``rows`` more with ``size_bytes`` of keys and values between them."""
-        rows += self._rows
-        missing = rows - len(self._offsets)
+    def _reserve(self, more: int, size_bytes: int) -> None:
+        """Room for more rows, with ``size_bytes`` of keys and values between them."""
+        wanted = self._rows + more
+        missing = wanted - len(self._offsets)
         if missing > 0:
-            more = bytes(_INT64_BYTES * max(missing, len(self._offsets)))
-            self._offsets.frombytes(more)
-            self._timestamps.frombytes(more)
-        missing = rows + 1 - len(self._header_ends)
+            zeros = bytes(_INT64_BYTES * max(missing, len(self._offsets)))
+            self._offsets.frombytes(zeros)
+            self._timestamps.frombytes(zeros)
+        missing = wanted + 1 - len(self._header_ends)
         if missing > 0:
             self._header_ends.frombytes(bytes(_INT32_BYTES * max(missing, len(self._header_ends))))
-        self._keys.reserve(rows, size_bytes)
-        self._values.reserve(rows, size_bytes)
+        self._keys.reserve(self._rows, more, size_bytes)
+        self._values.reserve(self._rows, more, size_bytes)
         # What a batch that turned out to be corrupt may have left.
         del self._header_names[self._headers :]
         del self._header_values[self._headers :]
@@ -184,21 +221,17 @@ class ColumnStore:
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> bool:
         """Add one row from values; False if the columns are full."""
-        size = (0 if key is None else len(key)) + (0 if value is None else len(value))
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        size = max(key_size, 0) + max(value_size, 0)
         if size > _INT32_MAX - self.size_bytes:
             return False
         row = self._rows
         self._reserve(1, size)
         self._offsets[row] = offset
         self._timestamps[row] = timestamp
-        for column, item in ((self._keys, key), (self._values, value)):
-            if item is None:
-                column._nulls += 1
-            else:
-                column._data[column._used : column._used + len(item)] = item
-                column._used += len(item)
-            column._present[row] = 0 if item is None else 1
-            column._ends[row + 1] = column._used
+        self._key_nulls += self._keys.put(row, key or b"", 0, key_size)
+        self._value_nulls += self._values.put(row, value or b"", 0, value_size)
         self._headers = self._add_headers(headers)
         self._header_ends[row + 1] = self._headers
         self._rows = row + 1
@@ -218,7 +251,8 @@ class ColumnStore:
     ) -> tuple[int, int]:
         """Add up to ``limit`` records of a v2 payload; arguments as ``decode_records`` has them.
 
-        Nothing is added if it raises. It stops early where Arrow's 32-bit offsets end.
+        Nothing is added if it raises. Nor if what is left of the payload might pass the end of
+        Arrow's 32-bit offsets.
 
         Returns:
             The new ``pos`` and the new ``left``.
@@ -236,19 +270,10 @@ class ColumnStore:
         header_ends = self._header_ends
         keys = self._keys
         values = self._values
-        key_ends = keys._ends
-        value_ends = values._ends
-        key_data: Any = keys._data
-        value_data: Any = values._data
-        key_present: Any = keys._present
-        value_present: Any = values._present
-        key_used = keys._used
-        value_used = values._used
         key_nulls = 0
         value_nulls = 0
         headers = self._headers
-        first = self._rows
-        row = first
+        row = self._rows
         last = row + min(left, limit)
         fixed_time = append_timestamp is not None
         fixed_timestamp = append_timestamp if append_timestamp is not None else 0
@@ -261,33 +286,17 @@ class ColumnStore:
             if offset >= start_offset:
                 offsets[row] = offset
                 timestamps[row] = fixed_timestamp if fixed_time else timestamp
-                if key_size < 0:
-                    key_present[row] = 0
-                    key_nulls += 1
-                else:
-                    key_present[row] = 1
-                    copy_bytes(key_data, key_used, data_cstr, key_pos, key_size)
-                    key_used += key_size
-                if value_size < 0:
-                    value_present[row] = 0
-                    value_nulls += 1
-                else:
-                    value_present[row] = 1
-                    copy_bytes(value_data, value_used, data_cstr, value_pos, value_size)
-                    value_used += value_size
+                key_nulls += keys.put(row, data_cstr, key_pos, key_size)
+                value_nulls += values.put(row, data_cstr, value_pos, value_size)
                 if headers_pos + 1 != stop:
                     headers = self._add_headers(decode_headers(data[headers_pos:stop]))
                 row += 1
-                key_ends[row] = key_used
-                value_ends[row] = value_used
                 header_ends[row] = headers
             pos = stop
             left -= 1
         check_end(pos, left, end)
-        keys._used = key_used
-        values._used = value_used
-        keys._nulls += key_nulls
-        values._nulls += value_nulls
+        self._key_nulls += key_nulls
+        self._value_nulls += value_nulls
         self._headers = headers
         self._rows = row
         return pos, left
@@ -299,16 +308,6 @@ def grow(data: bytearray, size: int) -> None:
         PyByteArray_Resize(data, size)
     else:
         data.extend(bytes(size - len(data)))
-
-
-def copy_bytes(out: Any, at: int, data: bytes, pos: int, size: int) -> None:
-    """Copy ``size`` bytes of ``data`` from ``pos`` to ``at``; both are known to have them."""
-    if cython.compiled:
-        target: Any = out
-        source: Any = data
-        memcpy(target + at, source + pos, size)
-    else:
-        out[at : at + size] = data[pos : pos + size]
 
 
 def bitmap(present: bytearray, rows: int) -> bytearray:

@@ -42,10 +42,14 @@ _FREE_WINDOW = 24 * 1024 * 1024
 def decompress(codec: Compression, data: Bytes, cap: int = DEFAULT_CAP) -> bytes:
     """What ``data`` inflates to, if that is at most ``cap`` bytes. May run in a thread.
 
+    What is not compressed was let in by the limits of the fetch: the cap is not for it.
+
     Raises:
         DecompressionFailed: It is not what the codec writes, it is over the cap, or the codec's
             package is not installed.
     """
+    if codec == Compression.NONE:
+        return bytes(data)
     chunks = _INFLATERS[codec](data, cap)
     first = next(chunks, b"")
     total = len(first)
@@ -81,10 +85,6 @@ def _bad(codec: str, what: object) -> DecompressionFailed:
 def _chunk_for(size: int) -> int:
     """A first chunk that the usual payload fits into, without asking for much more than that."""
     return min(CHUNK, max(_SMALLEST_CHUNK, 8 * size))
-
-
-def _inflate_none(data: Bytes, cap: int) -> Iterator[bytes]:
-    yield bytes(data)
 
 
 def _inflate_gzip(data: Bytes, cap: int) -> Iterator[bytes]:
@@ -233,7 +233,6 @@ def _zstd_decompressor(package: Any) -> Any:
 
 
 _INFLATERS: dict[Compression, Callable[[Bytes, int], Iterator[bytes]]] = {
-    Compression.NONE: _inflate_none,
     Compression.GZIP: _inflate_gzip,
     Compression.SNAPPY: _inflate_snappy,
     Compression.LZ4: _inflate_lz4,

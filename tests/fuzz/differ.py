@@ -63,11 +63,21 @@ def row(record: Any) -> tuple[Any, ...]:
 def columns(store: Any) -> tuple[Any, ...]:
     rows = store.rows
     sides = [
-        (side.nulls, side.ends[: rows + 1], side.data[: side.ends[rows]], side.present[:rows])
+        (side.ends[: rows + 1], side.data[: side.ends[rows]], side.present[:rows])
         for side in (store.keys, store.values)
     ]
     fixed = (store.offsets[:rows], store.timestamps[:rows], store.header_ends[: rows + 1])
-    return (rows, *fixed, sides, store.header_names, store.header_values, store.size_bytes)
+    return (
+        rows,
+        *fixed,
+        sides,
+        store.header_names,
+        store.header_values,
+        store.size_bytes,
+        store.key_nulls,
+        store.value_nulls,
+        store.last_offset,
+    )
 
 
 def seen(build: Implementation, data: bytes) -> list[Any]:

@@ -76,6 +76,18 @@ def test_a_start_and_a_limit(build: Implementation, options: dict[str, int]) -> 
     assert as_rows(columns_of(data, **options)) == record_rows(data, **options)
 
 
+def test_the_offset_that_was_added_last(build: Implementation) -> None:
+    builder = ColumnBuilder()
+    assert builder.last_offset == -1
+    (batch,) = read_batches(batch_bytes(build, 20))
+    builder.add(batch, "t", 0, start_offset=3, limit=5)
+    assert builder.last_offset == 7
+    builder.add(batch, "t", 0)
+    assert builder.last_offset == 19
+    builder.to_record_batch()
+    assert builder.last_offset == -1
+
+
 def test_types_and_nulls(build: Implementation) -> None:
     schema = columns_of(batch_bytes(build, 3)).schema
     header = pyarrow.struct(

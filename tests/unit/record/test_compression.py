@@ -156,6 +156,10 @@ def test_the_cap_is_a_limit_and_not_a_guess(codec: Compression) -> None:
         decompress(codec, packed, len(data) - 1)
 
 
+def test_the_cap_is_not_for_what_is_not_compressed() -> None:
+    assert decompress(Compression.NONE, b"x" * 100, 10) == b"x" * 100
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [10, 3000, 2 * CHUNK])
 def test_a_payload_cut_anywhere_is_an_error(codec: Compression, size: int) -> None:
