@@ -44,6 +44,8 @@ class Broker:
     kind: Literal["embedded", "kafka"]
     tls_bootstrap: str | None = None
     """Its TLS listener; `tests.support.tls.certificate()` is the authority to trust."""
+    cluster: kclient.testing.Cluster | None = None
+    """The embedded cluster itself, for what cannot be brought about through the protocol."""
 
 
 TopicFactory = Callable[..., Awaitable[str]]
@@ -78,7 +80,7 @@ async def broker(real_broker: Broker | None) -> AsyncIterator[Broker]:
         yield real_broker
         return
     async with kclient.testing.Cluster(brokers=EMBEDDED_BROKERS) as cluster:
-        yield Broker(cluster.bootstrap, (4, 3, 0), "embedded")
+        yield Broker(cluster.bootstrap, (4, 3, 0), "embedded", cluster=cluster)
 
 
 @pytest_asyncio.fixture
