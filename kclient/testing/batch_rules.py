@@ -7,10 +7,10 @@ and the records concerned where there are some (KIP-467).
 from __future__ import annotations
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import CorruptRecord, DecompressionFailed, InvalidConfig
+from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.protocol.primitives import Buffer
-from kclient.record.compression import Compression
 from kclient.record.batch import Record
+from kclient.record.compression import Compression
 from kclient.record.reader import Batch
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch, split_batches
@@ -18,8 +18,8 @@ from kclient.testing.topic_configs import TopicConfig
 
 _MAGIC_POSITION = 16
 _FIRST_WITH_ZSTD = 7
-_CHECK_CAP_BYTES = 64 << 20
-"""Batches that inflate to more are taken as they are: the broker must not stall on them."""
+_CHECK_CAP_BYTES = 256 << 20
+"""What inflates to more is refused. Kafka would take it, but kclient would not read it either."""
 _CHUNK = 2000
 _SHOWN_ERRORS = 3
 _NO_APPEND_TIME = "Producer should not set timestamp type to LogAppendTime."
@@ -103,10 +103,10 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int, where: 
     try:
         decoded = Batch(view)
         decoded.inflate(_CHECK_CAP_BYTES)
-    except InvalidConfig:
-        return  # the codec's package isn't installed: taken as it is
-    except DecompressionFailed:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    except DecompressionFailed as error:
+        if _package_missing(error):
+            return  # not the producer's fault: taken as it is
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecord as error:
         raise _invalid(str(error)) from error
     check = _RecordCheck(config, now_ms, where, batch.is_log_append_time)
@@ -175,6 +175,14 @@ class _RecordCheck:
         """Raise RecordsRefused if a record can't be taken."""
         if self._errors:
             raise RecordsRefused(self._code, _summary(self._code, self._errors), self._errors)
+
+
+def _package_missing(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ImportError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _shown(record: Record) -> str:

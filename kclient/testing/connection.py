@@ -12,7 +12,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kclient.errors import KafkaError
 from kclient.protocol.message import Response
@@ -56,8 +56,7 @@ class Channel(asyncio.BufferedProtocol):
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         self._broker.channel_opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -203,17 +202,20 @@ class Channel(asyncio.BufferedProtocol):
             outcome = serve(call)
         except Hangup as hangup:
             self._refuse(str(hangup))
-            return
         except Exception:
-            logger.exception(
-                "broker=%d failed to serve api=%d v=%d", call.node_id, call.api_key, call.version
-            )
-            self.abort()
-            return
-        if isinstance(outcome, Deferred):
-            self._wait(outcome, lambda answer: self._pass(call, answer, True))
+            self._fail(call)
         else:
-            self._pass(call, outcome, True)
+            if isinstance(outcome, Deferred):
+                self._wait(outcome, lambda answer: self._pass(call, answer, True))
+            else:
+                self._pass(call, outcome, True)
+
+    def _fail(self, call: Call) -> None:
+        """A defect of ours, or of a function given to ``faults.rewrite``."""
+        logger.exception(
+            "broker=%d failed to serve api=%d v=%d", call.node_id, call.api_key, call.version
+        )
+        self.abort()
 
     def _wait(self, deferred: Deferred[Any], listener: Callable[..., None]) -> None:
         def arrived(value: object) -> None:
@@ -235,16 +237,20 @@ class Channel(asyncio.BufferedProtocol):
     def _reply(self, call: Call, response: Response | None) -> None:
         if response is None:
             return
-        answer: Response | bytes = response
-        if self._broker.faults:
-            answer = self._broker.faults.change(call, response)
-        if isinstance(answer, bytes):
-            self._write(_SIZE.pack(len(answer)) + answer)
+        seconds = 0.0
+        try:
+            answer = self._broker.faults.change(call, response) if self._broker.faults else response
+            if isinstance(answer, bytes):
+                frame = bytearray(_SIZE.pack(len(answer)) + answer)
+            else:
+                frame = encode_frame(answer, call.version, call.correlation_id)
+                seconds = _throttle_seconds(answer)
+        except Exception:
+            self._fail(call)
             return
-        self._write(encode_frame(answer, call.version, call.correlation_id))
-        told: Any = answer
-        if told.throttle_time_ms > 0:
-            self._mute(told.throttle_time_ms / 1000)
+        self._write(frame)
+        if seconds > 0:
+            self._mute(seconds)
 
     def _mute(self, seconds: float) -> None:
         """Read nothing for a while, as a broker does with a client over its quota (KIP-219)."""
@@ -284,3 +290,8 @@ class Channel(asyncio.BufferedProtocol):
             self._transport.write(data[:_WRITE_BYTES])
         if self._ending and not self._out and self._transport is not None:
             self._transport.close()
+
+
+def _throttle_seconds(response: Any) -> float:
+    """Every response that is served has the field."""
+    return float(response.throttle_time_ms / 1000)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from kclient.errors import ProtocolError
 from kclient.protocol.headers import API_VERSIONS_KEY, decode_request_header
-from kclient.protocol.message import Response
+from kclient.protocol.message import Request, Response
 from kclient.protocol.registry import request_class
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _REQUEST_START = struct.Struct(">hhi")
 _RESPONSE_START = struct.Struct(">ii")
+_PAST_THE_END = "(end)"
+"""What the decoder names as the field when only bytes after the message are wrong."""
 _SIZE = struct.Struct(">i")
 
 
@@ -51,16 +54,13 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
     served = SERVED.get(key)
     if served is None:
         raise Unserved(f"the embedded cluster does not serve API {key}")
-    if not served.min_version <= version <= served.max_version:
+    if not served.speaks(version):
         if key == API_VERSIONS_KEY:
             answer = encode_frame(unsupported_version_response(), 0, correlation_id)
             raise Unserved(f"ApiVersions v{version}", answer)
-        raise Unserved(
-            f"{served.name} v{version} is not served, only {served.min_version} to "
-            f"{served.max_version}"
-        )
+        raise Unserved(f"{served.name} v{version} is not served")
     header = decode_request_header(frame)
-    request = request_class(key).decode(frame, version, header.body_offset)
+    request = _decode(request_class(key), frame, version, header.body_offset)
     broker.requests.add(
         ServedRequest(
             broker.now(),
@@ -76,6 +76,16 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
         )
     )
     return Call(broker, header, request)
+
+
+def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) -> Request:
+    """Decode a request; bytes past its end are ignored as in Kafka: librdkafka sends some."""
+    try:
+        return cls.decode(frame, version, offset)
+    except ProtocolError as error:
+        if error.field != _PAST_THE_END or error.offset is None:
+            raise
+        return cls.decode(frame[: error.offset], version, offset)
 
 
 def serve(call: Call) -> Response | Deferred[Response] | None:

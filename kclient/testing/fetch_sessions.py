@@ -8,14 +8,16 @@ Rules only; ``now`` comes in as seconds, session ids from an ``rng``.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    import random
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

@@ -8,15 +8,18 @@ that is up, with a new leader epoch. No waiting, no clock; randomness only for i
 from __future__ import annotations
 
 import base64
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.log import PartitionLog
 from kclient.testing.refused import Refused
 from kclient.testing.topic_configs import TopicConfig
+
+if TYPE_CHECKING:
+    import random
 
 NO_LEADER = -1
 

@@ -1,6 +1,6 @@
-"""Which APIs the embedded cluster serves, in which versions: one file per API, one row each.
+"""Which APIs the embedded cluster serves: one file per API, one row each.
 
-Versions are those of Apache Kafka 4.3.0. ``dispatch.py`` calls ``handle(call, request)``, which
+Their versions are in ``served_versions.py``. ``dispatch.py`` calls ``handle(call, request)``, which
 returns the response, a ``Deferred`` where it has to wait, or None where no answer is wanted.
 """
 
@@ -29,6 +29,7 @@ from kclient.testing.handlers import (
     offset_for_leader_epoch,
     produce,
 )
+from kclient.testing.served_versions import VERSIONS
 
 Handle: TypeAlias = Callable[[Call, Any], "Response | Deferred[Response] | None"]
 
@@ -37,8 +38,6 @@ class Served(NamedTuple):
     """One API."""
 
     api_key: int
-    min_version: int
-    max_version: int
     handle: Handle
 
     @property
@@ -46,25 +45,28 @@ class Served(NamedTuple):
         """Kafka's name of it."""
         return API_NAMES[self.api_key]
 
+    def speaks(self, version: int) -> bool:
+        """Whether that version of it is served."""
+        lowest, highest = VERSIONS[self.api_key]
+        return lowest <= version <= highest
+
 
 SERVED: dict[int, Served] = {
     row.api_key: row
     for row in (
-        Served(0, 3, 13, produce.handle),
-        Served(1, 4, 18, fetch.handle),
-        Served(2, 1, 11, list_offsets.handle),
-        Served(3, 0, 13, metadata.handle),
-        Served(10, 0, 6, find_coordinator.handle),
-        Served(18, 0, 4, api_versions.handle),
-        Served(19, 2, 7, create_topics.handle),
-        Served(20, 1, 6, delete_topics.handle),
-        Served(22, 0, 5, init_producer_id.handle),
-        Served(23, 2, 4, offset_for_leader_epoch.handle),
-        Served(32, 1, 4, describe_configs.handle),
-        Served(37, 0, 3, create_partitions.handle),
-        Served(60, 0, 2, describe_cluster.handle),
-        Served(75, 0, 0, describe_topic_partitions.handle),
+        Served(0, produce.handle),
+        Served(1, fetch.handle),
+        Served(2, list_offsets.handle),
+        Served(3, metadata.handle),
+        Served(10, find_coordinator.handle),
+        Served(18, api_versions.handle),
+        Served(19, create_topics.handle),
+        Served(20, delete_topics.handle),
+        Served(22, init_producer_id.handle),
+        Served(23, offset_for_leader_epoch.handle),
+        Served(32, describe_configs.handle),
+        Served(37, create_partitions.handle),
+        Served(60, describe_cluster.handle),
+        Served(75, describe_topic_partitions.handle),
     )
 }
-
-api_versions.announce((row.api_key, row.min_version, row.max_version) for row in SERVED.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.api_versions import (
@@ -15,6 +14,7 @@ from kclient.protocol.messages.api_versions import (
 )
 from kclient.protocol.messages.produce import ProduceRequest
 from kclient.testing.call import Call
+from kclient.testing.served_versions import VERSIONS
 
 _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -22,15 +22,11 @@ _FEATURES = (("metadata.version", 7, 30, 30), ("eligible.leader.replicas.version
 """Name, lowest and highest supported level, finalized level. Those of APIs that are not served
 (groups, shares, streams, transactions) are not there."""
 
-_announced: list[tuple[int, int, int]] = []
-
-
-def announce(rows: Iterable[tuple[int, int, int]]) -> None:
-    """Take the table of served APIs: key, lowest and highest version."""
-    _announced.clear()
-    for key, lowest, highest in sorted(rows):
-        # Kafka 4 lists Produce from v0, which it refuses, for librdkafka before 2.x (KAFKA-18659).
-        _announced.append((key, 0 if key == ProduceRequest.API_KEY else lowest, highest))
+# Kafka 4 lists Produce from v0, which it refuses, for librdkafka before 2.x (KAFKA-18659).
+_LISTED = [
+    (key, 0 if key == ProduceRequest.API_KEY else lowest, highest)
+    for key, (lowest, highest) in sorted(VERSIONS.items())
+]
 
 
 def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -43,7 +39,7 @@ def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     # Before v4 a lowest level of 0 can't be said (KIP-1022), so such features are left out.
     shown = [one for one in _FEATURES if one[1] > 0 or call.version >= 4]
     return ApiVersionsResponse(
-        api_keys=[ApiVersion(*row) for row in _announced],
+        api_keys=[ApiVersion(*row) for row in _LISTED],
         supported_features=[SupportedFeatureKey(one[0], one[1], one[2]) for one in shown],
         finalized_features_epoch=1,
         finalized_features=[FinalizedFeatureKey(one[0], one[3], one[3]) for one in _FEATURES],
@@ -54,7 +50,7 @@ def unsupported_version_response() -> ApiVersionsResponse:
     """For a version to come, in v0: which versions of this one API there are."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(*row) for row in _announced if row[0] == ApiVersionsRequest.API_KEY],
+        api_keys=[ApiVersion(*row) for row in _LISTED if row[0] == ApiVersionsRequest.API_KEY],
     )
 
 

@@ -123,7 +123,6 @@ def _row(
     shown = DescribeConfigsResourceResult(
         definition.name,
         value,
-        is_default=source == Source.DEFAULT,
         config_source=source,
         config_type=_KINDS[definition.kind],
         documentation=None,

@@ -1,0 +1,21 @@
+"""Versions of the APIs that the embedded cluster serves: those of Apache Kafka 4.3.0."""
+
+from __future__ import annotations
+
+VERSIONS: dict[int, tuple[int, int]] = {
+    0: (3, 13),  # Produce
+    1: (4, 18),  # Fetch
+    2: (1, 11),  # ListOffsets
+    3: (0, 13),  # Metadata
+    10: (0, 6),  # FindCoordinator
+    18: (0, 4),  # ApiVersions
+    19: (2, 7),  # CreateTopics
+    20: (1, 6),  # DeleteTopics
+    22: (0, 5),  # InitProducerId
+    23: (2, 4),  # OffsetForLeaderEpoch
+    32: (1, 4),  # DescribeConfigs
+    37: (0, 3),  # CreatePartitions
+    60: (0, 2),  # DescribeCluster
+    75: (0, 0),  # DescribeTopicPartitions
+}
+"""API key to the lowest and highest version; each has its handler in ``handlers.SERVED``."""
