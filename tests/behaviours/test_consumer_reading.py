@@ -395,3 +395,26 @@ async def test_a_loop_that_never_waits_lets_other_tasks_run(topic, producer, con
     running = False
     await counting
     assert turns - before >= 6  # 40 ms, a turn every 5
+
+
+@pytest.mark.parametrize("message_format", ["0.9.0", "0.10.2"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+async def test_message_sets_of_old_topics_are_read(
+    broker, topic, producer, consumer, message_format: str, codec: str
+) -> None:
+    # Releases before 3.0 store topics in the format that they are told to; later ones in v2 only.
+    old = broker.version < (3, 0, 0)
+    name = await topic(**({"message_format_version": message_format} if old else {}))
+    out = await producer(idempotence=False, compression=codec, batch_size=1000)
+    for number in range(100):
+        await out.enqueue(name, b"%050d" % number, key=b"k", timestamp=1_700_000_000_000 + number)
+    await out.flush()
+    back = await consumer(name, auto_offset_reset=START, max_partition_fetch_bytes=3000)
+    records = await read(back, 100)
+    assert [int(record.value) for record in records] == list(range(100))
+    assert [record.offset for record in records] == list(range(100))
+    assert {record.key for record in records} == {b"k"}
+    if not (old and message_format == "0.9.0"):  # which has no timestamps
+        assert records[7].timestamp == 1_700_000_000_007
+    back.seek(TopicPartition(name, 0), 55)  # inside of a batch
+    assert [record.offset for record in await read(back, 45)] == list(range(55, 100))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from kclient.record import BatchBuilder, Compression
 from kclient.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT, encode_batch
@@ -31,6 +32,16 @@ def batch(
     builder.compress(codec)
     data = builder.encode(producer_id, 0, 0, leader_epoch=leader_epoch, transactional=transactional)
     return _BASE_OFFSET.pack(base_offset) + data[_BASE_OFFSET.size :]
+
+
+def batch_of(
+    values: Iterable[bytes], *, producer_id: int = -1, transactional: bool = False
+) -> bytes:
+    """One batch with these values, from offset 0 on."""
+    builder = BatchBuilder(2**30)
+    for value in values:
+        builder.append(1_700_000_000_000, None, value, None)
+    return builder.encode(producer_id, 0, 0, transactional=transactional)
 
 
 def gapped(data: bytes, last_delta: int) -> bytes:

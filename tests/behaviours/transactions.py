@@ -1,0 +1,94 @@
+"""Writes transactions for the consumer's behaviours, without kclient's producer.
+
+On real Kafka by confluent-kafka's transactional producer; on the embedded cluster, which has no
+transaction coordinator, as the batches and markers that a coordinator's work would leave in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tests.unit.consumer.log_bytes import batch_of, control
+
+ABORT, COMMIT = 0, 1
+_TIMEOUT = 30.0
+_producer_ids = itertools.count(5000)
+
+
+class Transaction(Protocol):
+    """One open transaction."""
+
+    async def write(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        """Append ``values``, and wait until they are there."""
+        ...
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort it, and wait for the markers."""
+        ...
+
+
+async def begin(broker: Any) -> Transaction:
+    """A new transaction of a new producer."""
+    if broker.kind == "embedded":
+        return EmbeddedTransaction(broker.cluster)
+    return await asyncio.to_thread(ConfluentTransaction, broker.bootstrap)
+
+
+async def transact(broker: Any, topic: str, values: Sequence[bytes], *, commit: bool) -> None:
+    """One whole transaction."""
+    transaction = await begin(broker)
+    await transaction.write(topic, values)
+    await transaction.end(commit=commit)
+
+
+class ConfluentTransaction:
+    """By librdkafka, against a real coordinator."""
+
+    def __init__(self, bootstrap: str) -> None:
+        import confluent_kafka
+
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"behaviour-{secrets.token_hex(4)}",
+                "linger.ms": 0,
+            }
+        )
+        self._producer.init_transactions(_TIMEOUT)
+        self._producer.begin_transaction()
+
+    async def write(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        def run() -> None:
+            for value in values:
+                self._producer.produce(topic, value, partition=partition)
+            if self._producer.flush(_TIMEOUT):
+                raise TimeoutError("the broker did not acknowledge in time")
+
+        await asyncio.to_thread(run)
+
+    async def end(self, *, commit: bool) -> None:
+        end = self._producer.commit_transaction if commit else self._producer.abort_transaction
+        await asyncio.to_thread(end, _TIMEOUT)
+
+
+class EmbeddedTransaction:
+    """What a coordinator would have left in the logs."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self._producer_id = next(_producer_ids)
+        self._partitions: set[tuple[str, int]] = set()
+
+    async def write(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        self._partitions.add((topic, partition))
+        data = batch_of(values, producer_id=self._producer_id, transactional=True)
+        self._cluster.append(topic, partition, data)
+
+    async def end(self, *, commit: bool) -> None:
+        for topic, partition in self._partitions:
+            marker = control(0, self._producer_id, COMMIT if commit else ABORT)
+            self._cluster.append(topic, partition, marker)
