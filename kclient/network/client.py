@@ -220,6 +220,8 @@ class NetworkClient:
         )
         line = self._lines.get((node_id, lane))
         if line is None:
+            if self.book.get(node_id) is None:
+                return RequestFuture.failed(not_known(node_id))
             line = self._new_line(node_id, lane)
         line.send(pending, now)
         return pending.future
@@ -302,10 +304,7 @@ class NetworkClient:
         versions = channel.connection.versions
         if versions is not None:
             self._versions[line.key.node_id] = versions
-        now = self.clock.now()
-        for other in self._lines_of(line.key.node_id):
-            if other is not line and other.waiting:
-                other.open(now)
+        self._reconsider(line)
 
     def line_failed(self, line: Line, error: KafkaError) -> None:
         """The node is out of reach: whoever waits for it on any lane is told."""
@@ -313,12 +312,17 @@ class NetworkClient:
             if each.channel is None:
                 each.fail_waiting(error)
 
+    def line_abandoned(self, line: Line) -> None:
+        """Whoever left the probing to that line has to see to it now."""
+        self._reconsider(line)
+
     def line_changed(self, line: Line) -> None:
         """Tell those who wait for room; forget the line of a node that is gone."""
         node_id, lane = line.key
         if line.channel is None and self.book.get(node_id) is None:
             line.close(not_known(node_id))
             self._lines.pop(line.key, None)
+            self.states.forget(node_id)
         for listener in tuple(self._room_listeners):
             try:
                 listener(node_id, lane)
@@ -326,6 +330,13 @@ class NetworkClient:
                 self.reporter.fault(error, f"room on {line.key}")
 
     # Inside
+
+    def _reconsider(self, line: Line) -> None:
+        """The other lanes of the node may go on."""
+        now = self.clock.now()
+        for other in self._lines_of(line.key.node_id):
+            if other is not line:
+                other.reconsider(now)
 
     def _new_line(self, node_id: int, lane: Lane) -> Line:
         key = ConnectionKey(node_id, lane)

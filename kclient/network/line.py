@@ -30,6 +30,8 @@ FLUSH_BYTES = 256 * 1024
 """So much is joined into one write at most, but for a single request that is larger."""
 SMALL_REQUEST = 16 * 1024
 """Below that many bytes a request may wait for the loop's next round, to share a write."""
+TIMER_SLACK = 0.001
+"""Seconds: uvloop counts in whole milliseconds and would run a timer before it is due."""
 _NEVER = math.inf
 
 
@@ -48,6 +50,10 @@ class LineOwner(Protocol):
 
     def line_failed(self, line: Line, error: KafkaError) -> None:
         """The node could not be reached on that line."""
+        ...
+
+    def line_abandoned(self, line: Line) -> None:
+        """An attempt on that line ended without saying anything about the node."""
         ...
 
     def line_changed(self, line: Line) -> None:
@@ -164,8 +170,19 @@ class Line:
                 self.key, node, owner.states.setup_timeout(node_id), self
             )
             self._arm(self.channel.setup_deadline)
-        else:
-            self._arm(owner.states.retry_at(node_id))
+        elif (retry_at := owner.states.retry_at(node_id)) > now:
+            self._arm(retry_at)
+        # Else another lane probes the node: its outcome brings us here again.
+
+    def reconsider(self, now: float) -> None:
+        """The node may be dialed again: do so for those who wait, or say so to those who asked."""
+        if self.channel is not None:
+            return
+        if self.waiting:
+            self.open(now)
+        elif self._refused and self._can_send(now):
+            self._refused = False
+            self._owner.line_changed(self)
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail what isn't written yet with an error like ``error``."""
@@ -237,6 +254,7 @@ class Line:
         if channel.blameless:
             if not established:
                 owner.states.abandoned(node_id)
+                owner.line_abandoned(self)
         elif established:
             owner.states.lost(node_id, now, error)
         else:
@@ -299,7 +317,7 @@ class Line:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        self._timer = asyncio.get_running_loop().call_at(at, self._on_timer)
+        self._timer = asyncio.get_running_loop().call_at(at + TIMER_SLACK, self._on_timer)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -315,11 +333,8 @@ class Line:
         channel = self.channel
         if channel is not None:
             self._expire_channel(channel, now)
-        elif self.waiting:
-            self.open(now)
-        elif self._refused and self._can_send(now):
-            self._refused = False
-            self._owner.line_changed(self)
+        else:
+            self.reconsider(now)
         if (at := self._next_time(now)) is not None:
             self._arm(at)
 
@@ -369,4 +384,6 @@ class Line:
 
 def not_known(node_id: int) -> BrokerUnreachable:
     """The error of a request to a node that the address book doesn't have."""
-    return BrokerUnreachable(f"broker {node_id} is not a part of the cluster", node_id=node_id)
+    return BrokerUnreachable(
+        f"broker {node_id} is not a part of the cluster", node_id=node_id, maybe_written=False
+    )

@@ -700,6 +700,61 @@ class TestBackOff:
             assert await all_answered(futures)
             assert len(broker.sessions) == 4
 
+    async def test_lanes_that_wait_for_a_probe_cost_nothing_meanwhile(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = ScriptedBroker(lambda session, request: None)
+        async with broker:
+            pass
+        client = await bench.client(broker, reconnect_backoff=0.02, reconnect_backoff_max=0.02)
+        await outcome(client.send(FIRST, MetadataRequest()))
+        turns = 0
+        on_timer = Line._on_timer
+
+        def counted(line: Line) -> None:
+            nonlocal turns
+            turns += 1
+            on_timer(line)
+
+        monkeypatch.setattr(Line, "_on_timer", counted)
+        async with broker:
+            futures = [client.send(FIRST, MetadataRequest(), lane=lane) for lane in Lane]
+            await broker.until(lambda: broker.requests)
+            last = client.send(FIRST, MetadataRequest(), timeout=0.1)
+            assert isinstance(await outcome(last), RequestTimedOut)
+            assert turns < 20
+            await client.close(1.0)
+            assert all(isinstance(future.error, ClientClosed) for future in futures)
+
+    async def test_a_probe_that_is_abandoned_is_taken_over_by_another_lane(
+        self, bench: Bench
+    ) -> None:
+        broker = ScriptedBroker(lambda session, request: None)
+        async with broker:
+            pass
+        client = await bench.client(broker, reconnect_backoff=0.02, reconnect_backoff_max=0.02)
+        await outcome(client.send(FIRST, MetadataRequest()))
+        async with broker:
+            futures = [client.send(FIRST, MetadataRequest(), lane=lane) for lane in Lane]
+            await broker.until(lambda: broker.requests)
+            broker.script = good_answer
+            (probing,) = (line for line in client._lines.values() if line.channel is not None)
+            probing.retire()
+            assert await all_answered(futures)
+
+    async def test_room_on_a_lane_is_told_after_another_lanes_probe(self, bench: Bench) -> None:
+        broker = ScriptedBroker()
+        async with broker:
+            pass
+        client = await bench.client(broker, reconnect_backoff=0.02, reconnect_backoff_max=0.02)
+        await outcome(client.send(FIRST, MetadataRequest()))
+        assert not client.can_send(FIRST, Lane.PRODUCE)
+        room = Room(client)
+        async with broker:
+            await connected(client)
+            await room.until(lambda: (FIRST, Lane.PRODUCE) in room.calls)
+            assert client.can_send(FIRST, Lane.PRODUCE)
+
     async def test_a_failed_probe_tells_all_lanes_that_wait(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             address = broker.address
