@@ -19,7 +19,7 @@ from kclient.admin.outcomes import values_or_raise
 from kclient.admin.topics import TopicRef
 from kclient.cluster.core import ClientCore, Health
 from kclient.config import AdminConfig, Bootstrap
-from kclient.errors import InvalidArgument, KafkaError
+from kclient.errors import KafkaError
 from kclient.types import IsolationLevel, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -394,10 +394,4 @@ class Admin:
         return self._core.metrics()
 
     def _time(self, timeout: float | None) -> float:
-        if timeout is None:
-            return self._core.config.api_timeout
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
-            raise InvalidArgument(
-                f"timeout={timeout!r}: allowed is a number of seconds above 0, or None"
-            )
-        return float(timeout)
+        return self._core.config.api_timeout if timeout is None else arguments.seconds(timeout)

@@ -92,3 +92,12 @@ def _when(key: object, when: When) -> OffsetSpec | int:
     if when.tzinfo is None:
         raise InvalidArgument(f"the time {when!r} asked of {key} has no time zone")
     return int(when.timestamp() * 1000)
+
+
+def seconds(timeout: float) -> float:
+    """A ``timeout`` that can be waited for."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise InvalidArgument(
+            f"timeout={timeout!r}: allowed is a number of seconds above 0, or None"
+        )
+    return float(timeout)

@@ -114,19 +114,7 @@ class ClientCore:
         )
         initial = max(config.retry_backoff, BACKOFF_FLOOR)
         self._backoff = Backoff(initial, max(config.retry_backoff_max, initial))
-        self.metadata = MetadataUpdater(
-            MetadataState(
-                max_age=config.metadata_max_age,
-                max_idle=config.metadata_max_idle,
-                backoff=self._backoff,
-                rng=self.rng,
-            ),
-            self.network,
-            clock=self.clock,
-            hooks=self.hooks,
-            counters=self.counters,
-            allow_auto_create=config.allow_auto_create_topics,
-        )
+        self.metadata = self._make_metadata()
         self.calls = Calls(
             self.network,
             self.metadata,
@@ -139,6 +127,22 @@ class ClientCore:
         self._failure_listeners: list[Callable[[KafkaError], object]] = []
         self._state = "new"
         self._closing: asyncio.Task[None] | None = None
+
+    def _make_metadata(self) -> MetadataUpdater:
+        config = self.config
+        return MetadataUpdater(
+            MetadataState(
+                max_age=config.metadata_max_age,
+                max_idle=config.metadata_max_idle,
+                backoff=self._backoff,
+                rng=self.rng,
+            ),
+            self.network,
+            clock=self.clock,
+            hooks=self.hooks,
+            counters=self.counters,
+            allow_auto_create=config.allow_auto_create_topics,
+        )
 
     async def start(self) -> None:
         """Find a broker and learn the cluster. After it, the client can be used.

@@ -17,9 +17,10 @@ from kclient.cluster.partition import NO_EPOCH
 from kclient.cluster.topic import EMPTY_ROW, NO_NODE, NO_TOPIC_ID, Row, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from kclient.protocol.messages.metadata import (
+        MetadataResponse,
         MetadataResponsePartition,
         MetadataResponseTopic,
     )
@@ -29,6 +30,30 @@ RELIABLE_EPOCHS_FROM = 9
 
 HOLES_ALLOWED = 1000
 """Partitions missing in an answer that we would still number around: more is nonsense."""
+
+
+def read_topics(
+    decoding: Generator[MetadataResponseTopic | None, None, MetadataResponse], version: int
+) -> Generator[None, None, tuple[MetadataResponse, list[Topic]]]:
+    """All topics of an answer while it is decoded, letting go of their partitions at once.
+
+    100,000 decoded partitions at a time would make every full pass of the garbage collector, and
+    freeing them in the end, hold the loop for longer than all the rest.
+    """
+    read: list[Topic] = []
+    rows: dict[Row, Row] = {}
+    try:
+        while True:
+            said = next(decoding)
+            if said is not None:
+                read.append(read_topic(said, version, rows))
+                said.partitions = []
+            yield
+    except StopIteration as end:
+        response: MetadataResponse = end.value
+    finally:
+        decoding.close()
+    return response, read
 
 
 def read_topic(said: MetadataResponseTopic, version: int, rows: dict[Row, Row]) -> Topic:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 from kclient import error_codes
 from kclient.cluster import merge
 from kclient.cluster.broker import Broker
-from kclient.cluster.topic import NO_TOPIC_ID, Row, Topic
+from kclient.cluster.topic import NO_TOPIC_ID, Topic
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
@@ -258,7 +258,7 @@ class MetadataState:
             ProtocolError: It is malformed, or lists no broker: a broker that is starting up may
                 answer like that. The old view stays.
         """
-        response, said = yield from _read_topics(decoding, version)
+        response, said = yield from merge.read_topics(decoding, version)
         if response.error_code:
             raise broker_error(response.error_code, "Metadata failed")
         brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
@@ -383,30 +383,6 @@ class MetadataState:
         if info is not None and info.retriable:
             return None
         return broker_error(found.error, f"topic {topic} can't be used")
-
-
-def _read_topics(
-    decoding: Generator[MetadataResponseTopic | None, None, MetadataResponse], version: int
-) -> Generator[None, None, tuple[MetadataResponse, list[Topic]]]:
-    """Read topics as they are decoded, and let go of their partitions at once.
-
-    100,000 decoded partitions at a time would make every full pass of the garbage collector, and
-    freeing them in the end, hold the loop for longer than all the rest.
-    """
-    read: list[Topic] = []
-    rows: dict[Row, Row] = {}
-    try:
-        while True:
-            said = next(decoding)
-            if said is not None:
-                read.append(merge.read_topic(said, version, rows))
-                said.partitions = []
-            yield
-    except StopIteration as end:
-        response: MetadataResponse = end.value
-    finally:
-        decoding.close()
-    return response, read
 
 
 def metadata_request(ask: Ask, version: int, *, allow_auto_create: bool) -> MetadataRequest:

@@ -97,8 +97,8 @@ async def test_a_broker_with_an_old_view_can_not_turn_the_epoch_back() -> None:
     async with Cluster(2) as cluster, core_of(cluster) as core:
         cluster.create_topic("orders")
         for _ in range(3):
-            leader = cluster.leader(*KEY)
-            cluster.move_leader(*KEY, next(n for n in cluster.brokers if n != leader))
+            now = cluster.leader(*KEY)
+            cluster.move_leader(*KEY, next(n for n in cluster.brokers if n != now))
         await core.metadata.wait_for_topic("orders", 5.0)
         leader, epoch = core.metadata.view.leader(*KEY), core.metadata.view.leader_epoch(*KEY)
         assert epoch >= 3
