@@ -86,6 +86,9 @@ class ClientCore:
         network: The connections.
         metadata: The view of the cluster, and its refresh.
         calls: Requests with retries.
+        check_usable: Raises unless the client can be used, here and now: ``ClientClosed``,
+            ``WrongContext`` (another loop, thread or process than that of ``start``) or
+            ``BackgroundTaskDied``. Cheap enough for every record.
     """
 
     def __init__(
@@ -103,6 +106,8 @@ class ClientCore:
         self.hooks = Hooks(observers)
         self.counters = Counters()
         self._supervisor = Supervisor(self.hooks, self.counters, self._fail)
+        # An attribute, not a method around it: it is called for every record.
+        self.check_usable: Callable[[], None] = self._supervisor.check
         self.network = NetworkClient(
             config,
             clock=self.clock,
@@ -240,16 +245,6 @@ class ClientCore:
     async def stop(self, *tasks: asyncio.Task[Any]) -> None:
         """Cancel tasks of ``spawn`` on purpose, and wait for their end."""
         await self._supervisor.stop(*tasks)
-
-    def check_usable(self) -> None:
-        """Raise unless the client can be used, here and now. Cheap enough for every record.
-
-        Raises:
-            ClientClosed: Before ``start`` or after ``close``.
-            WrongContext: Another event loop, thread or process than that of ``start``.
-            BackgroundTaskDied: An internal task ended with an error, which is the ``__cause__``.
-        """
-        self._supervisor.check()
 
     @property
     def closed(self) -> bool:
