@@ -8,7 +8,7 @@ import asyncio: the loop is touched in ``waiting.py``, by an ``await`` that has 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from kclient.errors import KafkaError
 from kclient.network import waiting
@@ -148,6 +148,14 @@ class RequestFuture(Generic[T]):
     def listener_count(self) -> int:
         """How many listeners and waiters there are."""
         return len(self._listeners) if self._listeners is not None else 0
+
+    @overload
+    def compose(  # type: ignore[overload-overlap]  # a future is never the value of a future
+        self, adapt: Callable[[T], RequestFuture[U]]
+    ) -> RequestFuture[U]: ...
+
+    @overload
+    def compose(self, adapt: Callable[[T], U]) -> RequestFuture[U]: ...
 
     def compose(self, adapt: Callable[[T], U | RequestFuture[U]]) -> RequestFuture[U]:
         """A new future with ``adapt(value)`` as its value.

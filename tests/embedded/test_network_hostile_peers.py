@@ -9,15 +9,12 @@ import asyncio
 import contextlib
 import random
 import struct
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from kclient.errors import BrokerUnreachable, ConnectionLost, KafkaError, RequestTimedOut
-from kclient.network import Lane, Node, RequestFuture
+from kclient.network import Lane, Node
 from kclient.protocol.headers import encode_response
 from kclient.protocol.messages.api_versions import ApiVersionsResponse
 from kclient.protocol.messages.metadata import (
@@ -25,7 +22,8 @@ from kclient.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from tests.unit.network.conftest import Bench
+from tests.unit.network.bench import FIRST, Bench, outcome
+from tests.unit.network.conftest import bench as bench
 from tests.unit.network.scripted_broker import (
     API_VERSIONS,
     METADATA,
@@ -36,23 +34,6 @@ from tests.unit.network.scripted_broker import (
     good_answer,
     silent_but_for_versions,
 )
-
-FIRST = -1
-
-
-@pytest_asyncio.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with AsyncExitStack() as stack:
-        bench = Bench(stack)
-        yield bench
-    assert bench.faults == []
-
-
-async def outcome(future: RequestFuture[Any]) -> Any:
-    try:
-        return await future
-    except Exception as error:
-        return error
 
 
 def answer_bytes(request: Received) -> bytes:

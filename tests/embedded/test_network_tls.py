@@ -5,12 +5,10 @@ from __future__ import annotations
 import datetime
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -23,7 +21,8 @@ from kclient.network import NetworkClient
 from kclient.network.dialer import SocketAddress, TcpDialer
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kclient.security import Security
-from tests.unit.network.conftest import Bench
+from tests.unit.network.bench import Bench
+from tests.unit.network.conftest import bench as bench
 from tests.unit.network.scripted_broker import ScriptedBroker
 
 
@@ -38,14 +37,6 @@ def trust(authority: trustme.CA, tmp_path: Path) -> Path:
     path = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(path))
     return path
-
-
-@pytest_asyncio.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with AsyncExitStack() as stack:
-        bench = Bench(stack)
-        yield bench
-    assert bench.faults == []
 
 
 def server_context(certificate: trustme.LeafCert) -> ssl.SSLContext:
