@@ -140,7 +140,7 @@ class CommonConfig(NetworkConfig):
     """What every client shares beyond its connections."""
 
     bootstrap_timeout: float = setting(
-        30.0, seconds(0.01), "Seconds to reach a first broker in start()."
+        10.0, seconds(0.01), "Seconds to reach a first broker in start()."
     )
     api_timeout: float = setting(
         60.0, seconds(0.01), "Seconds for one call with its retries.", "default.api.timeout.ms"
