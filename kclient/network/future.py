@@ -150,9 +150,7 @@ class RequestFuture(Generic[T]):
         return len(self._listeners) if self._listeners is not None else 0
 
     @overload
-    def compose(  # type: ignore[overload-overlap]  # a future is never the value of a future
-        self, adapt: Callable[[T], RequestFuture[U]]
-    ) -> RequestFuture[U]: ...
+    def compose(self, adapt: Callable[[T], RequestFuture[U]]) -> RequestFuture[U]: ...
 
     @overload
     def compose(self, adapt: Callable[[T], U]) -> RequestFuture[U]: ...
