@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kclient.record import Batch, Record
     from kclient.types import TopicPartition
 
-BATCHES_PER_TAKE = 500
+BATCHES_PER_TAKE = 200
 """Batches that one ``take`` looks at: a long run of aborted or tiny ones must not hold the loop."""
 PIECES_PER_PARTITION = 8
 """Pieces that one partition may have waiting: small ones cost more than their bytes."""

@@ -41,6 +41,7 @@ class BrokerQueue:
         in_flight: A request is under way.
         retry_at: Not to be asked before, after failures.
         failures: Requests in a row that failed as a whole.
+        failing_since: When the first of them did, or the user was last told.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class BrokerQueue:
         "_last_request",
         "_retries",
         "_touched",
+        "failing_since",
         "failures",
         "in_flight",
         "node_id",
@@ -63,6 +65,7 @@ class BrokerQueue:
         self.in_flight = False
         self.retry_at = 0.0
         self.failures = 0
+        self.failing_since = 0.0
         self._touched: dict[TopicPartition, None] = {}
         self._retries: list[tuple[float, TopicPartition]] = []
         self._held: set[TopicPartition] = set()

@@ -12,13 +12,14 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kclient.consumer.batch_span import BatchSpan, measure
 from kclient.consumer.fetched_data import FetchedData
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import CorruptRecord, broker_error
 from kclient.record import read_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kclient.consumer.fetch_buffer import FetchBuffer
     from kclient.consumer.fetch_plan import FetchPlan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kclient.consumer.subscription import PartitionState, Subscription
     from kclient.protocol.messages.fetch import PartitionData
     from kclient.record import Batch
+    from kclient.types import TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
 
@@ -163,17 +165,13 @@ class ReplyReader:
         records: memoryview,
         lease: FrameLease,
     ) -> FetchedData:
-        batches: list[Batch] = []
-        broken: CorruptRecord | None = None
         partition = state.topic_partition
-        try:
-            batches.extend(read_batches(records, topic_partition=partition))
-        except CorruptRecord as error:
-            broken = error
-        if not batches and broken is None:
-            broken = CorruptRecord(f"the broker sent a piece of a batch for {partition} only")
-        if broken is not None:
-            broken = self._explained(broken, state, batches[-1].next_offset if batches else None)
+        span = measure(records, ask.offset, partition)
+        batches: Iterator[Batch] = read_batches(records, topic_partition=partition)
+        if span.clean and span.end_offset <= ask.offset:
+            # Brokers give the first batch whole, however large (KIP-74); nothing is to be had here.
+            span = BatchSpan(ask.offset, False)
+            batches = _nothing_readable(batches, partition, ask.offset)
         aborted = None
         if self._read_committed:
             aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
@@ -181,24 +179,12 @@ class ReplyReader:
             state,
             ask.offset,
             batches,
+            span.end_offset,
+            clean=span.clean,
             size_bytes=len(records),
             lease=lease,
             aborted=aborted,
-            broken=broken,
             check_crcs=self._check_crcs,
-        )
-
-    @staticmethod
-    def _explained(
-        error: CorruptRecord, state: PartitionState, readable_to: int | None
-    ) -> CorruptRecord:
-        stays = state.fetch_offset if readable_to is None else readable_to
-        return CorruptRecord(
-            error.message,
-            offset=stays if error.offset is None else error.offset,
-            topic_partition=state.topic_partition,
-            node_id=state.node_id,
-            hint=f"the position stays at {stays}; seek to go past it",
         )
 
     def _read_out_of_range(
@@ -269,3 +255,15 @@ class ReplyReader:
             news.leaders.append((*partition, leader.leader_id, leader.leader_epoch))
         news.stale_topics.add(partition.topic)
         self._back_off(state)
+
+
+def _nothing_readable(
+    batches: Iterator[Batch], partition: TopicPartition, offset: int
+) -> Iterator[Batch]:
+    """``batches``, and then an error: none of them reaches the offset that was asked for."""
+    yield from batches
+    raise CorruptRecord(
+        f"the broker sent no whole batch of {partition} that reaches offset {offset}",
+        offset=offset,
+        topic_partition=partition,
+    )

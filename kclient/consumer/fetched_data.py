@@ -13,7 +13,7 @@ from kclient.consumer.aborted import AbortedTransactions
 from kclient.errors import CorruptRecord, DecompressionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from kclient.consumer.subscription import PartitionState
     from kclient.record import Batch, Record
@@ -61,11 +61,11 @@ class FetchedData:
         "_aborted",
         "_batch",
         "_batches",
-        "_broken",
         "_check_crcs",
-        "_index",
+        "_clean",
         "_lease",
         "_ready",
+        "_refused",
         "blocked",
         "done",
         "end_offset",
@@ -79,28 +79,40 @@ class FetchedData:
         self,
         state: PartitionState,
         offset: int,
-        batches: Sequence[Batch],
+        batches: Iterator[Batch],
+        end_offset: int,
         *,
+        clean: bool = True,
         size_bytes: int = 0,
         lease: FrameLease | None = None,
         aborted: Iterable[tuple[int, int]] | None = None,
-        broken: CorruptRecord | None = None,
         check_crcs: bool = True,
     ) -> None:
-        """``aborted`` None: the reader sees all. ``broken``: what follows after the batches."""
+        """
+        Args:
+            state: The partition.
+            offset: That was asked for.
+            batches: From ``read_batches``; only one is kept at a time.
+            end_offset: Behind the last of them.
+            clean: False where ``batches`` will raise at its end.
+            size_bytes: Bytes of all batches.
+            lease: The frame that they lie in.
+            aborted: (producer id, first offset) of aborted transactions; None: the reader sees all.
+            check_crcs: Check each batch.
+        """
         self.state = state
         self.offset = offset
         self.leader_epoch = -1
-        self.end_offset = max(batches[-1].next_offset, offset) if batches else offset
+        self.end_offset = max(end_offset, offset)
         self.size_bytes = size_bytes
         self.done = False
         self.blocked: Batch | None = None
         self._batches = batches
-        self._index = 0
+        self._clean = clean
         self._batch: Batch | None = None
         self._ready: list[Record] = []
+        self._refused: CorruptRecord | None = None
         self._aborted = None if aborted is None else AbortedTransactions(aborted)
-        self._broken = broken
         self._check_crcs = check_crcs
         self._lease = lease
         if lease is not None:
@@ -111,9 +123,8 @@ class FetchedData:
         cls, state: PartitionState, records: list[Record], end_offset: int
     ) -> FetchedData:
         """Records that were taken and then not handed over; ``end_offset`` follows the last one."""
-        data = cls(state, records[0].offset, ())
+        data = cls(state, records[0].offset, iter(()), end_offset)
         data._ready = records
-        data.end_offset = end_offset
         return data
 
     def take(self, limit: int) -> list[Record]:
@@ -169,9 +180,7 @@ class FetchedData:
         """Inflating ``batch``, the one at hand, failed: that is what the next look at it raises."""
         if self._batch is batch:
             self._batch = self.blocked = None
-            self._batches = ()
-            self._index = 0
-            self._broken = self._explained(error, batch)
+            self._refused = self._explained(error, batch)
 
     def hold_frame(self) -> FrameLease | None:
         """Keep the bytes alive while a thread reads them; the caller drops the lease."""
@@ -183,7 +192,7 @@ class FetchedData:
         """Let go of everything."""
         self.done = True
         self._ready = []
-        self._batches = ()
+        self._batches = iter(())
         self._batch = self.blocked = None
         lease, self._lease = self._lease, None
         if lease is not None:
@@ -208,16 +217,19 @@ class FetchedData:
 
     def _open_next(self) -> Batch | None:
         """Move to the next batch that may be seen; one batch of the others per call."""
-        if self._index == len(self._batches):
-            if self._broken is not None:
-                raise self._broken
-            self.offset = max(self.offset, self.end_offset)
+        if self._refused is not None:
+            raise self._refused
+        try:
+            batch = next(self._batches, None)
+        except CorruptRecord as error:
+            self._refused = self._unreadable(error)
+            raise self._refused from error
+        if batch is None:
+            self.offset = self.end_offset
             self.done = True
             return None
-        batch = self._batches[self._index]
         if batch.last_offset < self.offset:
-            self._index += 1  # lies wholly before what was asked for
-            return None
+            return None  # lies wholly before what was asked for
         self._batch = batch
         if self._check_crcs:
             try:
@@ -244,10 +256,7 @@ class FetchedData:
     def _pass(self, batch: Batch) -> None:
         self.offset = max(self.offset, batch.next_offset)
         self._batch = self.blocked = None
-        self._index += 1
-        if self._index == len(self._batches) and self._broken is None:
-            self.offset = max(self.offset, self.end_offset)
-            self.done = True
+        self.done = self._clean and self.offset >= self.end_offset
 
     def _explained(self, error: CorruptRecord, batch: Batch) -> CorruptRecord:
         kind = DecompressionFailed if isinstance(error, DecompressionFailed) else CorruptRecord
@@ -257,4 +266,13 @@ class FetchedData:
             topic_partition=self.state.topic_partition,
             node_id=self.state.node_id,
             hint=f"the position stays at {self.offset}; seek to {batch.next_offset} to go past it",
+        )
+
+    def _unreadable(self, error: CorruptRecord) -> CorruptRecord:
+        return CorruptRecord(
+            error.message,
+            offset=self.offset if error.offset is None else error.offset,
+            topic_partition=self.state.topic_partition,
+            node_id=self.state.node_id,
+            hint=f"the position stays at {self.offset}; seek to go past it",
         )

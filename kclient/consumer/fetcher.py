@@ -15,10 +15,10 @@ from kclient.backoff import Backoff
 from kclient.cluster.metadata import LeaderHint
 from kclient.consumer.fetch_buffer import FetchBuffer
 from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
-from kclient.consumer.fetch_reply import ReplyNews, ReplyReader
+from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
 from kclient.consumer.wakeups import Alarm, Bell
 from kclient.error_codes import ErrorCode
-from kclient.errors import ClientClosed, KafkaError, ProtocolError, broker_error
+from kclient.errors import BrokerError, ClientClosed, KafkaError, broker_error
 from kclient.hooks import Fetched
 from kclient.network import Lane
 from kclient.types import IsolationLevel, TopicPartition
@@ -123,7 +123,8 @@ class Fetcher:
 
     def _on_corrupt(self, state: PartitionState, error: CorruptRecord) -> None:
         self._core.counters.add("consumer.corrupt_batches")
-        logger.warning("a batch can't be read partition=%s: %s", state.topic_partition, error)
+        level = logging.DEBUG if state.failures else logging.WARNING
+        logger.log(level, "a batch can't be read partition=%s: %s", state.topic_partition, error)
         self._subscription.fail(state, error)
         self._back_off(state)
 
@@ -279,6 +280,7 @@ class Fetcher:
         queue.failures += 1
         if session_lost and queue.failures == 1:
             return  # evicted: a full fetch follows at once
+        self.plan.back_to_leader(self.plan.states_of(queue), self._core.clock.now())
         self._delay(queue, broker_error(error_code, f"Fetch from broker {queue.node_id} failed"))
 
     def _failed(self, queue: BrokerQueue, error: KafkaError) -> None:
@@ -294,8 +296,9 @@ class Fetcher:
     def _delay(self, queue: BrokerQueue, error: KafkaError) -> None:
         core = self._core
         self.last_error = error
+        now = core.clock.now()
         delay = self._backoff.delay(queue.failures - 1, core.rng)
-        queue.retry_at = core.clock.now() + delay
+        queue.retry_at = now + delay
         core.metadata.request_update()
         logger.log(
             logging.INFO if queue.failures == 1 else logging.DEBUG,
@@ -305,9 +308,20 @@ class Fetcher:
             delay,
             error,
         )
-        if not error.retriable or isinstance(error, ProtocolError):
+        if queue.failures == 1:
+            queue.failing_since = now
+        if self._concerns_user(queue, error, now):
             for state in self.plan.states_of(queue)[:1]:
                 self._subscription.fail(state, error)
+
+    def _concerns_user(self, queue: BrokerQueue, error: KafkaError, now: float) -> bool:
+        """Whether poll must raise ``error``: it won't pass by itself, or hasn't for long."""
+        if now - queue.failing_since >= self._config.api_timeout:
+            queue.failing_since = now  # and again after as long
+            return True
+        if isinstance(error, BrokerError):
+            return not error.retriable and queue.failures > QUIET_FAILURES
+        return not error.retriable
 
     # The end
 

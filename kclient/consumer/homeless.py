@@ -1,15 +1,15 @@
 """Why a partition has no broker to ask, and when the user must hear of it, sans-IO.
 
-Asked by the consumer's upkeep task about the partitions that ``FetchPlan`` found no leader for. A
-partition without a leader is waited for; a topic that doesn't exist, or may not be seen, is an
-error that poll raises, again and again but not in a rush, while the other partitions go on.
+Asked by ``offsets`` about the partitions that ``FetchPlan`` found no broker for. One without a
+leader is waited for, though not for ever in silence; a topic that doesn't exist, or may not be
+seen, is an error that poll raises, again and again but not in a rush, while the others go on.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import broker_error
 
@@ -23,14 +23,27 @@ UNKNOWN_GRACE: Final = 5.0
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def explain(view: Cluster, partition: TopicPartition, waited: float) -> KafkaError | None:
+def explain(
+    view: Cluster, partition: TopicPartition, waited: float, patience: float
+) -> KafkaError | None:
     """The error that says why ``partition`` can't be read; None as long as it may come.
 
     Args:
         view: The cluster as it is known.
         partition: One without a broker to ask.
         waited: Seconds for which that has been so.
+        patience: Seconds after which the user hears even of what may pass by itself.
     """
+    error = _final(view, partition, waited)
+    if error is None and waited >= patience:
+        return LeaderNotAvailable(
+            f"{partition} has had no leader that can be asked for {waited:.0f} s",
+            topic_partition=partition,
+        )
+    return error
+
+
+def _final(view: Cluster, partition: TopicPartition, waited: float) -> KafkaError | None:
     topic = view.topic(partition.topic)
     if topic is None:
         return None  # no answer about it yet

@@ -219,8 +219,11 @@ class OffsetKeeper:
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
                 continue
-            error = homeless.explain(metadata.view, partition, now - since)
+            patience = self._config.api_timeout
+            error = homeless.explain(metadata.view, partition, now - since, patience)
             if error is not None:
+                if now - since >= patience:
+                    waiting[partition] = now  # told again after as long
                 self._back_off(state)
                 self._subscription.fail(state, error)
             metadata.request_update(partition.topic)

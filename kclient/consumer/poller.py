@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TURN = 0.005
 """Seconds after which the loop gets a turn."""
-SLICE = 1000
+SMALLEST_SLICE, LARGEST_SLICE = 8, 1024
 """Records that are decoded between two looks at the clock."""
 SHOWN = 3
 """Partitions that an error names; the others are counted."""
@@ -63,6 +63,7 @@ class Poller:
         self._news = news
         self._convert = convert
         self._turn_at = 0.0
+        self._slice = SMALLEST_SLICE
         self.handout: Iterator[Any] = iter(())
         self._inflating: dict[FetchedData, asyncio.Future[None]] = {}
 
@@ -88,7 +89,7 @@ class Poller:
         while True:
             self._check()
             self.settle()
-            records = self._buffer.take(self._iteration_limit)
+            records = self._take_slice(self._iteration_limit)
             if records:
                 self._core.counters.add("consumer.records", len(records))
                 self.handout = handout = iter(records)
@@ -147,20 +148,34 @@ class Poller:
 
     def _take(self, limit: int) -> list[Any]:
         """What can be had at once, up to ``limit`` and to about ``TURN`` seconds of work."""
-        buffer = self._buffer
-        records: list[Any] = buffer.take(min(limit, SLICE))
-        if records and len(records) < limit:
-            now = self._core.clock.now
-            stop = now() + TURN
-            while len(records) < limit and buffer.has_turns and now() < stop:
-                more = buffer.take(min(limit - len(records), SLICE))
-                if not more:
-                    break
-                records += more
+        stop = self._core.clock.now() + TURN
+        records = self._take_slice(limit)
+        while records and len(records) < limit and self._buffer.has_turns:
+            if self._core.clock.now() >= stop:
+                break
+            more = self._take_slice(limit - len(records))
+            if not more:
+                break
+            records += more
         if records:
             self._core.counters.add("consumer.records", len(records))
             if self._convert is not None:
                 return self._deserialize(records, self._convert)
+        return records
+
+    def _take_slice(self, limit: int) -> list[Any]:
+        """One step of decoding, of as many records as take a fraction of ``TURN``.
+
+        How many those are depends on their size, so it is found out by trying.
+        """
+        now = self._core.clock.now
+        started, count = now(), min(limit, self._slice)
+        records = self._buffer.take(count)
+        took = now() - started
+        if took > TURN / 2:
+            self._slice = max(self._slice // 4, SMALLEST_SLICE)
+        elif took < TURN / 10 and count == self._slice:
+            self._slice = min(self._slice * 2, LARGEST_SLICE)
         return records
 
     def _deserialize(self, records: Sequence[Any], convert: Convert) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kclient.consumer.batch_span import measure
 from kclient.consumer.fetch_buffer import FetchBuffer
 from kclient.consumer.fetched_data import FetchedData
 from kclient.consumer.subscription import PartitionState, Subscription
@@ -71,10 +72,17 @@ class BufferRig:
         taken = False
         for index, log in logs.items():
             state = self.state(index)
-            offset = at if at is not None else state.fetch_offset
-            batches = list(read_batches(log, topic_partition=state.topic_partition))
+            offset = (at if at is not None else state.fetch_offset) or 0
+            span = measure(memoryview(log), offset, state.topic_partition)
             data = FetchedData(
-                state, offset or 0, batches, size_bytes=len(log), lease=lease, aborted=aborted
+                state,
+                offset,
+                read_batches(log, topic_partition=state.topic_partition),
+                span.end_offset,
+                clean=span.clean,
+                size_bytes=len(log),
+                lease=lease,
+                aborted=aborted,
             )
             taken = self.buffer.add(data)
         lease.drop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kclient.consumer.batch_span import measure
 from kclient.consumer.fetched_data import FetchedData, FrameLease
 from kclient.consumer.subscription import PartitionState
 from kclient.errors import CorruptRecord, DecompressionFailed
@@ -17,8 +18,12 @@ P = TopicPartition("flights", 3)
 def piece(log: bytes, offset: int = 0, **options: object) -> FetchedData:
     """``log`` as fetched at ``offset``."""
     state = PartitionState(P)
-    batches = list(read_batches(log, topic_partition=P))
-    return FetchedData(state, offset, batches, size_bytes=len(log), **options)  # type: ignore[arg-type]
+    span = measure(memoryview(log), offset, P)
+    batches = read_batches(log, topic_partition=P)
+    size = len(log)
+    return FetchedData(
+        state, offset, batches, span.end_offset, clean=span.clean, size_bytes=size, **options
+    )  # type: ignore[arg-type]
 
 
 def drain(data: FetchedData, limit: int = 1000) -> list[int]:
@@ -87,13 +92,14 @@ def test_crcs_are_not_checked_where_that_is_off() -> None:
     assert drain(piece(bytes(log), check_crcs=False)) == [0]
 
 
-def test_what_follows_the_readable_batches_raises_after_them() -> None:
-    broken = CorruptRecord("no batch", offset=2, topic_partition=P)
-    data = piece(batch(0, 2), broken=broken)
+def test_a_broken_structure_raises_after_the_readable_batches() -> None:
+    data = piece(batch(0, 2) + batch(2, 1)[:8] + b"\xff" * 60)
     assert [r.offset for r in data.take(10)] == [0, 1]
     assert not data.done
-    with pytest.raises(CorruptRecord, match="no batch"):
-        data.take(10)
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match=r"flights-3.*length.*stays at 2") as e:
+            data.take(10)
+        assert e.value.offset == 2
 
 
 def test_a_large_compressed_batch_waits_for_a_thread() -> None:

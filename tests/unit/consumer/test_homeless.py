@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from kclient.broker_errors import TopicAuthorizationFailed, UnknownTopicOrPartition
+from kclient.broker_errors import (
+    LeaderNotAvailable,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from kclient.cluster.topic import Topic
 from kclient.cluster.view import Cluster
 from kclient.consumer.homeless import UNKNOWN_GRACE, explain
@@ -11,6 +15,7 @@ from kclient.types import TopicPartition
 from tests.unit.consumer.test_fetch_plan import cluster
 
 P = TopicPartition("t", 0)
+PATIENCE = 60.0
 
 
 def refused(code: int) -> Cluster:
@@ -18,13 +23,13 @@ def refused(code: int) -> Cluster:
 
 
 def test_nothing_was_heard_of_the_topic_yet() -> None:
-    assert explain(Cluster.of([], [], version=1), P, 1000.0) is None
+    assert explain(Cluster.of([], [], version=1), P, 59.0, PATIENCE) is None
 
 
 def test_an_unknown_topic_may_take_a_moment_and_is_then_named() -> None:
     view = refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert explain(view, P, UNKNOWN_GRACE - 1) is None
-    error = explain(view, P, UNKNOWN_GRACE)
+    assert explain(view, P, UNKNOWN_GRACE - 1, PATIENCE) is None
+    error = explain(view, P, UNKNOWN_GRACE, PATIENCE)
     assert isinstance(error, UnknownTopicOrPartition)
     assert "don't know topic t" in str(error)
     assert error.topic_partition == P
@@ -32,16 +37,21 @@ def test_an_unknown_topic_may_take_a_moment_and_is_then_named() -> None:
 
 def test_a_partition_that_does_not_exist_is_named_with_those_that_do() -> None:
     view = cluster(1, 1)
-    error = explain(view, TopicPartition("t", 7), UNKNOWN_GRACE)
+    error = explain(view, TopicPartition("t", 7), UNKNOWN_GRACE, PATIENCE)
     assert isinstance(error, UnknownTopicOrPartition)
     assert "2 partitions, 0 to 1" in str(error)
 
 
 def test_a_topic_that_may_not_be_read_is_an_error_at_once() -> None:
-    error = explain(refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED), P, 0.0)
+    error = explain(refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED), P, 0.0, PATIENCE)
     assert isinstance(error, TopicAuthorizationFailed)
 
 
 def test_a_partition_without_a_leader_is_waited_for() -> None:
-    assert explain(cluster(None), P, 1000.0) is None
-    assert explain(refused(ErrorCode.LEADER_NOT_AVAILABLE), P, 1000.0) is None
+    assert explain(cluster(None), P, 59.0, PATIENCE) is None
+    assert explain(refused(ErrorCode.LEADER_NOT_AVAILABLE), P, 59.0, PATIENCE) is None
+
+
+def test_what_may_pass_by_itself_is_told_when_patience_ends() -> None:
+    for view in (cluster(None), Cluster.of([], [], version=1)):
+        assert isinstance(explain(view, P, 60.0, PATIENCE), LeaderNotAvailable)

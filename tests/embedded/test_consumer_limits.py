@@ -1,0 +1,341 @@
+"""What a consumer may use: memory, the event loop, requests; and that cancelling loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import kclient
+from kclient.record import Compression
+from kclient.testing import LoopProbe
+from kclient.types import TopicPartition
+from tests.behaviours.reading import offsets, read
+from tests.unit.consumer.log_bytes import batch
+
+T = "flights"
+P = TopicPartition(T, 0)
+MIB = 1024 * 1024
+LONGEST_HOLD = 0.050
+"""Seconds of thread CPU that one callback may take."""
+START: Any = {"auto_offset_reset": "earliest", "fetch_max_wait": 0.1}
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[kclient.testing.Cluster]:
+    async with kclient.testing.Cluster(brokers=1) as running:
+        yield running
+
+
+async def fetches_rest(cluster: Any) -> int:
+    """How many fetches there were once no more come for a while."""
+    count = -1
+    while count != cluster.requests.count("Fetch"):
+        count = cluster.requests.count("Fetch")
+        await asyncio.sleep(0.15)
+    return count
+
+
+async def test_no_broker_is_asked_beyond_the_memory(cluster: Any) -> None:
+    cluster.create_topic(T, partitions=4)
+    for index in range(4):
+        for first in range(0, 80):
+            cluster.append(T, index, batch(first, 1, value_bytes=100_000))
+    settings = {"buffer_memory": 2 * MIB, "max_partition_fetch_bytes": MIB, "fetch_max_bytes": MIB}
+    async with kclient.Consumer(cluster.bootstrap, T, **START, **settings) as consumer:
+        await consumer.position(P)
+        await fetches_rest(cluster)
+        # One answer may be under way when the bound is reached.
+        assert 2 * MIB <= consumer.health().buffered_bytes <= 3.2 * MIB
+        assert offsets(await read(consumer, 320)) == {n: list(range(80)) for n in range(4)}
+        assert consumer.health().buffered_bytes <= 3.2 * MIB
+
+
+async def test_paused_data_does_not_starve_the_others(cluster: Any) -> None:
+    cluster.create_topic(T, partitions=2)
+    for index in (0, 1):
+        for first in range(0, 60):
+            cluster.append(T, index, batch(first, 1, value_bytes=100_000))
+    settings = {"buffer_memory": MIB, "max_partition_fetch_bytes": MIB}
+    async with kclient.Consumer(cluster.bootstrap, T, **START, **settings) as consumer:
+        await consumer.position(P)
+        await fetches_rest(cluster)
+        consumer.pause(P)
+        assert offsets(await read(consumer, 60)) == {1: list(range(60))}
+        consumer.resume(P)
+        assert offsets(await read(consumer, 60)) == {0: list(range(60))}
+
+
+async def test_a_partition_that_nobody_polls_is_not_fetched_for_ever(cluster: Any) -> None:
+    cluster.create_topic(T, partitions=2)
+    for first in range(0, 100):
+        cluster.append(T, 0, batch(first, 1, value_bytes=10_000))
+    settings = {"max_partition_fetch_bytes": 50_000}
+    async with kclient.Consumer(cluster.bootstrap, T, **START, **settings) as consumer:
+        await consumer.position(P)
+        await asyncio.sleep(0.5)
+        assert cluster.requests.count("Fetch") < 20
+        assert consumer.health().buffered_bytes < 300_000
+
+
+async def test_a_slow_reader_of_one_partition_gets_the_others_in_time(cluster: Any) -> None:
+    cluster.create_topic(T, partitions=2)
+    for first in range(0, 200):
+        cluster.append(T, 0, batch(first, 1, value_bytes=10_000))
+    settings = {"max_partition_fetch_bytes": 50_000}
+    async with kclient.Consumer(
+        cluster.bootstrap, T, auto_offset_reset="earliest", fetch_max_wait=5.0, **settings
+    ) as consumer:
+        await read(consumer, 1)
+        cluster.append(T, 1, batch(0, 1))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            records = await consumer.poll(max_records=1, timeout=5.0)
+            if records[0].partition == 1:
+                break
+            await asyncio.sleep(0.01)
+        assert loop.time() - began < 2.0
+
+
+@pytest.mark.parametrize("way", ["poll", "loop", "columns"])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+async def test_the_loop_is_never_held_for_long(cluster: Any, way: str, codec: Compression) -> None:
+    cluster.create_topic(T, partitions=4)
+    data = batch(0, 5000, codec=codec, value_bytes=100)
+    for index in range(4):
+        for _ in range(10):
+            cluster.append(T, index, data)
+    async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
+        with LoopProbe() as probe:
+            await READ[way](consumer, 200_000)
+        assert probe.longest < LONGEST_HOLD, probe.longest_callback
+
+
+async def by_poll(consumer: Any, count: int) -> None:
+    while count > 0:
+        count -= len(await consumer.poll(max_records=1_000_000, timeout=5.0))
+
+
+async def by_loop(consumer: Any, count: int) -> None:
+    async for _ in consumer:
+        count -= 1
+        if not count:
+            break
+
+
+async def by_columns(consumer: Any, count: int) -> None:
+    import pyarrow  # noqa: F401 - its import is not what is measured
+
+    while count > 0:
+        count -= (await consumer.poll_arrow(timeout=5.0)).num_rows
+
+
+READ: dict[str, Callable[[Any, int], Awaitable[None]]] = {
+    "poll": by_poll,
+    "loop": by_loop,
+    "columns": by_columns,
+}
+
+
+async def test_a_large_answer_of_many_tiny_batches_does_not_hold_the_loop(cluster: Any) -> None:
+    cluster.create_topic(T, partitions=4)
+    data = b"".join(batch(offset, 1) for offset in range(6000))
+    for index in range(4):
+        cluster.append(T, index, data)
+    async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
+        with LoopProbe() as probe:
+            assert len(await read(consumer, 24_000)) == 24_000
+        assert probe.longest < LONGEST_HOLD, probe.longest_callback
+
+
+async def test_large_gzip_batches_do_not_hold_the_loop(cluster: Any) -> None:
+    cluster.create_topic(T)
+    for first in range(0, 2000, 500):
+        cluster.append(T, 0, batch(first, 500, codec=Compression.GZIP, value_bytes=40_000))
+    async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
+        with LoopProbe() as probe:
+            assert len(await read(consumer, 2000)) == 2000
+        assert probe.longest < LONGEST_HOLD, probe.longest_callback
+
+
+async def test_a_thousand_partitions_are_asked_for_in_small_requests(cluster: Any) -> None:
+    cluster.create_topic(T, partitions=1000)
+    for index in range(0, 1000, 10):
+        cluster.append(T, index, batch(0, 3))
+    async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
+        assert len(await read(consumer, 300)) == 300
+        cluster.requests.clear()
+        cluster.append(T, 7, batch(0, 3))
+        assert len(await read(consumer, 3)) == 3
+        await cluster.requests.wait_count("Fetch", 3)
+        later = cluster.requests.of("Fetch")
+        assert max(one.size_bytes for one in later[1:]) < 2048
+
+
+# Cancelling
+
+
+async def drive(make: Callable[[], Awaitable[Any]], turns: int) -> tuple[bool, Any]:
+    """Run ``make()`` for ``turns`` turns of the loop, then cancel it: (did it end?, its value)."""
+    task = asyncio.ensure_future(make())
+    for _ in range(turns):
+        if task.done():
+            break
+        await asyncio.sleep(0)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task])
+        if task.cancelled():
+            return False, None
+    return True, task.result()
+
+
+@pytest.mark.parametrize("way", ["poll", "anext", "arrow"])
+async def test_cancelling_at_any_turn_of_the_loop_loses_and_doubles_nothing(
+    cluster: Any, way: str
+) -> None:
+    cluster.create_topic(T, partitions=2)
+    total = 0
+    async with kclient.Consumer(
+        cluster.bootstrap, T, **START, max_partition_fetch_bytes=400
+    ) as consumer:
+        records = aiter(consumer)
+
+        async def step() -> list[tuple[int, int]]:
+            if way == "poll":
+                found = await consumer.poll(max_records=3, timeout=1.0)
+                return [(record.partition, record.offset) for record in found]
+            if way == "anext":
+                record = await anext(records)
+                return [(record.partition, record.offset)]
+            table = (await consumer.poll_arrow(timeout=1.0)).to_pydict()
+            return list(zip(table["partition"], table["offset"], strict=True))
+
+        seen: dict[int, list[int]] = {0: [], 1: []}
+        cancelled = 0
+        turns = 0
+        while sum(map(len, seen.values())) < 400:
+            if total < 400 and total - sum(map(len, seen.values())) < 20:
+                for index in (0, 1):
+                    cluster.append(T, index, batch(total // 2, 10))
+                total += 20
+            turns = (turns + 1) % 25
+            ended, found = await drive(step, turns)
+            cancelled += not ended
+            for index, offset in found or ():
+                seen[index].append(offset)
+        assert seen == {0: list(range(200)), 1: list(range(200))}
+        assert cancelled
+
+
+async def test_every_other_call_can_be_cancelled_at_any_turn(cluster: Any) -> None:
+    cluster.create_topic(T)
+    cluster.append(T, 0, batch(0, 10))
+    async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            lambda: consumer.position(P),
+            lambda: consumer.beginning_offsets([P]),
+            lambda: consumer.end_offsets([P]),
+            lambda: consumer.offsets_for_times({P: 1}),
+            lambda: consumer.partitions_for(T),
+        ]
+        for call in calls:
+            for turns in range(12):
+                consumer.seek_to_beginning()
+                await drive(call, turns)
+        consumer.seek_to_beginning()
+        assert offsets(await read(consumer, 10)) == {0: list(range(10))}
+
+
+async def test_starting_and_closing_can_be_cancelled_at_any_turn(cluster: Any) -> None:
+    cluster.create_topic(T)
+    for turns in range(40):
+        consumer: kclient.Consumer[Any, Any] = kclient.Consumer(cluster.bootstrap, T, **START)
+        started, _ = await drive(consumer.start, turns)
+        if started:
+            await drive(consumer.close, turns % 7)
+        await consumer.close()
+        assert consumer.health().client.state == "closed"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_anything_the_user_does_in_any_order_skips_and_doubles_nothing(
+    cluster: Any, seed: int
+) -> None:
+    """Polls, loops, columns, seeks, pauses, assignments and cancels, with faults in between."""
+    rng = random.Random(seed)
+    partitions = 3
+    cluster.create_topic(T, partitions=partitions)
+    for index in range(partitions):
+        for first in range(0, 300, 10):
+            cluster.append(T, index, batch(first, 10))
+    expected = [0] * partitions
+    settings = {**START, "retry_backoff": 0.01, "retry_backoff_max": 0.02}
+    async with kclient.Consumer(
+        cluster.bootstrap, T, **settings, max_partition_fetch_bytes=700
+    ) as consumer:
+
+        def took(pairs: Any) -> None:
+            for index, offset in pairs:
+                assert offset == expected[index], (seed, index)
+                expected[index] += 1
+
+        async def poll() -> list[tuple[int, int]]:
+            found = await consumer.poll(max_records=rng.randint(1, 30), timeout=0.2)
+            return [(record.partition, record.offset) for record in found]
+
+        async def columns() -> list[tuple[int, int]]:
+            table = (await consumer.poll_arrow(timeout=0.2)).to_pydict()
+            return list(zip(table["partition"], table["offset"], strict=True))
+
+        for _ in range(250):
+            index = rng.randrange(partitions)
+            partition = TopicPartition(T, index)
+            match rng.randrange(12):
+                case 0 | 1 | 2 | 3:
+                    _, found = await drive(poll, rng.choice((1, 3, 10, 1000)))
+                    took(found or ())
+                case 4 | 5:
+                    _, found = await drive(columns, rng.choice((1, 3, 10, 1000)))
+                    took(found or ())
+                case 6:
+                    wanted = rng.randint(1, 15)
+                    if min(expected) < 250 and not consumer.paused:
+                        async for record in consumer:
+                            took([(record.partition, record.offset)])
+                            wanted -= 1
+                            if not wanted:
+                                break
+                case 7:
+                    offset = rng.randrange(290)
+                    consumer.seek(partition, offset)
+                    expected[index] = offset
+                case 8:
+                    consumer.pause(partition)
+                case 9:
+                    consumer.resume()
+                case 10:
+                    others = [TopicPartition(T, n) for n in range(partitions) if n != index]
+                    consumer.assign(others)
+                    consumer.assign([*others, partition])
+                    consumer.seek(partition, expected[index])
+                case 11:
+                    rng.choice(
+                        (
+                            lambda: cluster.faults.close("Fetch", after=True),
+                            lambda: cluster.faults.error("Fetch", 70),
+                            lambda: cluster.faults.error("Fetch", 6),
+                        )
+                    )()
+            for n in range(partitions):
+                assert consumer.positions()[TopicPartition(T, n)] in (expected[n], None)
+        consumer.resume()
+        left = sum(300 - offset for offset in expected)
+        for record in await read(consumer, left) if left else ():
+            took([(record.partition, record.offset)])
+        assert expected == [300] * partitions
