@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from kclient import serializers as serializers
     from kclient import testing as testing
     from kclient.admin import Admin as Admin
+    from kclient.admin import ClusterDescription as ClusterDescription
+    from kclient.admin import CreatedTopic as CreatedTopic
+    from kclient.admin import DeletedTopic as DeletedTopic
     from kclient.admin import NewTopic as NewTopic
+    from kclient.admin import TopicDescription as TopicDescription
+    from kclient.admin import TopicListing as TopicListing
     from kclient.config import AdminConfig as AdminConfig
     from kclient.config import ConsumerConfig as ConsumerConfig
     from kclient.config import ProducerConfig as ProducerConfig
@@ -39,9 +44,12 @@ _HOME = {
     "Admin": "kclient.admin",
     "AdminConfig": "kclient.config",
     "BrokerError": "kclient.errors",
+    "ClusterDescription": "kclient.admin",
     "Consumer": "kclient.consumer",
     "ConsumerConfig": "kclient.config",
     "ConsumerRecord": "kclient.consumer",
+    "CreatedTopic": "kclient.admin",
+    "DeletedTopic": "kclient.admin",
     "Delivery": "kclient.producer",
     "IsolationLevel": "kclient.types",
     "KafkaError": "kclient.errors",
@@ -55,6 +63,8 @@ _HOME = {
     "RecordMetadata": "kclient.types",
     "Security": "kclient.security",
     "TimestampType": "kclient.types",
+    "TopicDescription": "kclient.admin",
+    "TopicListing": "kclient.admin",
     "TopicPartition": "kclient.types",
 }
 _MODULES = ("errors", "serializers", "testing")
@@ -63,9 +73,12 @@ __all__ = [
     "Admin",
     "AdminConfig",
     "BrokerError",
+    "ClusterDescription",
     "Consumer",
     "ConsumerConfig",
     "ConsumerRecord",
+    "CreatedTopic",
+    "DeletedTopic",
     "Delivery",
     "IsolationLevel",
     "KafkaError",
@@ -79,6 +92,8 @@ __all__ = [
     "RecordMetadata",
     "Security",
     "TimestampType",
+    "TopicDescription",
+    "TopicListing",
     "TopicPartition",
     "__version__",
     "errors",
