@@ -1,6 +1,7 @@
 """An asyncio client SDK for Apache Kafka. The public names, and nothing else.
 
-Each name is imported from its room on first use, so that ``import kclient`` stays cheap.
+Each name is imported from its room on first use, so that ``import kclient`` stays cheap. In a
+service, ``from kclient import Producer`` at module level keeps that off the event loop.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ SMALL = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.st
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-X", "dev", "-m", *arguments],
+        [sys.executable, "-W", "error", "-m", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
