@@ -296,7 +296,8 @@ class Sender:
     def _refuse_queue(self, queue: PartitionQueue, error: KafkaError) -> None:
         queue.seal_open()
         for batch in [*queue.outstanding, *queue.sealed]:
-            self._settlement.give_up(batch, error)
+            if not batch.outcome.done:
+                self._settlement.give_up(batch, error)
 
     def _request_identity(self) -> None:
         if self._identity.state is IdentityState.ABSENT:

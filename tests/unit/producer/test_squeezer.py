@@ -1,0 +1,104 @@
+"""Compression beside the loop: what goes to a thread, and what happens around it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from kclient.errors import ClientError, InvalidArgument, KafkaError
+from kclient.producer.batch import ProducerBatch
+from kclient.producer.delivery import BatchOutcome
+from kclient.producer.partition_queue import PartitionQueue
+from kclient.producer.squeezer import Squeezer
+from kclient.record import BatchBuilder, Compression
+
+
+class Told:
+    """Takes down which batches are ready."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[ProducerBatch, KafkaError | None]] = []
+        self.event = asyncio.Event()
+        self.thread = 0
+
+    def __call__(self, batch: ProducerBatch, error: KafkaError | None) -> None:
+        self.thread = threading.get_ident()
+        self.batches.append((batch, error))
+        self.event.set()
+
+
+def make_batch(size: int, builder: Any = None) -> ProducerBatch:
+    queue = PartitionQueue("t", 0, idempotent=False, max_in_flight=5, batch_limit=2**20)
+    if builder is None:
+        builder = BatchBuilder(2**20)
+        builder.append(0, None, b"abcd" * (size // 4), None)
+    return ProducerBatch(queue, builder, BatchOutcome(None, "t", 0), 0.0, 9.0)  # type: ignore[arg-type]
+
+
+async def test_without_a_codec_every_batch_is_ready() -> None:
+    squeezer = Squeezer(Compression.NONE, None, Told())
+    batch = make_batch(100_000)
+    assert squeezer.ready(batch) and batch.builder is not None
+    assert batch.builder.codec is Compression.NONE
+
+
+async def test_small_batches_are_compressed_at_once() -> None:
+    told = Told()
+    squeezer = Squeezer(Compression.LZ4, None, told)
+    batch = make_batch(10_000)
+    assert squeezer.ready(batch) and not told.batches
+    assert batch.builder is not None and batch.builder.encoded_bytes < 1000
+
+
+async def test_costly_batches_go_to_a_thread_and_are_told_on_the_loop() -> None:
+    told = Told()
+    squeezer = Squeezer(Compression.GZIP, 9, told)
+    batch = make_batch(500_000)
+    assert not squeezer.ready(batch) and batch.compressing
+    assert not squeezer.ready(batch)  # asking again starts nothing
+    async with asyncio.timeout(10):
+        await told.event.wait()
+    assert told.batches == [(batch, None)] and told.thread == threading.get_ident()
+    assert squeezer.ready(batch)
+    await squeezer.close()
+
+
+class Broken:
+    """A builder whose compression fails."""
+
+    size_bytes = 10_000_000
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def compress(self, codec: Compression, level: int | None) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), ClientError("known")])
+async def test_a_failure_in_the_thread_is_told_as_a_typed_error(error: Exception) -> None:
+    told = Told()
+    squeezer = Squeezer(Compression.GZIP, None, told)
+    assert not squeezer.ready(make_batch(0, Broken(error)))
+    async with asyncio.timeout(10):
+        await told.event.wait()
+    ((_, failure),) = told.batches
+    assert isinstance(failure, ClientError) and str(error) in str(failure)
+    await squeezer.close()
+
+
+async def test_closing_waits_for_the_threads() -> None:
+    told = Told()
+    squeezer = Squeezer(Compression.GZIP, 9, told)
+    squeezer.ready(make_batch(500_000))
+    await squeezer.close()
+    await asyncio.sleep(0)
+    assert len(told.batches) == 1
+
+
+def test_a_level_that_the_codec_does_not_have_is_refused_early() -> None:
+    with pytest.raises(InvalidArgument, match="level"):
+        Squeezer(Compression.GZIP, 99, lambda batch, error: None).check()
