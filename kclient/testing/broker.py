@@ -6,6 +6,7 @@ Made by ``Cluster``. It serves requests in callbacks of the loop: it has no task
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 
@@ -57,7 +58,8 @@ class Broker:
         self._services = services
         self._server: asyncio.Server | None = None
         self._channels: set[Channel] = set()
-        self._all_closed: asyncio.Event | None = None
+        self._unconnected = asyncio.Event()
+        self._unconnected.set()
         self.node_id = info.node_id
         self.state = services.state
         self.faults = services.faults
@@ -139,36 +141,40 @@ class Broker:
             end(channel)
         self.state.broker_down(self.node_id)
         self.sessions.drop_all()
-        if self._channels:
-            await self._closed_within(_CLOSE_SECONDS)
+        await self._closed_within(_CLOSE_SECONDS)
         for channel in tuple(self._channels):
             channel.abort()
-        if self._channels:
-            await self._closed_within(_CLOSE_SECONDS)
+        await self._closed_within(_CLOSE_SECONDS)
+        await server.wait_closed()
+
+    async def wait_unconnected(self) -> None:
+        """Wait until no connection is open: clients went, and their ends were noticed.
+
+        Put a timeout around it with ``asyncio.timeout``.
+
+        Cancellation: safe.
+        """
+        await self._unconnected.wait()
 
     async def _closed_within(self, seconds: float) -> None:
-        self._all_closed = asyncio.Event()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._all_closed.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._all_closed = None
+                await self._unconnected.wait()
 
     # What channels call
 
     def channel_opened(self, channel: Channel) -> None:
         """A connection is there; none is taken any more while the broker leaves."""
         self._channels.add(channel)
+        self._unconnected.clear()
         if self._server is None:
             channel.abort()
 
     def channel_closed(self, channel: Channel) -> None:
         """A connection is gone."""
         self._channels.discard(channel)
-        if not self._channels and self._all_closed is not None:
-            self._all_closed.set()
+        if not self._channels:
+            self._unconnected.set()
 
 
 _CLOSE_SECONDS = 1.0

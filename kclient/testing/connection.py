@@ -1,8 +1,9 @@
 """One client's connection to a broker: frames in, answers out, in order.
 
 A request is served when the one before it was answered, as in Kafka: while one waits (a fetch
-without data, a fault), the socket isn't read. No task and no timer per request; ``Channel`` owns
-its buffer and at most one ``Deferred``, and lets go of both when it is lost.
+without data, a fault), what comes behind it is kept, up to a bound. No task and no timer per
+request; ``Channel`` owns its buffer and at most one ``Deferred``, and lets go of both when it is
+lost.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ logger = logging.getLogger("kclient.testing")
 
 _SIZE = struct.Struct(">i")
 _BUFFER_BYTES = 64 << 10
+_PENDING_BYTES = 256 << 10
+"""Read ahead while a request waits; the socket is read at all so that its end is noticed."""
 _KEPT_BUFFER_BYTES = 4 << 20
 """A larger buffer is given back when its frame was served."""
 _WRITE_BYTES = 256 << 10
@@ -48,6 +51,7 @@ class Channel(asyncio.BufferedProtocol):
         self._waiting: Deferred[object] | None = None
         self._busy = False
         self._deaf = False
+        self._unread = False
         self._serving = False
         self._out: deque[memoryview] = deque()
         self._paused = False
@@ -67,7 +71,7 @@ class Channel(asyncio.BufferedProtocol):
         self._broker.channel_closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._start == self._end:
+        if self._start == self._end and not self._busy:
             self._start = self._end = 0
             if len(self._buffer) > _KEPT_BUFFER_BYTES:
                 self._buffer = bytearray(_BUFFER_BYTES)
@@ -76,8 +80,12 @@ class Channel(asyncio.BufferedProtocol):
         return memoryview(self._buffer)[self._end :]
 
     def buffer_updated(self, count: int) -> None:
+        if self._deaf:
+            return
         self._end += count
         self._serve_frames()
+        if self._busy and self._end - self._start >= _PENDING_BYTES:
+            self._pause()
 
     def eof_received(self) -> bool:
         return False
@@ -112,7 +120,10 @@ class Channel(asyncio.BufferedProtocol):
     # Reading
 
     def _make_room(self) -> None:
-        """Room grows with the bytes that came, not with the size that was announced."""
+        """Room grows with the bytes that came, not with the size that was announced.
+
+        Always a new buffer: a request that waits may have views of the old one.
+        """
         held = self._end - self._start
         size = len(self._buffer)
         if held > size // 2:
@@ -180,7 +191,6 @@ class Channel(asyncio.BufferedProtocol):
             self.abort()
         elif fault.action is Action.DROP:
             self._deaf = True
-            self._pause()
         else:
             self._wait(self._gate(fault), lambda _: self._pass(call, response, after))
 
@@ -231,8 +241,6 @@ class Channel(asyncio.BufferedProtocol):
         self._busy = True
         self._waiting = deferred
         deferred.then(arrived)
-        if self._busy:
-            self._pause()
 
     def _reply(self, call: Call, response: Response | None) -> None:
         if response is None:
@@ -265,10 +273,12 @@ class Channel(asyncio.BufferedProtocol):
 
     def _pause(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
+            self._unread = True
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._unread and self._transport is not None and not self._transport.is_closing():
+            self._unread = False
             self._transport.resume_reading()
 
     # Writing

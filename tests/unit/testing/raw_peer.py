@@ -50,6 +50,10 @@ class RawPeer:
         """Send bytes as they are."""
         self._writer.write(data)
 
+    def write_eof(self) -> None:
+        """Say that nothing more will come."""
+        self._writer.write_eof()
+
     async def read_frame(self) -> bytes:
         """The next frame without its size; IncompleteReadError at the end of the connection."""
         (size,) = _SIZE.unpack(await self._reader.readexactly(4))

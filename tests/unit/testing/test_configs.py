@@ -1,0 +1,97 @@
+"""Configurations of topics and brokers: Kafka's names, kinds, bounds and words."""
+
+from __future__ import annotations
+
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.errors import InvalidConfig
+from kclient.testing.broker_configs import BrokerConfig
+from kclient.testing.config_defs import as_text
+from kclient.testing.refused import Refused
+from kclient.testing.topic_configs import DEFINITIONS, TopicConfig
+
+
+def topic(**given: str) -> TopicConfig:
+    return TopicConfig({name.replace("_", "."): value for name, value in given.items()}, {})
+
+
+def test_every_default_is_valid() -> None:
+    for definition in DEFINITIONS.values():
+        definition.parse(definition.default)
+
+
+def test_values_that_matter_are_attributes() -> None:
+    config = topic(
+        max_message_bytes="77",
+        cleanup_policy="compact,delete",
+        message_timestamp_type="LogAppendTime",
+        min_insync_replicas="2",
+    )
+    assert config.max_message_bytes == 77
+    assert config.compacted
+    assert config.log_append_time
+    assert config.min_insync_replicas == 2
+    assert config.value("retention.ms") == 604_800_000
+
+
+def test_broker_defaults_lie_below_what_the_topic_says() -> None:
+    defaults = {"max.message.bytes": "10"}
+    assert TopicConfig({}, defaults).max_message_bytes == 10
+    assert TopicConfig({"max.message.bytes": "20"}, defaults).max_message_bytes == 20
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("foo", "1", "Unknown topic config name: foo"),
+        ("retention.ms", "abc", "Not a number of type LONG"),
+        ("retention.ms", "", "Not a number of type LONG"),
+        ("retention.ms", "-5", "Value must be at least -1"),
+        ("retention.ms", str(1 << 63), "Not a number of type LONG"),
+        ("min.insync.replicas", "99999999999", "Not a number of type INT"),
+        ("min.insync.replicas", "0", "Value must be at least 1"),
+        ("cleanup.policy", "x", "String must be one of: compact, delete"),
+        ("message.timestamp.type", "Foo", "String must be one of: CreateTime, LogAppendTime"),
+        ("preallocate", "maybe", "Expected value to be either true or false"),
+        ("min.cleanable.dirty.ratio", "2", "Invalid value 2.0 for"),
+        ("min.cleanable.dirty.ratio", "x", "Not a number of type DOUBLE"),
+        ("compression.gzip.level", "20", "Value must be between 1 and 9 or equal to -1"),
+    ],
+)
+def test_values_that_kafka_refuses(name: str, value: str, text: str) -> None:
+    with pytest.raises(Refused) as caught:
+        TopicConfig({name: value}, {})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert text in str(caught.value)
+
+
+def test_values_are_checked_together() -> None:
+    with pytest.raises(Refused, match="conflict topic config setting"):
+        TopicConfig({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "1"}, {})
+
+
+def test_a_number_beside_the_bounds_is_allowed_where_kafka_does() -> None:
+    assert topic(compression_gzip_level="-1").value("compression.gzip.level") == -1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(True, "true"), (False, "false"), (5, "5"), (["a", "b"], "a,b")]
+)
+def test_python_values_become_kafkas_text(value: object, text: str) -> None:
+    assert as_text(value) == text
+
+
+def test_broker_configs_give_topic_defaults_by_their_own_names() -> None:
+    config = BrokerConfig({"message.max.bytes": 5, "log.cleanup.policy": "compact"})
+    assert config.topic_defaults == {"max.message.bytes": "5", "cleanup.policy": "compact"}
+
+
+def test_an_unknown_broker_config_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(InvalidConfig, match=r"did you mean 'message\.max\.bytes'"):
+        BrokerConfig({"message.max.byte": 5})
+
+
+def test_a_broker_config_that_cannot_be_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="Value must be at least 1"):
+        BrokerConfig({"num.partitions": 0})

@@ -1,0 +1,46 @@
+"""Answers that come later."""
+
+from __future__ import annotations
+
+from kclient.testing.deferred import Deferred
+
+
+def test_a_value_reaches_the_listener_before_or_after() -> None:
+    heard: list[int] = []
+    early: Deferred[int] = Deferred()
+    early.then(heard.append)
+    early.complete(1)
+    late: Deferred[int] = Deferred()
+    late.complete(2)
+    late.then(heard.append)
+    assert heard == [1, 2]
+
+
+def test_only_the_first_value_counts() -> None:
+    heard: list[int] = []
+    deferred: Deferred[int] = Deferred()
+    deferred.then(heard.append)
+    deferred.complete(1)
+    deferred.complete(2)
+    assert heard == [1]
+
+
+def test_a_cancelled_one_never_answers() -> None:
+    heard: list[int] = []
+    deferred: Deferred[int] = Deferred()
+    deferred.then(heard.append)
+    deferred.cancel()
+    deferred.complete(1)
+    assert heard == []
+    assert deferred.done
+
+
+def test_what_it_holds_is_let_go_once() -> None:
+    gone: list[str] = []
+    one: Deferred[int] = Deferred(lambda: gone.append("completed"))
+    one.complete(1)
+    one.cancel()
+    other: Deferred[int] = Deferred(lambda: gone.append("cancelled"))
+    other.cancel()
+    other.cancel()
+    assert gone == ["completed", "cancelled"]

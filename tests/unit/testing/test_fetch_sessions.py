@@ -1,0 +1,217 @@
+"""Incremental fetch sessions: epochs, news, eviction, topic ids."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.fetch_sessions import (
+    EVICTION_SECONDS,
+    Answer,
+    FetchContext,
+    FetchSessions,
+    PartitionKey,
+    Wanted,
+    next_epoch,
+)
+
+A, B, C = (PartitionKey("t", index) for index in range(3))
+
+
+def sessions(slots: int = 10) -> FetchSessions:
+    return FetchSessions(random.Random(1), slots)
+
+
+def wanted(*keys: PartitionKey, offset: int = 0) -> list[Wanted]:
+    return [Wanted(key, offset, 1 << 20) for key in keys]
+
+
+def answers(
+    context: FetchContext, high_watermark: int = 5, size: Iterable[PartitionKey] = ()
+) -> list[Answer]:
+    return [
+        Answer(
+            one.key,
+            high_watermark=high_watermark,
+            log_start_offset=0,
+            size_bytes=10 if one.key in size else 0,
+        )
+        for one in context.wanted
+    ]
+
+
+def keys(told: list[Answer]) -> list[PartitionKey]:
+    return [answer.key for answer in told]
+
+
+def open_session(cache: FetchSessions, *parts: PartitionKey, now: float = 0.0) -> int:
+    context = cache.open(0, 0, wanted(*parts), (), 12, now)
+    code, session_id, told = cache.finish(context, answers(context), now)
+    assert code is ErrorCode.NONE
+    assert keys(told) == list(parts)
+    return session_id
+
+
+def test_a_full_fetch_opens_a_session_and_is_told_all() -> None:
+    cache = sessions()
+    assert open_session(cache, A, B) != 0
+    assert len(cache) == 1
+
+
+def test_a_sessionless_fetch_opens_none() -> None:
+    cache = sessions()
+    context = cache.open(0, -1, wanted(A), (), 12, 0)
+    assert cache.finish(context, answers(context), 0) == (ErrorCode.NONE, 0, answers(context))
+    assert len(cache) == 0
+
+
+def test_an_incremental_fetch_wants_what_the_session_remembers() -> None:
+    cache = sessions()
+    session = open_session(cache, A, B)
+    context = cache.open(session, 1, wanted(B, C, offset=7), [A], 12, 0)
+    assert [(one.key, one.fetch_offset) for one in context.wanted] == [(B, 7), (C, 7)]
+
+
+def test_an_incremental_fetch_is_told_news_only() -> None:
+    cache = sessions()
+    session = open_session(cache, A, B, C)
+    context = cache.open(session, 1, (), (), 12, 0)
+    assert cache.finish(context, answers(context), 0)[2] == []
+    context = cache.open(session, 2, (), (), 12, 0)
+    assert keys(cache.finish(context, answers(context, size=[B]), 0)[2]) == [B]
+    context = cache.open(session, 3, (), (), 12, 0)
+    assert set(keys(cache.finish(context, answers(context, high_watermark=6), 0)[2])) == {A, B, C}
+
+
+def test_partitions_with_data_come_last_next_time() -> None:
+    cache = sessions()
+    session = open_session(cache, A, B, C)
+    context = cache.open(session, 1, (), (), 12, 0)
+    cache.finish(context, answers(context, size=[A, B]), 0)
+    context = cache.open(session, 2, (), (), 12, 0)
+    assert [one.key for one in context.wanted] == [C, A, B]
+
+
+def test_a_log_start_that_moved_is_news() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    context = cache.open(session, 1, (), (), 12, 0)
+    moved = answers(context)
+    moved[0].log_start_offset = 3
+    assert keys(cache.finish(context, moved, 0)[2]) == [A]
+
+
+def test_an_error_is_told_each_time_and_its_end_too() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    for epoch in (1, 2):
+        context = cache.open(session, epoch, (), (), 12, 0)
+        failed = [Answer(A, error_code=1)]
+        assert keys(cache.finish(context, failed, 0)[2]) == [A]
+    context = cache.open(session, 3, (), (), 12, 0)
+    assert keys(cache.finish(context, answers(context), 0)[2]) == [A]
+
+
+def test_a_divergence_is_told() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    context = cache.open(session, 1, (), (), 12, 0)
+    diverging = answers(context)
+    diverging[0].diverging = (1, 3)
+    assert keys(cache.finish(context, diverging, 0)[2]) == [A]
+
+
+def test_an_unknown_session_is_not_found() -> None:
+    context = sessions().open(99, 1, (), (), 12, 0)
+    assert context.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions().finish(context, [], 0) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
+
+
+@pytest.mark.parametrize("epoch", [2, 5])
+def test_a_wrong_epoch_is_invalid_and_leaves_the_session(epoch: int) -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    context = cache.open(session, epoch, (), (), 12, 0)
+    assert context.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert cache.open(session, 1, (), (), 12, 0).error is ErrorCode.NONE
+
+
+def test_a_session_that_went_on_meanwhile_makes_the_answer_invalid() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    slow = cache.open(session, 1, (), (), 12, 0)
+    cache.open(session, 2, (), (), 12, 0)
+    code, told_id, told = cache.finish(slow, answers(slow), 0)
+    assert (code, told_id, told) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session, [])
+
+
+def test_names_and_ids_do_not_mix_in_a_session() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    assert cache.open(session, 1, (), (), 13, 0).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_full_fetch_ends_the_session_that_it_names() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    cache.open(session, 0, wanted(A), (), 12, 0)
+    assert cache.get(session) is None
+
+
+def test_the_final_epoch_ends_the_session() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    assert not cache.open(session, -1, (), (), 12, 0).creates
+    assert len(cache) == 0
+
+
+def test_a_session_without_partitions_ends() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    context = cache.open(session, 1, (), [A], 12, 0)
+    assert cache.finish(context, [], 0) == (ErrorCode.NONE, 0, [])
+    assert len(cache) == 0
+
+
+def test_a_full_cache_gives_no_session() -> None:
+    cache = sessions(slots=1)
+    first = open_session(cache, A)
+    assert open_session(cache, B, now=EVICTION_SECONDS) == 0
+    assert cache.get(first) is not None
+
+
+def test_an_unused_session_is_evicted() -> None:
+    cache = sessions(slots=1)
+    first = open_session(cache, A)
+    assert open_session(cache, B, now=EVICTION_SECONDS + 1) != 0
+    assert cache.get(first) is None
+    assert cache.evictions == 1
+
+
+def test_an_old_session_in_use_gives_way_to_a_larger_one_only() -> None:
+    cache = sessions(slots=1)
+    first = open_session(cache, A, B)
+    late = EVICTION_SECONDS + 1
+    cache.finish(cache.open(first, 1, (), (), 12, late), [], late)
+    assert open_session(cache, C, now=late) == 0
+    assert open_session(cache, A, B, C, now=late) != 0
+    assert cache.get(first) is None
+
+
+def test_no_slots_give_no_session() -> None:
+    assert open_session(sessions(slots=0), A) == 0
+
+
+def test_a_restart_forgets_all() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    cache.drop_all()
+    assert cache.open(session, 1, (), (), 12, 0).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(("epoch", "after"), [(0, 1), (1, 2), (2**31 - 1, 1), (-1, -1)])
+def test_epochs_wrap_to_one(epoch: int, after: int) -> None:
+    assert next_epoch(epoch) == after

@@ -1,0 +1,164 @@
+"""The controller's checks of new and growing topics, with Kafka's codes and words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.refused import Refused
+from kclient.testing.state import ClusterState
+from kclient.testing.topic_rules import TopicSpec, check_growth, check_name, check_new_topic
+from tests.unit.testing.test_state import add, cluster
+
+INVALID_ASSIGNMENT = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def refusal(state: ClusterState, spec: TopicSpec) -> Refused:
+    with pytest.raises(Refused) as caught:
+        check_new_topic(state, spec)
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 249, "..."])
+def test_names_that_kafka_allows(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("", "the empty string is not allowed"),
+        (".", "'.' is not allowed"),
+        ("..", "'..' is not allowed"),
+        ("x" * 250, "longer than the max allowed length 249"),
+        ("a b", "contains one or more characters other than ASCII alphanumerics"),
+        ("ä", "contains one or more characters other than ASCII alphanumerics"),
+        ("a\n", "contains one or more characters other than ASCII alphanumerics"),
+    ],
+)
+def test_names_that_kafka_refuses(name: str, text: str) -> None:
+    with pytest.raises(Refused) as caught:
+        check_name(name)
+    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert str(caught.value).startswith("Topic name is invalid: ")
+    assert text in str(caught.value)
+
+
+def test_defaults_fill_in_for_minus_one() -> None:
+    assert check_new_topic(cluster(), TopicSpec("n")).assignments == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "text"),
+    [
+        (TopicSpec("n", 0), ErrorCode.INVALID_PARTITIONS, "non-positive value"),
+        (TopicSpec("n", -2), ErrorCode.INVALID_PARTITIONS, "non-positive value"),
+        (TopicSpec("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0, or -1"),
+        (TopicSpec("n", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0, or -1"),
+        (
+            TopicSpec("n", 1, 4),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Unable to replicate the partition 4 time(s): The target replication factor",
+        ),
+        (TopicSpec("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "is prohibited"),
+        (TopicSpec("t"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."),
+        (
+            TopicSpec("n", configs={"nope": "1"}),
+            ErrorCode.INVALID_CONFIG,
+            "Unknown topic config name: nope",
+        ),
+        (
+            TopicSpec("n", configs={"retention.ms": None}),
+            ErrorCode.INVALID_CONFIG,
+            "Null value not supported for topic configs: retention.ms",
+        ),
+    ],
+)
+def test_topics_that_cannot_be(spec: TopicSpec, code: ErrorCode, text: str) -> None:
+    state = cluster()
+    add(state, [1])
+    refused = refusal(state, spec)
+    assert refused.code is code
+    assert text in str(refused)
+
+
+@pytest.mark.parametrize(("old", "new"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c")])
+def test_names_that_differ_in_dots_and_underscores_only_collide(old: str, new: str) -> None:
+    state = cluster()
+    state.add_topic(old, [[1]], state.topic_config({}))
+    refused = refusal(state, TopicSpec(new))
+    assert refused.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert f"Topic '{new}' collides with existing topic: {old}" in str(refused)
+
+
+def test_assignments_are_taken_as_given() -> None:
+    spec = TopicSpec("n", assignments=[(1, [3, 1]), (0, [2, 3])])
+    assert check_new_topic(cluster(), spec).assignments == [[2, 3], [3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "text"),
+    [
+        ([(0, [])], "an empty replica list"),
+        ([(0, [1, 1])], "the broker 1 more than once"),
+        ([(0, [9])], "broker 9, but no such broker is registered"),
+        ([(0, [1]), (0, [2])], "multiple manual partition assignments for partition 0"),
+        ([(1, [1])], "consecutive 0-based integer sequence"),
+        ([(0, [1]), (1, [1, 2])], "not consistent with previous partitions, which have 1"),
+    ],
+)
+def test_assignments_that_cannot_be(
+    assignments: Sequence[tuple[int, Sequence[int]]], text: str
+) -> None:
+    refused = refusal(cluster(), TopicSpec("n", assignments=assignments))
+    assert refused.code is INVALID_ASSIGNMENT
+    assert text in str(refused)
+
+
+def test_an_assignment_to_brokers_that_are_down_is_refused() -> None:
+    state = cluster()
+    state.broker_down(3)
+    refused = refusal(state, TopicSpec("n", assignments=[(0, [3])]))
+    assert refused.code is INVALID_ASSIGNMENT
+    assert "fenced or in controlled shutdown" in str(refused)
+
+
+@pytest.mark.parametrize("counts", [(1, -1), (-1, 1)])
+def test_assignments_and_counts_exclude_each_other(counts: tuple[int, int]) -> None:
+    refused = refusal(cluster(), TopicSpec("n", *counts, [(0, [1])]))
+    assert refused.code is ErrorCode.INVALID_REQUEST
+
+
+def grow(count: int, assignments: list[list[int]] | None = None) -> list[list[int]]:
+    state = cluster()
+    add(state, [1, 2], [2, 3])
+    return check_growth(state, state.topics["t"], count, assignments)
+
+
+def test_growth_is_placed_on() -> None:
+    assert grow(4) == [[3, 1], [1, 2]]
+
+
+def test_growth_takes_assignments() -> None:
+    assert grow(3, [[3, 2]]) == [[3, 2]]
+
+
+@pytest.mark.parametrize(
+    ("count", "assignments", "code", "text"),
+    [
+        (2, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
+        (1, None, ErrorCode.INVALID_PARTITIONS, "1 would not be an increase"),
+        (4, [[1, 2]], INVALID_ASSIGNMENT, "only 1 assignment(s) were specified"),
+        (3, [[1]], INVALID_ASSIGNMENT, "a partition with 1 replica(s)"),
+        (3, [[1, 9]], INVALID_ASSIGNMENT, "no such broker is registered"),
+    ],
+)
+def test_growth_that_cannot_be(
+    count: int, assignments: list[list[int]] | None, code: ErrorCode, text: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        grow(count, assignments)
+    assert caught.value.code is code
+    assert text in str(caught.value)
