@@ -48,9 +48,8 @@ class IsolationLevel(enum.IntEnum):
     """Only those below the last stable offset whose transaction was committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordMetadata:
-    """Where a record was written.
+class RecordMetadata(NamedTuple):
+    """Where a record was written. A named tuple: one is made for each awaited send.
 
     Attributes:
         topic: Topic name.
