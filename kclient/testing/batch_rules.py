@@ -6,15 +6,19 @@ and the records concerned where there are some (KIP-467).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kclient.error_codes import ErrorCode
 from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.protocol.primitives import Buffer
-from kclient.record.batch import Record
 from kclient.record.compression import Compression
 from kclient.record.reader import Batch
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from kclient.testing.topic_configs import TopicConfig
+
+if TYPE_CHECKING:
+    from kclient.record import Record
 
 _MAGIC_POSITION = 16
 _FIRST_WITH_ZSTD = 7

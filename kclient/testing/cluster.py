@@ -11,12 +11,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kclient.clock import Clock, SystemClock
 from kclient.error_codes import ErrorCode
 from kclient.errors import ClientClosed, InvalidArgument, broker_error
-from kclient.record.batch import Record
 from kclient.record.reader import read_batches
 from kclient.testing.broker import Broker, Services
 from kclient.testing.broker_configs import BrokerConfig
@@ -28,6 +27,9 @@ from kclient.testing.request_log import RequestLog
 from kclient.testing.state import BrokerState, ClusterState, PartitionState
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic
+
+if TYPE_CHECKING:
+    from kclient.record import Record
 
 _LOOPBACK = "127.0.0.1"
 _MOST_REPLICAS = 3

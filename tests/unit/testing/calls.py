@@ -50,7 +50,7 @@ def fetch(
     forget: tuple[int, ...] = (),
 ) -> FetchRequest:
     """Partitions of one topic, by name or id; without a topic what the session remembers."""
-    known = {"topic_id": topic} if isinstance(topic, bytes) else {"topic": topic or ""}
+    name, topic_id = (topic or "", ZERO_UUID) if not isinstance(topic, bytes) else ("", topic)
     wanted = [
         FetchPartition(one, leader_epoch, offset, last_epoch, -1, partition_max_bytes)
         for one in partitions
@@ -62,12 +62,8 @@ def fetch(
         isolation_level=isolation,
         session_id=session[0],
         session_epoch=session[1],
-        topics=[FetchTopic(partitions=wanted, **known)] if partitions else [],  # type: ignore[arg-type]
-        forgotten_topics_data=(
-            [ForgottenTopic(known.get("topic", ""), known.get("topic_id", ZERO_UUID), list(forget))]  # type: ignore[arg-type]
-            if forget
-            else []
-        ),
+        topics=[FetchTopic(name, topic_id, wanted)] if wanted else [],
+        forgotten_topics_data=[ForgottenTopic(name, topic_id, list(forget))] if forget else [],
     )
 
 
