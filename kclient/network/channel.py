@@ -150,6 +150,14 @@ class Channel(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def dial_failed(self) -> None:
+        """The dial ended without success: whatever transport there was, the dial has closed it.
+
+        uvloop doesn't call ``connection_lost`` for a connection whose opening was cancelled.
+        """
+        self._transport = None
+        self._gone.set()
+
     # What the loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -149,23 +149,22 @@ class TcpDialer:
             sock.setblocking(False)
             self._set_options(sock)
             await loop.sock_connect(sock, where)
-            context = target.ssl_context
-            if context is None:
-                opened = await loop.create_connection(protocol_factory, sock=sock)
-            else:
-                opened = await loop.create_connection(
-                    protocol_factory,
-                    sock=sock,
-                    ssl=context,
-                    # A certificate never has the root's dot, nor the zone of an IPv6 address.
-                    server_hostname=target.host.rstrip(".").partition("%")[0],
-                    ssl_handshake_timeout=target.setup_timeout,
-                    ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT,
-                )
         except BaseException:
             sock.close()
             raise
-        return opened
+        # From here on the socket is the loop's, which closes it however this ends.
+        context = target.ssl_context
+        if context is None:
+            return await loop.create_connection(protocol_factory, sock=sock)
+        return await loop.create_connection(
+            protocol_factory,
+            sock=sock,
+            ssl=context,
+            # A certificate never has the root's dot, nor the zone of an IPv6 address.
+            server_hostname=target.host.rstrip(".").partition("%")[0],
+            ssl_handshake_timeout=target.setup_timeout,
+            ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT,
+        )
 
     def _set_options(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

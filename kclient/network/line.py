@@ -222,6 +222,9 @@ class Line:
         owner.states.usable(self.key.node_id)
         owner.reporter.opened(channel, now - self._opened_at)
         owner.line_ready(self, channel)
+        if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it
+            self._refused = True
+            self._arm(channel.connection.throttled_until)
         self._pump(channel, now)
         owner.line_changed(self)
 

@@ -7,6 +7,7 @@ to dial or what to do after an end: a channel tells its line.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 from kclient.errors import BrokerUnreachable, ClientClosed, KafkaError
@@ -30,6 +31,8 @@ GENERAL_IDLE = 30.0
 """Seconds until an unused GENERAL or bootstrap connection closes; others have longer."""
 LANE_IN_FLIGHT = 100
 """Requests under way at once where order and memory don't ask for fewer."""
+_LAST_ROUNDS = 1.0
+"""Seconds for the end of aborted transports, which takes a few rounds of the loop."""
 _OVERRUN = 0.5
 """Seconds by which a dialer may overrun its time before it is cut off."""
 
@@ -156,15 +159,20 @@ class Selector:
         finally:
             for channel in channels:
                 channel.abort_transport()
-        for channel in channels:  # an aborted transport is gone within a few rounds of the loop
-            await channel.wait_closed()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_ROUNDS):
+                for channel in channels:
+                    await channel.wait_closed()
+        await asyncio.sleep(0)  # what a cancelled dial opened is closed in the loop's next round
 
     async def _dial(self, channel: Channel, target: DialTarget) -> None:
         key = channel.connection.key
         error: KafkaError
+        opened = False
         try:
             async with asyncio.timeout(target.setup_timeout + _OVERRUN):
                 await self._dialer.dial(target, lambda: channel)
+            opened = True
             return
         except KafkaError as failure:
             channel.connection.setup_timed_out = isinstance(failure.__cause__, TimeoutError)
@@ -181,6 +189,8 @@ class Selector:
             error.__cause__ = failure
         finally:
             self._dials.pop(channel, None)
+            if not opened:
+                channel.dial_failed()
         error.node_id = key.node_id
         channel.end(error)
 

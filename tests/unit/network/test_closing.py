@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from kclient.errors import (
     ClientClosed,
 )
-from kclient.hooks import ConnectionClosed, ConnectionOpened, RequestCompleted
+from kclient.hooks import ConnectionClosed, ConnectionOpened, DialTarget, RequestCompleted
 from kclient.network import Lane, RequestFuture
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -32,6 +33,34 @@ from tests.unit.network.scripted_broker import (
     good_answer,
     silent_but_for_versions,
 )
+
+
+class SilentDialer:
+    """Opens a transport that is never finished, and forgets it when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.made = asyncio.Event()
+
+    async def dial(
+        self, target: DialTarget, protocol_factory: Callable[[], asyncio.BaseProtocol]
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        protocol_factory().connection_made(SilentTransport())
+        self.made.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+
+class SilentTransport(asyncio.Transport):
+    """Takes everything and tells nothing."""
+
+    def write(self, data: object) -> None:
+        """Into the void."""
+
+    def close(self) -> None:
+        """Without a word."""
+
+    def abort(self) -> None:
+        """Without a word."""
 
 
 class TestClosing:
@@ -107,6 +136,18 @@ class TestClosing:
             await broker.until(lambda: broker.requests)
             await client.close(1.0)
             assert isinstance(future.error, ClientClosed)
+
+    async def test_is_bounded_where_a_cancelled_dial_never_reports_its_end(
+        self, bench: Bench
+    ) -> None:
+        """As uvloop does it: connection_made, then a cancelled dial, and no connection_lost."""
+        dialer = SilentDialer()
+        client = await bench.client(("silent", 1), dialer=dialer)
+        future = client.send(FIRST, MetadataRequest())
+        await dialer.made.wait()
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await client.close(0.1)
+        assert isinstance(await outcome(future), ClientClosed)
 
     async def test_in_back_off_leaves_no_timer(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
