@@ -149,15 +149,16 @@ class TcpDialer:
             sock.setblocking(False)
             self._set_options(sock)
             await loop.sock_connect(sock, where)
+            protocol = protocol_factory()
         except BaseException:
             sock.close()
             raise
         # From here on the socket is the loop's, which closes it however this ends.
         context = target.ssl_context
         if context is None:
-            return await loop.create_connection(protocol_factory, sock=sock)
+            return await loop.create_connection(lambda: protocol, sock=sock)
         return await loop.create_connection(
-            protocol_factory,
+            lambda: protocol,
             sock=sock,
             ssl=context,
             # A certificate never has the root's dot, nor the zone of an IPv6 address.

@@ -18,6 +18,7 @@ from kclient.protocol.messages.metadata import (
     MetadataRequestTopic,
 )
 from tests.unit.network.bench import (
+    CLOSE_TIMEOUT,
     FIRST,
     Bench,
     Held,
