@@ -10,8 +10,12 @@ repeat of one of the last five with the same success, and refuses anything else.
   the answers to the batches behind it. A success behind the gap proves that there is none.
 * A refusal of the first batch behind the gap, or nothing left to learn from, proves the gap, or
   that the broker lost our state: the partition is BROKEN. It waits until no answer is
-  outstanding and then starts at 0 under a new epoch. Only then are waiting batches renumbered:
-  all their attempts are known to have failed.
+  outstanding and then starts at 0 under a new epoch. Only then are waiting batches renumbered, and
+  only those known not to be in the log: behind a proven gap that is all of them. Where the broker
+  forgot us instead, a batch with an attempt in doubt fails (``maybe_written``): a new number
+  would hide it from the broker's check, and it could be written twice. What is trusted is that
+  a broker which answers OUT_OF_ORDER behind a gap does remember us; one that forgot takes any
+  number (since 2.5) or says UNKNOWN_PRODUCER_ID.
 * Only the partition concerned changes its epoch. Epochs end at 32767: then a new producer id.
 
 ``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` one partition's; the

@@ -51,6 +51,7 @@ class PartitionQueue:
     """
 
     __slots__ = (
+        "_forgotten",
         "_max_in_flight",
         "_next_ordinal",
         "_retrying",
@@ -80,6 +81,7 @@ class PartitionQueue:
         self._max_in_flight = max_in_flight
         self._retrying = 0
         self._next_ordinal = 0
+        self._forgotten = False
 
     @property
     def backlog(self) -> int:
@@ -161,6 +163,7 @@ class PartitionQueue:
             sequences.start(identity)
             return
         sequences.renew(identity)
+        self._forgotten = False
         while self.outstanding:
             batch = self.outstanding.pop()
             batch.apply(BatchEvent.RENUMBER)
@@ -223,10 +226,22 @@ class PartitionQueue:
         if batch.apply(BatchEvent.EXPIRE) is BatchState.FAILED:
             self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
 
-    def lost_numbering(self) -> None:
-        """The broker proved a gap or forgot us: start over once every answer is in."""
+    def lost_numbering(self, *, gap_proven: bool) -> None:
+        """The numbers can't go on: start over once every answer is in.
+
+        With ``gap_proven`` the broker refused the first batch behind a known gap, so nothing
+        from there on is in its log. Without, it lost track of us, and its log may well have what
+        it doesn't remember.
+        """
         if self.sequences is not None:
+            self._forgotten = self._forgotten or not gap_proven
             self.sequences.broken()
+
+    def doubtful(self) -> list[ProducerBatch]:
+        """Batches that must not be renumbered: an attempt may be in a log that forgot about it."""
+        if not self._forgotten:
+            return []
+        return [batch for batch in self.outstanding if batch.maybe_written]
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Put smaller batches in the place of ``batch``, which was too large for the broker."""

@@ -283,6 +283,7 @@ class Sender:
             worn = sequences.identity
             fresh = identity.current if worn is None else identity.newer_than(worn)
             if fresh is not None:
+                self._settlement.drop_doubtful(queue)
                 queue.adopt(fresh)
                 return True
         self._accumulator.unmark(queue)

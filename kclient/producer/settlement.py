@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kclient.backoff import Backoff
+from kclient.broker_errors import OutOfOrderSequenceNumber
 from kclient.cluster.metadata import Endpoint, LeaderHint
 from kclient.error_codes import ErrorCode
 from kclient.errors import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kclient.producer.accumulator import Accumulator
     from kclient.producer.idempotence import ProducerIdentity
     from kclient.producer.intake import Topics
+    from kclient.producer.partition_queue import PartitionQueue
     from kclient.producer.shipment import Answer, Shipment
     from kclient.protocol.messages.produce import ProduceResponse
 
@@ -119,7 +121,7 @@ class Settlement:
             self._split(batch)
             return
         if verdict in (Verdict.START_OVER, Verdict.DISOWNED):
-            self._break(batch, verdict)
+            self._break(batch, verdict, answer.code)
         self._retry(batch, now if moved else now + self._delay(batch), error)
 
     def _written(self, batch: ProducerBatch, answer: Answer, now: float) -> None:
@@ -186,13 +188,18 @@ class Settlement:
         self._accumulator.replaced(batch, parts)
         self._accumulator.mark(batch.queue)
 
-    def _break(self, batch: ProducerBatch, verdict: Verdict) -> None:
+    def _break(self, batch: ProducerBatch, verdict: Verdict, code: int) -> None:
         queue = batch.queue
+        # Only where numbers before this batch were given up does the refusal tell of a gap.
+        sequences = queue.sequences
+        behind_gap = sequences is not None and batch.sequence > sequences.acked_end
         if verdict is Verdict.DISOWNED and queue.sequences is not None:
             worn = queue.sequences.identity
             if worn is not None:
                 self._identity.disowned(worn)
-        queue.lost_numbering()
+        queue.lost_numbering(
+            gap_proven=behind_gap and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        )
         self._counters.add("producer.numberings_lost")
         logger.warning(
             "sequence numbers of a partition start over: partition=%s reason=%s",
@@ -245,6 +252,20 @@ class Settlement:
         )
         own.__cause__ = batch.last_error
         self._failed(batch, own)
+
+    def drop_doubtful(self, queue: PartitionQueue) -> None:
+        """Fail what can't be renumbered without the risk of writing it twice."""
+        for batch in queue.doubtful():
+            error = OutOfOrderSequenceNumber(
+                "the broker lost track of this producer while an answer was missing, so sending "
+                "this batch again could write it twice",
+                hint="see whether it is in the topic before you send it again",
+            )
+            if batch.outcome.done:
+                queue.rejected(batch)
+                self._finish(batch)
+            else:
+                self.give_up(batch, error)
 
     # Deliveries, memory, flushes.
 

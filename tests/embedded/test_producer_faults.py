@@ -84,6 +84,46 @@ async def test_errors_after_the_append_double_nothing(cluster: Cluster, code: Er
     assert values(cluster) == numbers(10) + numbers(1000)
 
 
+async def written_without_an_answer(
+    cluster: Cluster, out: kclient.Producer[Any, Any], value: bytes
+) -> kclient.Delivery:
+    """Send ``value`` and return when it is in the log and the answer lost."""
+    cut = cluster.faults.close("Produce", after=True)
+    delivery = out.send("t", value)
+    async with asyncio.timeout(5):
+        while True:
+            if cut.hits:
+                break
+            await asyncio.sleep(0)
+    assert values(cluster)[-1] == value
+    return delivery
+
+
+async def test_a_broker_that_forgot_what_it_wrote_is_never_given_it_twice(
+    cluster: Cluster,
+) -> None:
+    async with kclient.Producer(cluster.bootstrap, linger=0.0, **QUICK) as out:
+        await out.send("t", b"0")
+        delivery = await written_without_an_answer(cluster, out, b"1")
+        cluster.faults.error("Produce", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        with pytest.raises(KafkaError, match="could write it twice") as caught:
+            await delivery
+        assert caught.value.maybe_written is True
+        await out.send("t", b"2")
+    assert values(cluster) == [b"0", b"1", b"2"]
+
+
+async def test_unknown_producer_without_a_log_start_is_asked_again_and_doubles_nothing(
+    cluster: Cluster,
+) -> None:
+    async with kclient.Producer(cluster.bootstrap, linger=0.0, **QUICK) as out:
+        await out.send("t", b"0")
+        delivery = await written_without_an_answer(cluster, out, b"1")
+        cluster.faults.error("Produce", ErrorCode.UNKNOWN_PRODUCER_ID)  # its log start is -1
+        assert (await delivery).offset == 1
+    assert values(cluster) == [b"0", b"1"]
+
+
 @pytest.mark.parametrize("after", [False, True])
 async def test_cut_connections_lose_and_double_nothing(cluster: Cluster, after: bool) -> None:
     async with kclient.Producer(cluster.bootstrap, batch_size=500, **QUICK) as out:

@@ -499,6 +499,30 @@ def test_forgotten_producers_start_over_and_lose_nothing() -> None:
     assert broker.log("t", 0).producers[1000].epoch == 1
 
 
+def test_where_the_broker_forgot_us_only_batches_in_doubt_fail() -> None:
+    rig, broker = Rig(batch_size=100), ModelBroker()
+    rig.send(b"a" * 60)
+    rig.step()
+    serve(rig, broker)
+    in_doubt = rig.send(b"b" * 60)
+    rig.step()
+    sent = rig.take_request()
+    broker.produce(sent.message())
+    rig.lose(sent)  # written, and the answer lost
+    never_sent = rig.send(b"c" * 60)
+    rig.pass_time(0.3)
+    serve(rig, broker, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    for _ in range(3):
+        rig.pass_time(0.3)
+        while rig.network.pending:
+            serve(rig, broker)
+    error = in_doubt.exception()
+    assert isinstance(error, BrokerError) and error.maybe_written is True
+    assert "could write it twice" in str(error)
+    assert never_sent.exception() is None
+    assert broker.log("t", 0).values == [b"a" * 60, b"b" * 60, b"c" * 60]
+
+
 def test_a_duplicate_is_success_with_unknown_offset() -> None:
     rig, broker = Rig(), ModelBroker()
     delivery = rig.send(b"v")
