@@ -6,11 +6,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import kclient
 from kclient.record import IMPLEMENTATION
 from tests.support.outcomes import OutcomeWriter
+
+# The same cases in every run; `--hypothesis-profile=default` explores others.
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile("repeatable")
 
 pytest_plugins = ["tests.support.leaks", "tests.support.skip_policy"]
 
