@@ -310,7 +310,7 @@ class Cluster:
         return self._partition(topic, partition).log.end_offset
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """All records of a partition that a consumer could read, markers left out."""
+        """All records in the log of a partition, markers left out."""
         log = self._partition(topic, partition).log
         found: list[Record] = []
         for stored in log.batches:
@@ -349,6 +349,7 @@ class Cluster:
             batch.place(base, found.leader_epoch)
             found.log.append_placed(batch)
             first = base if first < 0 else first
+        found.advance()
         return first
 
     def _partition(self, topic: str, index: int) -> PartitionState:

@@ -15,7 +15,15 @@ from kclient.testing.log import PartitionLog
 
 
 class FetchWait:
-    """Answers when ``missing_bytes`` were appended to ``logs``, or after ``seconds``.
+    """Answers when ``missing_bytes`` more can be read from ``logs``, or after ``seconds``.
+
+    Args:
+        logs: Of the partitions that are wanted.
+        missing_bytes: What ``min_bytes`` still lacks.
+        seconds: ``max_wait``.
+        attempt: Reads again: the response, or the bytes that are still missing; with True the
+            response whatever is missing.
+        eager: Attempt whenever anything comes: what can be read is not just what was appended.
 
     Attributes:
         answer: Where the response arrives; cancelling it lets go of timer and listeners.
@@ -26,32 +34,39 @@ class FetchWait:
         logs: Sequence[PartitionLog],
         missing_bytes: int,
         seconds: float,
-        respond: Callable[[], Response],
+        attempt: Callable[[bool], Response | int],
+        *,
+        eager: bool,
     ) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._logs = logs
         self._missing = missing_bytes
-        self._respond = respond
-        self._loop = loop
+        self._attempt = attempt
+        self._eager = eager
         self._soon: asyncio.Handle | None = None
-        self._timer = loop.call_later(seconds, self._finish)
+        self._timer = self._loop.call_later(seconds, self._try, True)
         self.answer: Deferred[Response] = Deferred(self._abandon)
         for log in logs:
-            log.listen(self._appended)
+            log.listen(self._grown)
 
-    def _appended(self, size_bytes: int) -> None:
+    def _grown(self, size_bytes: int) -> None:
         self._missing -= size_bytes
-        if self._missing <= 0 and self._soon is None:
-            self._soon = self._loop.call_soon(self._finish)
+        if (self._missing <= 0 or self._eager) and self._soon is None:
+            self._soon = self._loop.call_soon(self._try, False)
 
-    def _finish(self) -> None:
-        if not self.answer.done:
-            response = self._respond()
-            self.answer.complete(response)
+    def _try(self, last: bool) -> None:
+        self._soon = None
+        if self.answer.done:
+            return
+        outcome = self._attempt(last)
+        if isinstance(outcome, int):
+            self._missing = outcome
+        else:
+            self.answer.complete(outcome)
 
     def _abandon(self) -> None:
         self._timer.cancel()
         if self._soon is not None:
             self._soon.cancel()
         for log in self._logs:
-            log.unlisten(self._appended)
+            log.unlisten(self._grown)

@@ -139,12 +139,24 @@ class PartitionLog:
         self.epochs.assign(batch.leader_epoch, batch.base_offset)
         self._batches.append(batch)
         self._bases.append(batch.base_offset)
-        self.end_offset = self.high_watermark = batch.next_offset
+        self.end_offset = batch.next_offset
         if batch.producer_id >= 0:
             self.producers.note(batch)
             self.transactions.note(batch)
+
+    def advance(self, high_watermark: int) -> None:
+        """Let readers have what lies below ``high_watermark``, which never goes back."""
+        if high_watermark <= self.high_watermark:
+            return
+        first = self._index_of(self.high_watermark)
+        self.high_watermark = high_watermark
+        size = 0
+        for index in range(first, len(self._batches)):
+            if self._bases[index] >= high_watermark:
+                break
+            size += len(self._batches[index].data)
         for listener in tuple(self._listeners):
-            listener(len(batch.data))
+            listener(size)
 
     def read(self, offset: int, max_bytes: int, end: int, *, at_least_one: bool) -> ReadResult:
         """Whole batches from the one that holds ``offset`` on, all of them below ``end``.
@@ -225,7 +237,7 @@ class PartitionLog:
         self._rebuild()
 
     def listen(self, listener: Callable[[int], None]) -> None:
-        """Call ``listener(size_bytes)`` after each append, until ``unlisten``."""
+        """Call ``listener(size_bytes)`` when there is more to read, until ``unlisten``."""
         self._listeners[listener] = None
 
     def unlisten(self, listener: Callable[[int], None]) -> None:
@@ -233,13 +245,13 @@ class PartitionLog:
         self._listeners.pop(listener, None)
 
     def disturb(self) -> None:
-        """Wake everybody who waits for an append: leadership changed, or the topic is gone."""
+        """Wake everybody who waits for data: leadership changed, or the topic is gone."""
         for listener in tuple(self._listeners):
             listener(ENDLESS_BYTES)
 
     @property
     def listener_count(self) -> int:
-        """How many wait for an append."""
+        """How many wait for data."""
         return len(self._listeners)
 
     def _index_of(self, offset: int) -> int:

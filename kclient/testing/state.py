@@ -1,8 +1,9 @@
 """What the whole embedded cluster knows: brokers, topics, partitions, leaders and epochs.
 
 The one place that changes them. Handlers read it and ask for changes; ``Cluster`` does so for
-tests. Elections are at once: a broker that goes hands its leaderships to the first replica in sync
-that is up, with a new leader epoch. No waiting, no clock; randomness only for ids, from an ``rng``.
+tests. Elections are at once: a broker that goes hands its leaderships to the first replica in
+sync, with a new leader epoch; one that comes is in sync. No waiting, no clock; randomness only for
+ids, from an ``rng``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
-from kclient.testing.log import PartitionLog
+from kclient.testing.log import Appended, PartitionLog
 from kclient.testing.refused import Refused
+from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_configs import TopicConfig
 
 if TYPE_CHECKING:
@@ -39,15 +41,31 @@ class BrokerState:
 
 @dataclass(slots=True)
 class PartitionState:
-    """One partition: who has it, who leads it, and its log."""
+    """One partition: who has it, who leads it, and its log.
+
+    Attributes:
+        replicas: Node ids, the preferred leader first.
+        isr: Those in sync, all of them up.
+        elr: Those that are down but have all that was committed, so that they may lead again
+            (KIP-966).
+        last_known_elr: The last leader, where nobody is in sync.
+    """
 
     topic: str
     index: int
+    config: TopicConfig
     replicas: list[int]
     isr: list[int]
     leader: int
     leader_epoch: int = 0
+    elr: list[int] = field(default_factory=list)
+    last_known_elr: list[int] = field(default_factory=list)
     log: PartitionLog = field(default_factory=PartitionLog)
+
+    @property
+    def has_min_isr(self) -> bool:
+        """Enough replicas are in sync for acks=all, and for readers to get more (KIP-966)."""
+        return len(self.isr) >= min(self.config.min_insync_replicas, len(self.replicas))
 
     def lead(self, leader: int) -> None:
         """Give the partition another leader, or none, with a new epoch; waiting readers notice."""
@@ -56,6 +74,46 @@ class PartitionState:
         if leader != NO_LEADER:
             self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
         self.log.disturb()
+
+    def append(self, batch: StoredBatch, log_append_time: int | None) -> Appended:
+        """Append what a producer sent; see ``PartitionLog.append``."""
+        appended = self.log.append(batch, self.leader_epoch, log_append_time)
+        self.advance()
+        return appended
+
+    def advance(self) -> None:
+        """Let readers have what all in sync have: with one log for all, all of it."""
+        if self.has_min_isr:
+            self.log.advance(self.log.end_offset)
+
+    def replica_up(self, node_id: int) -> None:
+        """A replica is up again, and in sync at once where somebody leads."""
+        if self.leader != NO_LEADER:
+            self._set_isr(sorted({*self.isr, node_id}))
+        elif node_id in self.elr:
+            self._set_isr([node_id])
+            self.lead(node_id)
+
+    def replica_down(self, node_id: int) -> None:
+        """A replica is gone: the first of those that are left in sync leads."""
+        if node_id in self.isr:
+            if len(self.isr) == 1:
+                self.last_known_elr = [self.leader]
+            self._set_isr([one for one in self.isr if one != node_id])
+        if self.leader == node_id:
+            left = [one for one in self.replicas if one in self.isr]
+            self.lead(left[0] if left else NO_LEADER)
+
+    def _set_isr(self, isr: list[int]) -> None:
+        was = {*self.isr, *self.elr}
+        self.isr = isr
+        if self.has_min_isr:
+            self.elr = []
+        else:
+            self.elr = [one for one in self.replicas if one in was and one not in isr]
+        if isr:
+            self.last_known_elr = []
+            self.advance()
 
 
 @dataclass(slots=True)
@@ -141,15 +199,16 @@ class ClusterState:
         return topic
 
     def add_partitions(self, topic: TopicState, assignments: Sequence[Sequence[int]]) -> None:
-        """Give ``topic`` one more partition per assignment."""
+        """Give ``topic`` one more partition per assignment, each with a replica that is up."""
         for replicas in assignments:
             isr = [one for one in replicas if self.brokers[one].alive]
             partition = PartitionState(
                 topic.name,
                 len(topic.partitions),
+                topic.config,
                 list(replicas),
-                isr or list(replicas),
-                isr[0] if isr else NO_LEADER,
+                isr,
+                isr[0],
             )
             partition.log.epochs.assign(0, 0)
             topic.partitions.append(partition)
@@ -162,26 +221,18 @@ class ClusterState:
             partition.log.disturb()
 
     def broker_up(self, node_id: int) -> None:
-        """A broker is up: it is in sync at once, and leads what nobody leads."""
+        """A broker is up: it is in sync at once, and leads what only it can lead."""
         self.brokers[node_id].alive = True
         for partition in self.partitions():
-            if node_id not in partition.replicas:
-                continue
-            if partition.leader == NO_LEADER:
-                if node_id in partition.isr:
-                    partition.isr = [node_id]
-                    partition.lead(node_id)
-            elif node_id not in partition.isr:
-                partition.isr.append(node_id)
+            if node_id in partition.replicas:
+                partition.replica_up(node_id)
 
     def broker_down(self, node_id: int) -> None:
-        """A broker is gone: others in sync lead what it led; the last one in sync stays in it."""
+        """A broker is gone: others in sync lead what it led."""
         self.brokers[node_id].alive = False
         for partition in self.partitions():
-            if node_id in partition.isr and len(partition.isr) > 1:
-                partition.isr.remove(node_id)
-            if partition.leader == node_id:
-                partition.lead(self._candidate(partition))
+            if node_id in partition.replicas:
+                partition.replica_down(node_id)
 
     def move_leader(self, topic: str, index: int, node_id: int) -> None:
         """Make ``node_id``, a replica that is up, the leader.
@@ -198,8 +249,6 @@ class ClusterState:
                 f"broker {node_id} has no replica of {topic}-{index} that is up; "
                 f"its replicas are {partition.replicas}",
             )
-        if node_id not in partition.isr:
-            partition.isr.append(node_id)
         partition.lead(node_id)
 
     def place(self, count: int, replication_factor: int, first: int = 0) -> list[list[int]]:
@@ -228,12 +277,6 @@ class ClusterState:
     def topic_config(self, given: Mapping[str, str]) -> TopicConfig:
         """A checked topic configuration on top of the brokers'. Raises Refused: INVALID_CONFIG."""
         return TopicConfig(given, self.config.topic_defaults)
-
-    def _candidate(self, partition: PartitionState) -> int:
-        for one in partition.replicas:
-            if one in partition.isr and self.brokers[one].alive:
-                return one
-        return NO_LEADER
 
     def _striped(self) -> list[int]:
         racks: dict[str | None, list[int]] = {}

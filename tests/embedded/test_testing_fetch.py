@@ -19,7 +19,7 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
 from kclient.record.reader import read_batches
 from kclient.testing import Cluster
 from kclient.types import OffsetSpec
-from tests.unit.testing.batches import ABORT, NOW, batch_bytes, marker
+from tests.unit.testing.batches import ABORT, COMMIT, NOW, batch_bytes, marker
 from tests.unit.testing.calls import fetch, list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer
 
@@ -129,6 +129,32 @@ async def test_a_wait_ends_when_there_is_enough(cluster: Cluster, peer: RawPeer)
     (got,) = parts(await peer.read(FetchRequest, 12, correlation))
     assert bases(got) == [0, 1, 2]
     assert cluster.log("t").listener_count == 0
+
+
+async def test_a_wait_for_committed_records_goes_on_until_they_are(
+    cluster: Cluster, peer: RawPeer
+) -> None:
+    correlation = peer.write(fetch("t", 0, max_wait_ms=LONG_MS, isolation=1), 12)
+    await cluster.requests.wait_count("Fetch", 1)
+    cluster.append("t", 0, batch_bytes(2, producer=(5, 0, 0), transactional=True))
+    async with RawPeer.to(cluster.brokers[1].address) as other:
+        await other.call(list_offsets("t", -1), 8)
+    assert cluster.log("t").listener_count == 1
+    cluster.append("t", 0, marker(COMMIT, 5))
+    (got,) = parts(await peer.read(FetchRequest, 12, correlation))
+    assert bases(got) == [0, 2]
+
+
+async def test_records_below_min_isr_are_not_read(cluster: Cluster) -> None:
+    configs = {"min.insync.replicas": 2}
+    cluster.create_topic("m", assignments=[[1, 2]], configs=configs)
+    await cluster.stop(2)
+    async with RawPeer.to(cluster.brokers[1].address) as peer:
+        await peer.call(produce("m", batch_bytes(), acks=1), 9)
+        got = await part(peer, fetch("m", 0))
+        assert (got.error_code, bases(got), got.high_watermark) == (0, [], 0)
+        await cluster.restart(2)
+        assert bases(await part(peer, fetch("m", 0))) == [0]
 
 
 async def test_a_wait_ends_in_time(peer: RawPeer) -> None:

@@ -14,7 +14,7 @@ from kclient.protocol.messages.describe_topic_partitions import (
 from kclient.testing.call import Call
 from kclient.testing.handlers.metadata import TOPIC_OPERATIONS
 from kclient.testing.refused import Refused
-from kclient.testing.state import NO_LEADER, PartitionState
+from kclient.testing.state import PartitionState
 from kclient.testing.topic_rules import check_name
 
 
@@ -81,13 +81,13 @@ def _absent(name: str) -> ErrorCode:
 def _partition(call: Call, one: PartitionState) -> DescribeTopicPartitionsResponsePartition:
     brokers = call.state.brokers
     return DescribeTopicPartitionsResponsePartition(
-        ErrorCode.LEADER_NOT_AVAILABLE if one.leader == NO_LEADER else ErrorCode.NONE,
+        ErrorCode.NONE,
         one.index,
         one.leader,
         one.leader_epoch,
         list(one.replicas),
         list(one.isr),
-        [],
-        [],
+        list(one.elr),
+        list(one.last_known_elr),
         [node_id for node_id in one.replicas if not brokers[node_id].alive],
     )

@@ -50,20 +50,22 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
         call.version,
         call.broker.now(),
     )
-    answers = _read_all(call, context)
-    if _is_enough(request, context, answers):
-        return _respond(call, context, answers)
-    readable = sum(answer.size_bytes for answer in answers)
-    logs = [
-        partition.log
-        for partition in (_find(call, one.key) for one in context.wanted)
-        if partition is not None
-    ]
+
+    def attempt(last: bool) -> FetchResponse | int:
+        answers = _read_all(call, context)
+        missing = 0 if last else _missing(request, context, answers)
+        return _respond(call, context, answers) if missing <= 0 else missing
+
+    outcome = attempt(False)
+    if not isinstance(outcome, int):
+        return outcome
+    found = (_find(call, one.key) for one in context.wanted)
     return FetchWait(
-        logs,
-        request.min_bytes - readable,
+        [partition.log for partition in found if partition is not None],
+        outcome,
         request.max_wait_ms / 1000,
-        lambda: _respond(call, context, _read_all(call, context)),
+        attempt,
+        eager=request.isolation_level == _READ_COMMITTED,
     ).answer
 
 
@@ -90,13 +92,15 @@ def _forgotten(request: FetchRequest) -> Iterator[PartitionKey]:
             yield PartitionKey(known_by, index)
 
 
-def _is_enough(request: FetchRequest, context: FetchContext, answers: list[Answer]) -> bool:
-    return (
+def _missing(request: FetchRequest, context: FetchContext, answers: list[Answer]) -> int:
+    """Bytes to wait for; 0 where waiting makes no sense."""
+    if (
         request.max_wait_ms <= 0
         or not context.wanted
-        or sum(answer.size_bytes for answer in answers) >= request.min_bytes
         or any(answer.error_code or answer.diverging is not None for answer in answers)
-    )
+    ):
+        return 0
+    return request.min_bytes - sum(answer.size_bytes for answer in answers)
 
 
 # Reading

@@ -18,7 +18,7 @@ from kclient.record.layout import TRANSACTIONAL_BIT
 from kclient.testing.batch_rules import RecordsRefused, check_batch, open_batch
 from kclient.testing.call import Call
 from kclient.testing.refused import Hangup, Refused
-from kclient.testing.state import NO_LEADER, PartitionState, TopicState
+from kclient.testing.state import NO_LEADER, TopicState
 from kclient.testing.stored_batch import Malformed
 
 _ALL = -1
@@ -104,21 +104,13 @@ def _write(
         raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
     call.check_leader(partition, -1, leader_only=True)
     answer.log_start_offset = partition.log.start_offset
-    if request.acks == _ALL:
-        _check_in_sync(topic, partition)
+    if request.acks == _ALL and not partition.has_min_isr:
+        raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
     now_ms = call.broker.wall_ms()
     check_batch(batch, topic.config, now_ms, where)
-    appended = partition.log.append(
-        batch, partition.leader_epoch, now_ms if topic.config.log_append_time else None
-    )
+    appended = partition.append(batch, now_ms if topic.config.log_append_time else None)
     answer.base_offset = appended.base_offset
     answer.log_append_time_ms = appended.timestamp
-
-
-def _check_in_sync(topic: TopicState, partition: PartitionState) -> None:
-    needed = min(topic.config.min_insync_replicas, len(partition.replicas))
-    if len(partition.isr) < needed:
-        raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 def _refuse(answer: PartitionProduceResponse, refused: Refused) -> None:

@@ -17,6 +17,7 @@ def log_of(*counts: int) -> PartitionLog:
     log = PartitionLog()
     for count in counts:
         log.append(stored(count), 0, None)
+    log.advance(log.end_offset)
     return log
 
 
@@ -90,6 +91,7 @@ def test_a_read_in_a_gap_gives_what_follows() -> None:
     gapped = stored(1)
     gapped.place(10, 0)
     log.append_placed(gapped)
+    log.advance(11)
     assert read(log, 5) == [10]
     assert log.end_offset == 11
 
@@ -160,6 +162,7 @@ def test_truncation_drops_batches_producers_and_epochs() -> None:
     log = PartitionLog()
     log.append(stored(2, producer=(5, 0, 0)), 0, None)
     log.append(stored(2, producer=(5, 0, 2)), 1, None)
+    log.advance(4)
     log.truncate(2)
     assert (log.end_offset, log.high_watermark) == (2, 2)
     assert log.epochs.entries() == [(0, 0)]
@@ -172,16 +175,35 @@ def test_truncation_within_a_batch_drops_all_of_it() -> None:
     assert log.end_offset == 3
 
 
-def test_listeners_hear_of_each_append_until_they_leave() -> None:
-    log = PartitionLog()
+def test_readers_get_more_only_when_the_high_watermark_moves() -> None:
+    log = log_of(2)
+    log.append(stored(2), 0, None)
+    assert (log.end_offset, log.high_watermark) == (4, 2)
+    assert read(log, 0) == [0]
+    log.advance(4)
+    assert read(log, 0) == [0, 2]
+
+
+def test_the_high_watermark_never_goes_back() -> None:
+    log = log_of(2, 2)
+    log.advance(1)
+    assert log.high_watermark == 4
+
+
+def test_listeners_hear_how_much_more_there_is_until_they_leave() -> None:
+    log = log_of(1)
     heard: list[int] = []
     log.listen(heard.append)
-    batch = stored(1)
-    log.append(batch, 0, None)
+    one, two = stored(1), stored(3)
+    log.append(one, 0, None)
+    log.append(two, 0, None)
+    assert heard == []
+    log.advance(log.end_offset)
     log.disturb()
     log.unlisten(heard.append)
     log.append(stored(1), 0, None)
-    assert heard == [batch.size_bytes, ENDLESS_BYTES]
+    log.advance(log.end_offset)
+    assert heard == [one.size_bytes + two.size_bytes, ENDLESS_BYTES]
     assert log.listener_count == 0
 
 
@@ -191,6 +213,7 @@ def transactional(producer_id: int, sequence: int = 0) -> StoredBatch:
 
 def end(log: PartitionLog, kind: int, producer_id: int) -> None:
     log.append_placed(StoredBatch(marker(kind, producer_id, base_offset=log.end_offset)))
+    log.advance(log.end_offset)
 
 
 def test_the_last_stable_offset_is_where_the_oldest_open_transaction_began() -> None:
@@ -198,6 +221,7 @@ def test_the_last_stable_offset_is_where_the_oldest_open_transaction_began() -> 
     assert log.last_stable_offset == 3
     log.append(transactional(1), 0, None)
     log.append(transactional(2), 0, None)
+    log.advance(log.end_offset)
     assert (log.last_stable_offset, log.high_watermark) == (3, 7)
     end(log, COMMIT, 1)
     assert log.last_stable_offset == 5

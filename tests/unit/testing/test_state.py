@@ -11,6 +11,7 @@ from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.log import ENDLESS_BYTES
 from kclient.testing.refused import Refused
 from kclient.testing.state import NO_LEADER, BrokerState, ClusterState, PartitionState
+from tests.unit.testing.batches import stored
 
 
 def cluster(brokers: int = 3, racks: tuple[str | None, ...] = ()) -> ClusterState:
@@ -83,19 +84,55 @@ def test_a_broker_that_comes_back_is_in_sync_and_leads_nothing() -> None:
     (one,) = add(state, [1, 2, 3])
     state.broker_down(1)
     state.broker_up(1)
-    assert facts(one) == (2, 1, [2, 3, 1])
+    assert facts(one) == (2, 1, [1, 2, 3])
 
 
-def test_the_last_one_in_sync_stays_so_and_leads_when_it_is_back() -> None:
+def test_the_last_one_in_sync_leads_when_it_is_back_and_nobody_else() -> None:
     state = cluster(2)
     (one,) = add(state, [1, 2])
     state.broker_down(1)
     state.broker_down(2)
-    assert facts(one) == (NO_LEADER, 2, [2])
+    assert facts(one) == (NO_LEADER, 2, [])
+    assert (one.elr, one.last_known_elr) == ([2], [2])
     state.broker_up(1)
-    assert facts(one) == (NO_LEADER, 2, [2])
+    assert facts(one) == (NO_LEADER, 2, [])
     state.broker_up(2)
     assert facts(one) == (2, 3, [2])
+    assert (one.elr, one.last_known_elr) == ([], [])
+
+
+def min_isr_2(state: ClusterState) -> PartitionState:
+    config = state.topic_config({"min.insync.replicas": "2"})
+    return state.add_topic("m", [[1, 2, 3]], config).partitions[0]
+
+
+def test_below_min_isr_those_that_go_may_lead_again() -> None:
+    state = cluster()
+    one = min_isr_2(state)
+    state.broker_down(3)
+    assert (one.isr, one.elr) == ([1, 2], [])
+    state.broker_down(2)
+    assert (one.isr, one.elr) == ([1], [2])
+    state.broker_down(1)
+    assert (one.leader, one.isr, one.elr) == (NO_LEADER, [], [1, 2])
+    state.broker_up(3)
+    assert one.leader == NO_LEADER
+    state.broker_up(2)
+    assert (one.leader, one.isr, one.elr) == (2, [2], [1])
+    state.broker_up(1)
+    assert (one.isr, one.elr) == ([1, 2], [])
+
+
+def test_below_min_isr_readers_get_no_more_until_enough_are_back() -> None:
+    state = cluster()
+    one = min_isr_2(state)
+    state.broker_down(2)
+    state.broker_down(3)
+    assert not one.has_min_isr
+    one.append(stored(3), None)
+    assert (one.log.end_offset, one.log.high_watermark) == (3, 0)
+    state.broker_up(2)
+    assert one.log.high_watermark == 3
 
 
 def test_no_broker_up_means_no_controller() -> None:
