@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kclient.consumer.subscription import PartitionState
     from kclient.record import Batch
 
+ROWS_PER_STEP = 20_000
+"""Rows that are decoded between two looks at the clock: a batch may hold millions."""
 ENOUGH_ROWS = 100_000
 """Rows of one record batch after which no further batch is added."""
 ENOUGH_BYTES = 64 * 1024 * 1024
@@ -53,11 +55,17 @@ class Columns:
         builder = self._builder
         return builder.num_rows >= ENOUGH_ROWS or builder.size_bytes >= ENOUGH_BYTES
 
-    def add(self, state: PartitionState, batch: Batch, start_offset: int) -> bool:
-        """Add the records of ``batch`` from ``start_offset`` on; False if there is no room."""
+    def add(self, state: PartitionState, batch: Batch, start_offset: int) -> int | None:
+        """Add records of ``batch`` from ``start_offset`` on.
+
+        Returns the offset to go on at, None where there is no room for any.
+        """
         topic, partition = state.topic_partition
-        self._builder.add(batch, topic, partition, start_offset=start_offset)
-        return batch.exhausted
+        builder = self._builder
+        added = builder.add(batch, topic, partition, start_offset=start_offset, limit=ROWS_PER_STEP)
+        if batch.exhausted:
+            return batch.next_offset
+        return builder.last_offset + 1 if added else None
 
     def to_record_batch(self) -> pyarrow.RecordBatch:
         """What was added."""

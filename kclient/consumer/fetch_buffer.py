@@ -186,12 +186,12 @@ class FetchBuffer:
                 break
         return taken
 
-    def take_batch(self, read: Callable[[PartitionState, Batch, int], bool]) -> bool:
-        """Let ``read(state, batch, from_offset)`` see one whole batch, and move behind it.
+    def take_batch(self, read: Callable[[PartitionState, Batch, int], int | None]) -> bool:
+        """Let ``read(state, batch, from_offset)`` see one batch, and move to where it says.
 
-        ``read`` returns False if it can't take it in now; then nothing moves. Returns whether
-        another call may get on. What was handed back by ``give_back`` is not a batch any more:
-        that is fetched again.
+        ``read`` returns the offset that it goes on at, or None if it can't take anything in now;
+        then nothing moves. Returns whether another call may get on. What was handed back by
+        ``give_back`` is not a batch any more: that is fetched again.
         """
         state = self._next_turn()
         if state is None:
@@ -204,9 +204,10 @@ class FetchBuffer:
         try:
             batch = data.take_batch()
             if batch is not None and state.position is not None:
-                if not read(state, batch, state.position):
+                reached = read(state, batch, state.position)
+                if reached is None:
                     return False
-                data.pass_batch()
+                data.pass_to(reached)
         except CorruptRecord as error:
             self._corrupt(state, data.explained(error))
             return True

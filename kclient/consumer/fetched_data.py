@@ -155,9 +155,9 @@ class FetchedData:
         return records
 
     def take_batch(self) -> Batch | None:
-        """The batch at hand as a whole, for columns; None where there is none to show.
+        """The batch at hand, for columns; None where there is none to show.
 
-        The reader's share of it starts at ``offset``; ``pass_batch`` moves behind it.
+        The reader's share of it starts at ``offset``; ``pass_to`` says how far it got.
         """
         batch = self._batch or self._open_next()
         if batch is not None and batch.needs_thread():
@@ -165,11 +165,15 @@ class FetchedData:
             return None
         return batch
 
-    def pass_batch(self) -> None:
-        """The batch at hand was read as a whole."""
-        if self._batch is not None:
-            self.leader_epoch = self._batch.partition_leader_epoch
-            self._pass(self._batch)
+    def pass_to(self, offset: int) -> None:
+        """The batch at hand was read up to ``offset``, or as a whole."""
+        batch = self._batch
+        if batch is not None:
+            self.leader_epoch = batch.partition_leader_epoch
+            if batch.exhausted or offset >= batch.next_offset:
+                self._pass(batch)
+            else:
+                self.offset = offset
 
     @property
     def has_ready_records(self) -> bool:

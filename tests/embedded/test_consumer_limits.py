@@ -163,6 +163,16 @@ async def test_large_gzip_batches_do_not_hold_the_loop(cluster: Any) -> None:
         assert probe.longest < LONGEST_HOLD, probe.longest_callback
 
 
+async def test_a_batch_of_very_many_records_does_not_hold_the_loop(cluster: Any) -> None:
+    cluster.create_topic(T)
+    cluster.append(T, 0, batch(0, 400_000, codec=Compression.LZ4))
+    for way in ("poll", "loop", "columns"):
+        async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
+            with LoopProbe() as probe:
+                await READ[way](consumer, 400_000)
+            assert probe.longest < LONGEST_HOLD, (way, probe.longest_callback)
+
+
 async def test_a_thousand_partitions_are_asked_for_in_small_requests(cluster: Any) -> None:
     cluster.create_topic(T, partitions=1000)
     for index in range(0, 1000, 10):

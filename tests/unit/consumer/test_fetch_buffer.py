@@ -241,9 +241,9 @@ def test_whole_batches_can_be_read_and_the_position_follows() -> None:
     rig.take(1)
     seen = []
 
-    def read(_: PartitionState, one: Batch, start: int) -> bool:
+    def read(_: PartitionState, one: Batch, start: int) -> int:
         seen.append((one.base_offset, start))
-        return True
+        return one.next_offset
 
     while rig.buffer.take_batch(read):
         pass
@@ -255,7 +255,7 @@ def test_a_batch_reader_that_refuses_leaves_the_position() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 3))
 
-    def refuse(*_: object) -> bool:
+    def refuse(*_: object) -> int:
         raise CorruptRecord("bad payload")
 
     assert rig.buffer.take_batch(refuse)
@@ -266,7 +266,7 @@ def test_a_batch_reader_that_refuses_leaves_the_position() -> None:
 def test_a_batch_that_finds_no_room_stays() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 3))
-    assert not rig.buffer.take_batch(lambda *_: False)
+    assert not rig.buffer.take_batch(lambda *_: None)
     assert rig.take(10) == [(0, 0), (0, 1), (0, 2)]
 
 
@@ -274,7 +274,7 @@ def test_records_given_back_are_fetched_again_for_whole_batches() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 3))
     rig.buffer.give_back(rig.buffer.take(3)[1:])
-    assert rig.buffer.take_batch(lambda *_: True)
+    assert rig.buffer.take_batch(lambda *_: 0)
     assert rig.state(0).fetch_offset == 1
     assert not rig.buffer.holds(rig.state(0))
 

@@ -132,13 +132,16 @@ def test_given_back_records_come_first_and_whole() -> None:
     assert (data.offset, data.done) == (9, True)
 
 
-def test_a_whole_batch_can_be_shown() -> None:
+def test_a_batch_can_be_shown_and_passed_in_steps() -> None:
     data = piece(control(0, 1, 1) + batch(1, 2))
     assert data.take_batch() is None
     shown = data.take_batch()
     assert shown is not None
     assert shown.base_offset == 1
-    data.pass_batch()
+    data.pass_to(2)
+    assert (data.done, data.offset) == (False, 2)
+    assert data.take_batch() is shown
+    data.pass_to(3)
     assert (data.done, data.offset) == (True, 3)
 
 
