@@ -27,7 +27,8 @@ class Where(TypedDict, total=False):
     client_id: str
     """As the client calls itself."""
     topic: str
-    """One that the request names; with ``error`` only its entries get the error."""
+    """One that the request names (an incremental fetch names only what changed); with ``error`` it
+    is for the entries of that topic, whether named or remembered by the session."""
     partition: int
     """With ``topic``."""
 

@@ -56,7 +56,10 @@ class Faults:
         after: bool = False,
         **where: Unpack[Where],
     ) -> Fault:
-        """Answer with ``code``: each entry concerned, or the whole where the API has no entries."""
+        """Answer with ``code``: each entry concerned, or the whole where the API has no entries.
+
+        A Fetch without ``topic`` gets it for the response as a whole, as session errors are.
+        """
         fault = Fault(Action.ERROR, api, times, after, where)
         fault.code = ErrorCode(code)
         return self._add(fault)

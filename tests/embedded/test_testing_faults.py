@@ -103,6 +103,25 @@ async def test_errors_reach_metadata_offsets_and_fetches(cluster: Cluster, peer:
     assert [one.error_code for one in fetched.responses[0].partitions] == [1, 1]
 
 
+async def test_a_fetch_error_without_a_topic_is_for_the_whole_answer(
+    cluster: Cluster, peer: RawPeer
+) -> None:
+    cluster.faults.error("Fetch", ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    refused = await peer.call(fetch("t", 0), 12)
+    assert (refused.error_code, refused.responses) == (70, [])
+    assert (await peer.call(fetch("t", 0), 12)).error_code == 0
+
+
+async def test_an_error_reaches_partitions_that_only_the_session_remembers(
+    cluster: Cluster, peer: RawPeer
+) -> None:
+    session = (await peer.call(fetch("t", 0, 1, session=(0, 0)), 12)).session_id
+    cluster.faults.error("Fetch", NOT_LEADER, topic="t", partition=1)
+    told = await peer.call(fetch(None, session=(session, 1)), 12)
+    (part,) = told.responses[0].partitions
+    assert (part.partition_index, part.error_code) == (1, NOT_LEADER)
+
+
 async def test_a_closed_connection_before_or_after(cluster: Cluster) -> None:
     for after in (False, True):
         cluster.faults.close("Produce", after=after)
