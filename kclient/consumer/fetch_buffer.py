@@ -18,7 +18,7 @@ from kclient.consumer.fetched_data import FetchedData, FrameLease
 from kclient.errors import CorruptRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from kclient.consumer.subscription import PartitionState, Subscription
     from kclient.record import Batch, Record
@@ -148,9 +148,9 @@ class FetchBuffer:
         return len(self._turns) > len(self._blocked)
 
     @property
-    def blocked(self) -> FetchedData | None:
-        """The first piece whose next batch must be inflated in a thread."""
-        return next(iter(self._blocked.values()), None)
+    def blocked(self) -> Collection[FetchedData]:
+        """The pieces whose next batch must be inflated in a thread."""
+        return self._blocked.values()
 
     def unblock(self, data: FetchedData) -> None:
         """The batch that blocked it is inflated, or failed to."""
@@ -221,6 +221,7 @@ class FetchBuffer:
             state = next(iter(turns))
             if self._is_stale(state):
                 self.drop(state)
+                self._subscription.rewind_fetch(state)
             elif state.paused:
                 del turns[state]
                 self._blocked.pop(state, None)
@@ -303,4 +304,6 @@ class FetchBuffer:
             self.drop(state)
 
     def _is_stale(self, state: PartitionState) -> bool:
-        return not state.assigned or self._queues[state][0].offset != state.position
+        first = self._queues[state][0]
+        moved = first.fence != state.fence or first.offset != state.position
+        return moved or not state.assigned

@@ -251,9 +251,11 @@ class ReplyReader:
         partition = state.topic_partition
         self._plan.back_to_leader([state], now)
         leader = part.current_leader
-        if leader is not None and leader.leader_id >= 0 and leader.leader_epoch >= 0:
+        if leader.leader_id >= 0 and leader.leader_epoch >= 0:
+            # The broker names its successor: that may spare us a metadata request (KIP-951).
             news.leaders.append((*partition, leader.leader_id, leader.leader_epoch))
-        news.stale_topics.add(partition.topic)
+        else:
+            news.stale_topics.add(partition.topic)
         self._back_off(state)
 
 

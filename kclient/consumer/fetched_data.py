@@ -49,6 +49,7 @@ class FetchedData:
 
     Attributes:
         state: The partition that it was fetched for.
+        fence: The partition's count of positions at that time.
         offset: Next offset to hand over from here; past the last batch when ``done``.
         leader_epoch: Of the batch that ``offset`` lies in or behind, -1 unknown.
         end_offset: Where a fetch goes on after all of it.
@@ -69,6 +70,7 @@ class FetchedData:
         "blocked",
         "done",
         "end_offset",
+        "fence",
         "leader_epoch",
         "offset",
         "size_bytes",
@@ -101,6 +103,7 @@ class FetchedData:
             check_crcs: Check each batch.
         """
         self.state = state
+        self.fence = state.fence
         self.offset = offset
         self.leader_epoch = -1
         self.end_offset = max(end_offset, offset)

@@ -31,6 +31,8 @@ TURN = 0.005
 """Seconds after which the loop gets a turn."""
 SMALLEST_SLICE, LARGEST_SLICE = 8, 1024
 """Records that are decoded between two looks at the clock."""
+INFLATING = 4
+"""Batches that are inflated in threads at the same time."""
 SHOWN = 3
 """Partitions that an error names; the others are counted."""
 
@@ -122,6 +124,8 @@ class Poller:
             stop = now() + TURN
             while self._buffer.take_batch(columns.add) and not columns.is_full and now() < stop:
                 pass
+            if self._buffer.blocked:
+                self._inflate_blocked()
             if columns.row_count:
                 self._core.counters.add("consumer.records", columns.row_count)
                 return columns.to_record_batch()
@@ -176,6 +180,8 @@ class Poller:
             self._slice = max(self._slice // 4, SMALLEST_SLICE)
         elif took < TURN / 10 and count == self._slice:
             self._slice = min(self._slice * 2, LARGEST_SLICE)
+        if self._buffer.blocked:
+            self._inflate_blocked()
         return records
 
     def _deserialize(self, records: Sequence[Any], convert: Convert) -> list[Any]:
@@ -224,9 +230,6 @@ class Poller:
     async def _wait(self, deadline: float) -> bool:
         """Wait until another look is worth it; False where ``deadline`` is here."""
         buffer, clock = self._buffer, self._core.clock
-        blocked = buffer.blocked
-        if blocked is not None and blocked not in self._inflating:
-            self._inflate(blocked)
         now = clock.now()
         if self._subscription.has_error:
             return True
@@ -238,6 +241,14 @@ class Poller:
         return buffer.has_turns or now < deadline
 
     # Inflating
+
+    def _inflate_blocked(self) -> None:
+        """Have what is blocked inflated at once, so that it gets its turn beside the others."""
+        for data in self._buffer.blocked:
+            if len(self._inflating) >= INFLATING:
+                break
+            if data not in self._inflating:
+                self._inflate(data)
 
     def _inflate(self, data: FetchedData) -> None:
         """Decompress the batch at hand in a thread; rings ``news`` when done."""

@@ -84,6 +84,8 @@ class PartitionState:
         position: Offset of the next record to hand over; None while unknown.
         position_epoch: Leader epoch of the last record handed over, -1 unknown (KIP-320).
         fetch_offset: Where the next fetch goes on: ``position`` plus what is buffered.
+        fence: Counts the positions that were set; data of an earlier count is void, even where
+            the new position is the old one.
         paused: Neither fetched nor handed over.
         assigned: False once it was unassigned; whoever still holds it must drop it.
         reset_to: What AWAITING_RESET looks up.
@@ -104,6 +106,7 @@ class PartitionState:
         "buffered_bytes",
         "error",
         "failures",
+        "fence",
         "fetch_offset",
         "high_watermark",
         "last_stable_offset",
@@ -128,6 +131,7 @@ class PartitionState:
         self.position: int | None = None
         self.position_epoch = -1
         self.fetch_offset: int | None = None
+        self.fence = 0
         self.paused = False
         self.assigned = True
         self.reset_to = OffsetSpec.LATEST
@@ -372,6 +376,11 @@ class Subscription:
         state.retry_at = until
         self._on_change(state)
 
+    def retry_now(self, state: PartitionState) -> None:
+        """What it backed off from is settled."""
+        state.retry_at = 0.0
+        self._on_change(state)
+
     def fail(self, state: PartitionState, error: KafkaError) -> None:
         """Keep ``error`` for the next poll."""
         if state.assigned:
@@ -400,12 +409,14 @@ class Subscription:
         return error
 
     def _place(self, state: PartitionState, offset: int, leader_epoch: int) -> None:
+        state.fence += 1
         state.position = state.fetch_offset = offset
         state.position_epoch = leader_epoch
         self._forget_trouble(state)
         self._on_change(state)
 
     def _unplace(self, state: PartitionState) -> None:
+        state.fence += 1
         state.position = state.fetch_offset = None
         state.position_epoch = -1
         self._forget_trouble(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -151,6 +152,36 @@ async def test_a_moved_leader_is_followed(cluster: Any) -> None:
         cluster.append(T, 0, batch(50, 10))
         seen += await read(consumer, 20)
         assert offsets(seen) == {0: list(range(60))}
+
+
+async def test_a_leader_that_names_its_successor_spares_a_metadata_request(cluster: Any) -> None:
+    fill(cluster, 20)
+    async with reading(cluster, retry_backoff=5.0, retry_backoff_max=5.0) as consumer:
+        await read(consumer, 20)
+        asked = cluster.requests.count("Metadata")
+        cluster.move_leader(T, 0, 2)
+        cluster.append(T, 0, batch(20, 5))
+        async with asyncio.timeout(2.0):
+            assert offsets(await read(consumer, 5)) == {0: list(range(20, 25))}
+        assert cluster.requests.count("Metadata") == asked
+
+
+async def test_a_leader_that_names_itself_is_not_asked_in_a_rush(cluster: Any) -> None:
+    fill(cluster, 20)
+
+    def confuse(_: Any, response: Any) -> None:
+        for topic in response.responses:
+            for part in topic.partitions:
+                part.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                part.records = None
+                part.current_leader.leader_id = 1
+                part.current_leader.leader_epoch = 0
+
+    cluster.faults.rewrite("Fetch", confuse, times=4)
+    async with reading(cluster, retry_backoff=0.05) as consumer:
+        assert offsets(await read(consumer, 20)) == {0: list(range(20))}
+        times = [one.at for one in cluster.requests.of("Fetch")[:5]]
+        assert min(b - a for a, b in itertools.pairwise(times)) > 0.03
 
 
 async def test_requests_carry_the_leader_epoch(cluster: Any) -> None:

@@ -69,6 +69,18 @@ def test_a_seek_there_and_back_delivers_nothing_twice() -> None:
     assert rig.take(10) == [(0, n) for n in range(5)]
 
 
+def test_a_seek_to_the_position_itself_begins_anew() -> None:
+    rig = BufferRig(1)
+    rig.add(0, batch(0, 5))
+    rig.add(0, batch(5, 5))
+    rig.take(3)
+    rig.subscription.seek(rig.state(0), 3)
+    assert rig.frames_held == 0
+    assert rig.state(0).fetch_offset == 3
+    rig.add(0, batch(0, 5))
+    assert rig.take(10) == [(0, 3), (0, 4)]
+
+
 def test_unassigning_drops_what_is_buffered() -> None:
     rig = BufferRig(2)
     rig.add(0, batch(0, 5))
@@ -198,8 +210,7 @@ def test_a_large_compressed_batch_blocks_its_partition_only() -> None:
     rig.add(0, batch(0, 300, codec=Compression.GZIP, value_bytes=10_000))
     rig.add(1, batch(0, 1))
     assert rig.take(10) == [(1, 0)]
-    data = rig.buffer.blocked
-    assert data is not None
+    [data] = rig.buffer.blocked
     assert data.blocked is not None
     assert not rig.buffer.has_turns
     data.blocked.inflate(2**30)
@@ -211,10 +222,9 @@ def test_a_blocked_partition_that_is_sought_is_not_blocked_any_more() -> None:
     rig = BufferRig(1)
     rig.add(0, batch(0, 300, codec=Compression.GZIP, value_bytes=10_000))
     rig.take(10)
-    data = rig.buffer.blocked
-    assert data is not None
+    [data] = rig.buffer.blocked
     rig.subscription.seek(rig.state(0), 5)
-    assert rig.buffer.blocked is None
+    assert not rig.buffer.blocked
     rig.add(0, batch(5, 1), at=5)
     rig.buffer.unblock(data)  # its thread ends late
     assert rig.take(10) == [(0, 5)]

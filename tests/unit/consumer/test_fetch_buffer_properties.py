@@ -89,6 +89,13 @@ class Reading(RuleBasedStateMachine):
         self.expected[index] = offset
 
     @rule(index=index)
+    def seek_to_where_it_is(self, index: int) -> None:
+        """To the position itself, where pieces may begin; the user is not beyond it."""
+        position = self.rig.position(index)
+        assert position is not None
+        self.rig.subscription.seek(self.rig.state(index), position)
+
+    @rule(index=index)
     def reset(self, index: int) -> None:
         state = self.rig.state(index)
         self.rig.subscription.ask_reset(state, OffsetSpec.EARLIEST)

@@ -207,6 +207,8 @@ def test_a_hint_of_the_new_leader_is_passed_on() -> None:
         current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=8),
     )
     assert rig.news.leaders == [("t", 0, 2, 8)]
+    assert rig.news.stale_topics == set()
+    assert rig.backed_off == [0]
 
 
 def test_a_follower_that_lost_the_partition_sends_back_to_the_leader() -> None:
