@@ -161,10 +161,10 @@ async def test_a_held_request_keeps_its_bytes_while_more_arrive(
 ) -> None:
     fault = cluster.faults.hold("Produce", topic="t")
     first = peer.write(produce("t", batch_bytes(1, value=b"first" * 2000)), 9)
+    await cluster.requests.wait_count("Produce", 1)  # it came alone
     others = [
         peer.write(produce("u", batch_bytes(1, value=b"other" * 20_000)), 9) for _ in range(8)
     ]
-    await cluster.requests.wait_count("Produce", 1)
     async with RawPeer.to(cluster.brokers[1].address) as witness:
         for _ in range(20):  # turns of the loop in which the other requests arrive
             await witness.call(ApiVersionsRequest(), 0)

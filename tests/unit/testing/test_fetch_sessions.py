@@ -115,6 +115,17 @@ def test_an_error_is_told_each_time_and_its_end_too() -> None:
     assert keys(cache.finish(context, answers(context), 0)[2]) == [A]
 
 
+def test_the_end_of_an_error_is_told_though_nothing_else_changed() -> None:
+    cache = sessions()
+    session = open_session(cache, A)
+    context = cache.open(session, 1, (), (), 12, 0)
+    failed = answers(context)
+    failed[0].error_code = 1
+    cache.finish(context, failed, 0)
+    context = cache.open(session, 2, (), (), 12, 0)
+    assert keys(cache.finish(context, answers(context), 0)[2]) == [A]
+
+
 def test_a_divergence_is_told() -> None:
     cache = sessions()
     session = open_session(cache, A)
