@@ -120,6 +120,8 @@ class ProducerBatch:
         compressing: A thread is at it.
         compressed: Compression is over (or there is none).
         shipment: The request that it is in, while under way.
+        split_in_doubt: It is part of a batch that the log may have: a repeat of the part isn't
+            recognised there, so being refused proves nothing about it.
         flushes: Who waits for it.
     """
 
@@ -142,6 +144,7 @@ class ProducerBatch:
         "retry_at",
         "sequence",
         "shipment",
+        "split_in_doubt",
         "state",
     )
 
@@ -162,6 +165,7 @@ class ProducerBatch:
         self.retry_at = 0.0
         self.attempts = 0
         self.maybe_written = False
+        self.split_in_doubt = False
         self.last_error: KafkaError | None = None
         self.sequence = -1
         self.producer_id = -1

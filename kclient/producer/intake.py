@@ -9,6 +9,7 @@ Sans-IO: futures and times come in. It must not know about requests.
 from __future__ import annotations
 
 import enum
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.broker_errors import InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition
@@ -258,6 +259,7 @@ class Intake:
             parked.waiter = no_room()
             if self._max_block is not None:
                 parked.deadline = now + self._max_block
+        planned = self.lot.next_due()
         if for_room:
             self.lot.wait_for_room(parked)
         else:
@@ -265,6 +267,8 @@ class Intake:
             self.lot.wait_for_topic(parked)
             self._metadata.touch(topic)
             self._learn_or_ask(topic, self._metadata.view, known_now=known is None)
+        if parked.deadline < (math.inf if planned is None else planned):
+            self._accumulator.wake()  # the sender sleeps until a later time
         return delivery
 
     def _check_line(

@@ -239,9 +239,11 @@ class PartitionQueue:
 
     def doubtful(self) -> list[ProducerBatch]:
         """Batches that must not be renumbered: an attempt may be in a log that forgot about it."""
-        if not self._forgotten:
-            return []
-        return [batch for batch in self.outstanding if batch.maybe_written]
+        return [
+            batch
+            for batch in self.outstanding
+            if batch.split_in_doubt or (self._forgotten and batch.maybe_written)
+        ]
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Put smaller batches in the place of ``batch``, which was too large for the broker."""
@@ -274,6 +276,7 @@ class PartitionQueue:
         part.state = BatchState.RETRYING
         part.attempts = whole.attempts
         part.maybe_written = whole.maybe_written
+        part.split_in_doubt = whole.split_in_doubt or whole.maybe_written
         part.last_error = whole.last_error
         outcome.count = builder.record_count
         return part
