@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kclient.errors import BrokerError as BrokerError
     from kclient.errors import KafkaError as KafkaError
     from kclient.producer import Delivery as Delivery
+    from kclient.producer import Outgoing as Outgoing
     from kclient.producer import Producer as Producer
     from kclient.record import Record as Record
     from kclient.security import Security as Security
@@ -58,6 +59,7 @@ _HOME = {
     "OffsetAndMetadata": "kclient.types",
     "OffsetAndTimestamp": "kclient.types",
     "OffsetSpec": "kclient.types",
+    "Outgoing": "kclient.producer",
     "Producer": "kclient.producer",
     "ProducerConfig": "kclient.config",
     "Record": "kclient.record",
@@ -87,6 +89,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetSpec",
+    "Outgoing",
     "Producer",
     "ProducerConfig",
     "Record",

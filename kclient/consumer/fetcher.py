@@ -289,6 +289,7 @@ class Fetcher:
         )
         queue.failures += 1
         if session_lost and queue.failures == 1:
+            queue.failing_since = self._core.clock.now()
             return  # evicted: a full fetch follows at once
         self.plan.back_to_leader(self.plan.states_of(queue), self._core.clock.now())
         self._delay(queue, broker_error(error_code, f"Fetch from broker {queue.node_id} failed"))

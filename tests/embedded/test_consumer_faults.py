@@ -112,6 +112,22 @@ async def test_a_lost_session_costs_one_full_fetch(cluster: Any, code: ErrorCode
         assert len(full) == 1
 
 
+async def test_a_session_lost_twice_in_a_row_passes_without_an_error(cluster: Any) -> None:
+    fill(cluster, 10)
+
+    def lose(request: Any, response: Any) -> None:
+        response.error_code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        response.session_id = 0
+        response.responses = []
+
+    async with reading(cluster, retry_backoff=0.01) as consumer:
+        await read(consumer, 10)
+        fault = cluster.faults.rewrite("Fetch", lose, times=2)
+        cluster.append(T, 0, batch(10, 5))
+        assert offsets(await read(consumer, 5)) == {0: [10, 11, 12, 13, 14]}
+        assert fault.hits == 2
+
+
 async def test_brokers_without_room_for_sessions_are_read_all_the_same() -> None:
     configs = {"max.incremental.fetch.session.cache.slots": 0}
     async with kclient.testing.Cluster(brokers=1, broker_configs=configs) as cluster:

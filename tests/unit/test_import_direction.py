@@ -46,12 +46,13 @@ SANS_IO = tuple(
         "cluster": "broker.py merge.py metadata.py offset_query.py partition.py retry.py "
         "targets.py topic.py view.py",
         "producer": "accumulator.py batch.py due_list.py idempotence.py partition_queue.py "
-        "partitioner.py serializing.py shipment.py verdict.py",
+        "partitioner.py flush.py outgoing.py serializing.py shipment.py transactions.py verdict.py",
         "consumer": "aborted.py arguments.py epoch_query.py fetch_buffer.py fetch_plan.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py homeless.py "
         "subscription.py",
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
-        "testing": "log.py producer_states.py leader_epochs.py transaction_index.py",
+        "testing": "batch_rules.py config_defs.py leader_epochs.py log.py producer_states.py "
+        "stored_batch.py topic_configs.py topic_rules.py transaction_index.py",
     }.items()
     for place in (f"{room}/{file}".lstrip("/") for file in files.split())
 )
