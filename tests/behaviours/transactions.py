@@ -1,7 +1,7 @@
 """Writes transactions for the consumer's behaviours, without kclient's producer.
 
 On real Kafka by confluent-kafka's transactional producer; on the embedded cluster, which has no
-transaction coordinator, as the batches and markers that a coordinator's work would leave in the log.
+transaction coordinator, as the batches and markers that its work would leave in the log.
 """
 
 from __future__ import annotations
