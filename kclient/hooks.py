@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from kclient.errors import InvalidConfig
+
 if TYPE_CHECKING:
     import ssl
 
@@ -155,6 +157,8 @@ class Hooks:
 
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
         self._observers = tuple(observers)
+        for observer in self._observers:
+            require_method("observers", observer, "observe")
         self._broken: set[type[Event]] = set()
         self.active = bool(self._observers)
 
@@ -257,3 +261,21 @@ class Deserializer(Protocol[T_co]):
     def __call__(self, topic: str, data: bytes | None, /) -> T_co:
         """Return the object; ``data`` is None for a null."""
         ...
+
+
+def require_method(field: str, plugin: object, method: str) -> None:
+    """Raise InvalidConfig unless ``plugin`` is an object that has ``method``."""
+    if isinstance(plugin, type):
+        raise InvalidConfig(f"{field} holds the class {plugin.__name__}: give an instance of it")
+    if not callable(getattr(plugin, method, None)):
+        raise InvalidConfig(f"{field} holds {plugin!r}: it needs a method {method}()")
+
+
+def require_callable(field: str, plugin: object) -> None:
+    """Raise InvalidConfig unless ``plugin`` is None or can be called, and not a class of ours."""
+    if plugin is None:
+        return
+    if isinstance(plugin, type) and plugin.__module__ == "kclient.serializers":
+        raise InvalidConfig(f"{field} is the class {plugin.__name__}: give an instance of it")
+    if not callable(plugin):
+        raise InvalidConfig(f"{field}={plugin!r} can't be used: allowed is a callable(topic, data)")

@@ -23,6 +23,12 @@ class Security:
 
     ssl_context: ssl.SSLContext | None = None
 
+    def __post_init__(self) -> None:
+        if self.ssl_context is not None and not isinstance(self.ssl_context, ssl.SSLContext):
+            raise InvalidConfig(
+                f"ssl_context={self.ssl_context!r} can't be used: allowed is an ssl.SSLContext"
+            )
+
     @classmethod
     def plaintext(cls) -> Security:
         """No encryption and no authentication: Kafka's PLAINTEXT listeners."""

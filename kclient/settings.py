@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import numbers
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -27,9 +26,14 @@ def _refuse(name: str, value: object, allowed: str) -> InvalidConfig:
     return InvalidConfig(f"{name}={value!r} can't be used: allowed is {allowed}")
 
 
+MAX_SECONDS = 2_147_483.0
+"""As many as the wire's 32 bits of milliseconds can say: nearly 25 days."""
+
+
 def seconds(minimum: float = 0.0, *, optional: bool = False) -> Check:
-    """A duration: a finite number of seconds, at least ``minimum``; None only if ``optional``."""
-    allowed = f"a number of seconds of at least {minimum:g}" + (", or None" if optional else "")
+    """A duration: seconds from ``minimum`` to ``MAX_SECONDS``; None only if ``optional``."""
+    allowed = f"a number of seconds from {minimum:g} to {MAX_SECONDS:,.0f}"
+    allowed += ", or None" if optional else ""
 
     def check(name: str, value: Any) -> float | None:
         if value is None and optional:
@@ -37,7 +41,7 @@ def seconds(minimum: float = 0.0, *, optional: bool = False) -> Check:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise _refuse(name, value, allowed)
         number = float(value)
-        if not math.isfinite(number) or number < minimum:
+        if not minimum <= number <= MAX_SECONDS:
             raise _refuse(name, value, allowed)
         return number
 

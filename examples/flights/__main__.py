@@ -69,6 +69,7 @@ async def run(options: argparse.Namespace, events: list[Event], console: Console
             bootstrap = options.bootstrap
         async with Admin(bootstrap) as admin:
             await admin.create_topics([NewTopic(topic, partitions=options.partitions)])
+        console.print(f"topic {topic} on {bootstrap}")
         bar = stack.enter_context(Progress(*columns, console=console))
         await produce(bootstrap, topic, events, options.compression, bar)
         return await consume(bootstrap, topic, len(events), bar)
@@ -116,3 +117,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except KafkaError as error:
         sys.exit(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

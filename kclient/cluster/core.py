@@ -149,6 +149,10 @@ class ClientCore:
             allow_auto_create=config.allow_auto_create_topics,
         )
 
+    def check_context(self) -> None:
+        """Raise WrongContext in another loop, thread or process than ``start`` was called in."""
+        self._supervisor.check_context()
+
     async def start(self) -> None:
         """Find a broker and learn the cluster. After it, the client can be used.
 

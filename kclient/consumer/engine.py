@@ -119,6 +119,7 @@ class Engine:
         if not self._started or self.core.closed:
             await self.core.close(timeout)
             return
+        self.core.check_context()
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(
                 self._close(timeout), name="kclient:close-consumer"

@@ -178,7 +178,9 @@ class TcpDialer:
 
 def _unreachable(target: DialTarget, why: str, cause: Exception | None) -> BrokerUnreachable:
     host = f"[{target.host}]" if ":" in target.host else target.host
-    error = BrokerUnreachable(f"{host}:{target.port} can't be reached: {why}", hint=_hint(cause))
+    error = BrokerUnreachable(
+        f"{host}:{target.port} can't be reached: {why}", hint=_hint(target, cause)
+    )
     if isinstance(cause, ssl.SSLCertVerificationError):
         error.retriable = False  # the same certificate would be refused again
     error.__cause__ = cause
@@ -197,13 +199,16 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno:
         # The loops put the address in front of the system's words, and the text has it already.
         return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+    if isinstance(error, ConnectionResetError):
+        return str(error) or "the peer hung up"
     return str(error) or type(error).__name__
 
 
-def _hint(cause: Exception | None) -> str | None:
+def _hint(target: DialTarget, cause: Exception | None) -> str | None:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return "trust its authority with security=Security.tls(ca_file=...), or check the host name"
-    if isinstance(cause, ssl.SSLError):
+    hung_up = isinstance(cause, (ConnectionResetError, ConnectionAbortedError))
+    if isinstance(cause, ssl.SSLError) or (hung_up and target.ssl_context is not None):
         return "is that listener plaintext, or does it want a client certificate?"
     if isinstance(cause, ConnectionRefusedError):
         return "is a broker running there?"

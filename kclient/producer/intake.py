@@ -8,7 +8,9 @@ Sans-IO: futures and times come in. It must not know about requests.
 
 from __future__ import annotations
 
+import copy
 import enum
+import logging
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -57,6 +59,8 @@ _ADMITTED_AT_ONCE = 1000
 """Parked records that go into batches before others get their turn on the loop."""
 
 _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.code})
+
+logger = logging.getLogger("kclient.producer")
 
 
 class NoRoom(enum.Enum):
@@ -113,6 +117,7 @@ class Intake:
         self._limit = config.buffer_memory
         self._max_record = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
         self._delivery_timeout = config.delivery_timeout
+        self._unknown: set[str] = set()  # topics that were warned about
         self._max_block = config.max_block
 
     # Records from the user.
@@ -360,6 +365,7 @@ class Intake:
         found = view.topic(name)
         if found is None or found.error or not found.leaders:
             return
+        self._unknown.discard(name)
         topic = self._accumulator.topic(name)
         topic.learn(found.leaders, view.topic_id(name))
         self._accumulator.lead(topic)
@@ -375,6 +381,7 @@ class Intake:
             else:
                 self._metadata.touch(name)
                 self._metadata.request_update(name)
+                self._warn_of_unknown(name, code)
             return
         for parked in self.lot.line_of(name):
             if parked.wanted is not None and parked.wanted >= known.count:
@@ -388,6 +395,17 @@ class Intake:
                     )
                 )
         self.lot.go_for_room(name)
+
+    def _warn_of_unknown(self, name: str, code: int) -> None:
+        """Say once that records wait for a topic that the brokers don't know."""
+        if code == UnknownTopicOrPartition.code and name not in self._unknown:
+            self._unknown.add(name)
+            logger.warning(
+                "topic %s doesn't exist: its records wait for it, send() up to %g s "
+                "(create it, or check its spelling)",
+                name,
+                self._delivery_timeout,
+            )
 
     # Time.
 
@@ -438,4 +456,7 @@ class Intake:
         """Give up whoever waits in a line (close)."""
         for parked in self.lot.everybody():
             if parked.waiter is not None or not enqueued_only:
-                parked.refused(error)
+                own = copy.copy(error)
+                own.__cause__ = error.__cause__
+                own.maybe_written = False  # it was in no batch, whatever became of others
+                parked.refused(own)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, overlo
 from kclient.cluster.core import ClientCore
 from kclient.config import ProducerConfig
 from kclient.errors import ClientClosed, FlushFailed
+from kclient.hooks import require_callable, require_method
 from kclient.producer.accumulator import Accumulator
 from kclient.producer.bulk import BulkSend, admission
 from kclient.producer.failures import UnseenFailures
@@ -152,6 +153,10 @@ class Producer(Generic[K, V]):
             given["bootstrap"] = bootstrap
         self._config = ProducerConfig.of(config, given)
         refuse_transactions(self._config)
+        require_callable("key_serializer", key_serializer)
+        require_callable("value_serializer", value_serializer)
+        if partitioner is not None:
+            require_method("partitioner", partitioner, "partition")
         self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
         self._failures = UnseenFailures(core.counters)
         self._accumulator = Accumulator(self._config, self._failures, core.rng, self._wake)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from typing import Any
 
 import pytest
 
-from kclient import keywords
+from kclient import Producer, keywords
 from kclient.config import (
     AdminConfig,
     CommonConfig,
@@ -17,6 +18,8 @@ from kclient.config import (
     parse_bootstrap,
 )
 from kclient.errors import InvalidConfig
+from kclient.serializers import JsonSerializer
+from tools.settings_table import PAGE, page
 
 PAIRS = [
     (AdminConfig, keywords.AdminSettings),
@@ -70,6 +73,7 @@ def test_bad_bootstrap_is_refused_naming_the_field(given: object) -> None:
         ({"linger": -1}, "linger=-1"),
         ({"linger": float("nan")}, "linger=nan"),
         ({"linger": float("inf")}, "linger=inf"),
+        ({"request_timeout": 1e12}, "2,147,483"),
         ({"linger": True}, "linger=True"),
         ({"linger": "5"}, "linger='5'"),
         ({"linger": 3.0, "delivery_timeout": 1.0}, "delivery_timeout=1.0"),
@@ -104,6 +108,10 @@ def test_absurd_producer_settings_are_refused_with_name_and_value(
 def test_unknown_setting_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidConfig, match="did you mean 'linger'"):
         ProducerConfig.of(None, {"lingr": 1})
+
+
+def test_the_page_of_settings_is_what_the_classes_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_settings_are_laid_over_a_config() -> None:
@@ -153,3 +161,18 @@ def test_bad_properties_are_refused(name: str, value: str, words: str) -> None:
 def test_property_values_are_taken_literally() -> None:
     config = ProducerConfig.from_properties({"client.id": "${env:HOME}"})
     assert config.client_id == "${env:HOME}"
+
+
+@pytest.mark.parametrize(
+    "plugins",
+    [
+        {"partitioner": lambda topic, key, count: 0},
+        {"value_serializer": "json"},
+        {"key_serializer": JsonSerializer},
+        {"observers": [print]},
+    ],
+)
+def test_what_is_plugged_in_is_checked_when_the_client_is_made(plugins: dict[str, Any]) -> None:
+    (name,) = plugins
+    with pytest.raises(InvalidConfig, match=name):
+        Producer("localhost:9092", **plugins)

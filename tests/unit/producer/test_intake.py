@@ -423,7 +423,7 @@ def test_enqueue_gives_up_after_max_block() -> None:
 
 
 def test_enqueue_without_limit_waits_for_ever() -> None:
-    rig = small(max_block=None, delivery_timeout=1e7)
+    rig = small(max_block=None, delivery_timeout=2e6)
     rig.network.blocked.add(1)
     fill(rig)
     delivery = rig.send(b"v", no_room=Waiter)
