@@ -52,12 +52,13 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     where = tmp_path_factory.mktemp("inner")
     (where / "test_wrong.py").write_text(WRONG)
     (where / "test_whole_module.py").write_text(WHOLE_MODULE)
+    inherited = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
     options = ["-o", "asyncio_mode=auto", "-rA", "--continue-on-collection-errors"]
     done = subprocess.run(
         [*command, *options, "--rootdir", str(where), str(where)],
         cwd=where,
-        env={**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "300"},
+        env={**inherited, "PYTHONPATH": str(PROJECT), "COLUMNS": "300"},
         capture_output=True,
         text=True,
         timeout=60.0,
