@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+import pyarrow  # noqa: F401 - loaded before a probe looks
 import pytest
 import pytest_asyncio
 
