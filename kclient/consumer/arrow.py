@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kclient.consumer.subscription import PartitionState
     from kclient.record import Batch
 
-ROWS_PER_STEP = 20_000
+ROWS_PER_STEP = 5_000
 """Rows that are decoded between two looks at the clock: a batch may hold millions."""
 ENOUGH_ROWS = 100_000
 """Rows of one record batch after which no further batch is added."""

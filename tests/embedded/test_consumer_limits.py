@@ -141,7 +141,6 @@ async def by_loop(consumer: Any, count: int) -> None:
 
 
 async def by_columns(consumer: Any, count: int) -> None:
-    import pyarrow  # noqa: F401 - its import is not what is measured
 
     while count > 0:
         count -= (await consumer.poll_arrow(timeout=5.0)).num_rows
