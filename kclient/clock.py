@@ -10,6 +10,8 @@ import asyncio
 import time
 from typing import Protocol, runtime_checkable
 
+from kclient.surroundings import surroundings
+
 
 @runtime_checkable
 class Clock(Protocol):
@@ -25,9 +27,18 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The running loop's monotonic time and the machine's wall clock."""
+    """The running loop's monotonic time and the wall clock: the machine's, or the loop's own."""
 
-    __slots__ = ()
+    __slots__ = ("_wall_ns",)
+
+    def __init__(self) -> None:
+        self._wall_ns = time.time_ns
+
+    def settle(self) -> None:
+        """Take the wall clock of the running loop's surroundings, if it has any."""
+        world = surroundings()
+        if world is not None:
+            self._wall_ns = world.wall_ns
 
     def now(self) -> float:
         """Monotonic seconds of the running loop. Raises RuntimeError where no loop runs."""
@@ -35,4 +46,4 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         """Int milliseconds since the Unix epoch."""
-        return time.time_ns() // 1_000_000
+        return self._wall_ns() // 1_000_000

@@ -11,11 +11,14 @@ import pytest
 
 import kclient
 from kclient.record import IMPLEMENTATION
+from kclient.testing import VirtualLoop
 from tests.support.outcomes import OutcomeWriter
 
 # The same cases in every run; `--hypothesis-profile=default` explores others.
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("repeatable")
+
+VIRTUAL = Path(__file__).parent / "virtual"
 
 pytest_plugins = ["tests.support.leaks", "tests.support.skip_policy"]
 
@@ -64,9 +67,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_asyncio_loop_factories(
-    config: pytest.Config,
+    config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run the async tests on the loop that was asked for."""
+    """Run async tests on the loop that was asked for; those of tests/virtual on virtual time."""
+    if VIRTUAL in item.path.parents:
+        return {"virtual": VirtualLoop}
     if config.getoption("--loop") == "asyncio":
         return {"asyncio": asyncio.new_event_loop}
     import uvloop

@@ -25,7 +25,7 @@ from kclient.types import IsolationLevel, OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from kclient.hooks import Observer
+    from kclient.hooks import Dialer, Observer
     from kclient.keywords import AdminSettings
 
 
@@ -45,6 +45,7 @@ class Admin:
         bootstrap: ``"host:port"``, several with commas, or a sequence of them.
         config: Settings, if they are kept in one value.
         observers: Are told of events.
+        dialer: Opens connections; sockets by default.
         **settings: Single settings, over ``config``.
 
     Example::
@@ -59,10 +60,11 @@ class Admin:
         *,
         config: AdminConfig | None = None,
         observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
         **settings: Unpack[AdminSettings],
     ) -> None:
         merged = AdminConfig.of(config, {"bootstrap": bootstrap, **settings})
-        self._core = ClientCore(merged, observers=observers)
+        self._core = ClientCore(merged, observers=observers, dialer=dialer)
 
     async def start(self) -> None:
         """Connect. ``async with`` does it.

@@ -8,26 +8,33 @@ of records, groups or topics administration.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kclient.backoff import Backoff
 from kclient.clock import Clock, SystemClock
 from kclient.cluster.bootstrap import Bootstrap
 from kclient.cluster.calls import Calls
+from kclient.cluster.closing import Closing
 from kclient.cluster.metadata import MetadataState
 from kclient.cluster.supervision import Supervisor
 from kclient.cluster.updater import MetadataUpdater
 from kclient.errors import ClientClosed, KafkaError
 from kclient.hooks import Counters, Hooks, Observer
 from kclient.network import NetworkClient
+from kclient.surroundings import surroundings
 
 if TYPE_CHECKING:
     from kclient.config import CommonConfig
     from kclient.hooks import Dialer
-    from kclient.network import ConnectionHealth
+    from kclient.network import ConnectionHealth, NodeHealth
+
+logger = logging.getLogger("kclient.cluster")
+
+T = TypeVar("T")
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` takes at most, unless told otherwise: only sockets are left to close."""
@@ -49,7 +56,10 @@ class Health:
         metadata_error: Why the latest refresh failed, as text; None after one that didn't.
         failure: Why the client is of no more use, as text; None if it is.
         connections: One entry per connection.
+        nodes: One entry per broker, and per bootstrap address that was tried: how long ago it
+            last answered and last failed, and what is under way to it.
         tasks: Names of the internal tasks that run.
+        restarts: How often an internal task was started anew after somebody had killed it.
     """
 
     state: str
@@ -60,7 +70,9 @@ class Health:
     metadata_error: str | None
     failure: str | None
     connections: Sequence[ConnectionHealth]
+    nodes: Sequence[NodeHealth]
     tasks: tuple[str, ...]
+    restarts: int
 
     @property
     def ok(self) -> bool:
@@ -72,7 +84,8 @@ class ClientCore:
     """The shared inside of a client. The constructor does no I/O and touches no loop.
 
     Tasks: ``metadata`` (see ``MetadataUpdater``), started by ``start`` and stopped by ``close``;
-    those that ``spawn`` is given run until ``stop`` or ``close``.
+    those that ``spawn`` is given run until ``stop`` or ``close``; ``close`` while that is at work;
+    ``dial-...`` while a connection is opened.
 
     Args:
         config: Settings.
@@ -103,6 +116,7 @@ class ClientCore:
         self.config = config
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.rng = rng if rng is not None else random.Random()
+        self._own_rng, self._own_dialer = rng is None, dialer is None
         self.hooks = Hooks(observers)
         self.counters = Counters()
         self._supervisor = Supervisor(self.hooks, self.counters, self._fail)
@@ -115,7 +129,7 @@ class ClientCore:
             hooks=self.hooks,
             counters=self.counters,
             rng=self.rng,
-            on_fault=self._supervisor.fault,
+            keeper=self._supervisor,
         )
         initial = max(config.retry_backoff, BACKOFF_FLOOR)
         self._backoff = Backoff(initial, max(config.retry_backoff_max, initial))
@@ -131,7 +145,7 @@ class ClientCore:
         self._end_listeners: list[Callable[[KafkaError], object]] = []
         self._failure_listeners: list[Callable[[KafkaError], object]] = []
         self._state = "new"
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = Closing(self._supervisor, self.clock, "close", self._close)
 
     def _make_metadata(self) -> MetadataUpdater:
         config = self.config
@@ -167,6 +181,7 @@ class ClientCore:
             raise ClientClosed("this client was started before", hint="make a new one")
         self._state = "starting"
         self._supervisor.enter()
+        self._settle()
         try:
             await self.network.start()
             bootstrap = Bootstrap(
@@ -182,8 +197,20 @@ class ClientCore:
         except BaseException:
             await self.close(1.0)
             raise
-        self.spawn(self.metadata.run(), "metadata")
+        self.spawn(self.metadata.run(), "metadata", endless=True)
         self._state = "running"
+
+    def _settle(self) -> None:
+        """Where the loop has surroundings of its own, use them for all that wasn't given."""
+        world = surroundings()
+        if world is None:
+            return
+        if isinstance(self.clock, SystemClock):
+            self.clock.settle()
+        if self._own_rng:
+            self.rng.seed(world.rng.getrandbits(64))
+        if self._own_dialer:
+            self.network.use_dialer(world.dialer)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """End all internal tasks and connections. Twice, or before ``start``, is fine.
@@ -192,7 +219,8 @@ class ClientCore:
         (flush, commit), it does before it calls this.
 
         Args:
-            timeout: Seconds after which connections are cut off.
+            timeout: Seconds after which connections are cut off. Of several calls at once, the
+                one with the least time counts.
 
         Raises:
             WrongContext: Called from another loop, thread or process than ``start``.
@@ -204,28 +232,42 @@ class ClientCore:
             self._state = "closed"
             self._supervisor.shut()
             return
-        if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(
-                self._close(timeout), name="kclient:close"
-            )
-        await asyncio.shield(self._closing)
+        await self._closing.run(timeout)
 
-    async def _close(self, timeout: float) -> None:
+    async def _close(self) -> None:
         self._end(ClientClosed("this client is closed", hint="make a new one"))
-        await self._supervisor.close()
-        await self.network.close(timeout)
+        try:
+            await self._supervisor.close()
+        finally:
+            await self._disconnect()
         self._state = "closed"
 
+    async def _disconnect(self) -> None:
+        try:
+            async with self._closing.limit():
+                await self.network.close(self._closing.time_left)
+        except TimeoutError:  # somebody else came, in more of a hurry
+            await self.network.close(0.0)
+
     def _fail(self, error: KafkaError) -> None:
+        self._tell(self._failure_listeners, error)
         self._end(error)
-        for listener in self._failure_listeners:
-            listener(error)
+        # Later, as this may be said from inside of a connection.
+        asyncio.get_running_loop().call_soon(self.network.fail, error)
 
     def _end(self, error: KafkaError) -> None:
         self.metadata.end(error)
         self.calls.end(error)
-        for listener in self._end_listeners:
-            listener(error)
+        self._tell(self._end_listeners, error)
+
+    @staticmethod
+    def _tell(listeners: Sequence[Callable[[KafkaError], object]], error: KafkaError) -> None:
+        """Nobody waits in vain because somebody else's listener is broken, too."""
+        for listener in listeners:
+            try:
+                listener(error)
+            except Exception:
+                logger.exception("a listener failed while a client ended")
 
     def add_end_listener(self, listener: Callable[[KafkaError], object]) -> None:
         """Have ``listener(error)`` called when an internal task dies, and when ``close`` begins.
@@ -238,13 +280,20 @@ class ClientCore:
         """Have ``listener(error)`` called once, when an internal task dies. It must not raise."""
         self._failure_listeners.append(listener)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn(
+        self, coroutine: Coroutine[Any, Any, Any], name: str, *, endless: bool = False
+    ) -> asyncio.Task[Any]:
         """Run an internal task under supervision.
 
-        If it raises, or is cancelled other than through ``stop``, the client has failed: the next
-        call of any kind raises ``BackgroundTaskDied`` with the reason.
+        If it raises, is cancelled other than through ``stop``, or returns though it is
+        ``endless``, the client has failed: all other tasks and connections are ended, and whoever
+        waits, and the next call of any kind, gets ``BackgroundTaskDied`` with the reason.
         """
-        return self._supervisor.spawn(coroutine, name)
+        return self._supervisor.spawn(coroutine, name, endless=endless)
+
+    def closing(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> Closing[T]:
+        """The end of a client that has more to do than this core, which it closes at last."""
+        return Closing(self._supervisor, self.clock, name, work)
 
     async def stop(self, *tasks: asyncio.Task[Any]) -> None:
         """Cancel tasks of ``spawn`` on purpose, and wait for their end."""
@@ -253,7 +302,7 @@ class ClientCore:
     @property
     def closed(self) -> bool:
         """``close`` was called, or ``start`` failed."""
-        return self._closing is not None or self._state == "closed"
+        return self._closing.begun or self._state == "closed"
 
     @property
     def failure(self) -> KafkaError | None:
@@ -277,7 +326,9 @@ class ClientCore:
             metadata_error=None if error is None else str(error),
             failure=None if self.failure is None else str(self.failure),
             connections=self.network.snapshot() if state in ("running", "failed") else (),
+            nodes=self.network.node_snapshot() if state in ("running", "failed") else (),
             tasks=self._supervisor.tasks,
+            restarts=self._supervisor.restarts,
         )
 
     def metrics(self) -> dict[str, float]:

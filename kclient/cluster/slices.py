@@ -11,6 +11,8 @@ import time
 from collections.abc import Generator
 from typing import TypeVar
 
+from kclient.surroundings import surroundings
+
 T = TypeVar("T")
 
 SLICE = 0.010
@@ -24,13 +26,15 @@ async def run_sliced(steps: Generator[None, None, T], budget: float = SLICE) -> 
 
     Cancellation: the generator is closed where it stands.
     """
-    started = time.thread_time()
+    world = surroundings()
+    spent = time.thread_time if world is None else world.effort
+    started = spent()
     try:
         while True:
             next(steps)
-            if time.thread_time() - started >= budget:
+            if spent() - started >= budget:
                 await asyncio.sleep(0)
-                started = time.thread_time()
+                started = spent()
     except StopIteration as end:
         result: T = end.value
         return result

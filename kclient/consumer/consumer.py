@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kclient.config import Bootstrap
     from kclient.consumer.health import ConsumerHealth
     from kclient.consumer.subscription import PartitionState
-    from kclient.hooks import Deserializer, Observer
+    from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
 
 K = TypeVar("K")
@@ -70,6 +70,7 @@ class Consumer(Generic[K, V]):
         key_deserializer: Makes the key out of its bytes; without it, keys are ``bytes | None``.
         value_deserializer: The same for the value.
         observers: Are told of events, see ``kclient.hooks``.
+        dialer: Opens connections; sockets by default.
         settings: Single settings by name, see ``ConsumerConfig``.
 
     Raises:
@@ -95,6 +96,7 @@ class Consumer(Generic[K, V]):
         key_deserializer: None = None,
         value_deserializer: None = None,
         observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None: ...
     @overload
@@ -107,6 +109,7 @@ class Consumer(Generic[K, V]):
         key_deserializer: Deserializer[K],
         value_deserializer: None = None,
         observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None: ...
     @overload
@@ -119,6 +122,7 @@ class Consumer(Generic[K, V]):
         key_deserializer: None = None,
         value_deserializer: Deserializer[V],
         observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None: ...
     @overload
@@ -131,6 +135,7 @@ class Consumer(Generic[K, V]):
         key_deserializer: Deserializer[K],
         value_deserializer: Deserializer[V],
         observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None: ...
     def __init__(
@@ -142,6 +147,7 @@ class Consumer(Generic[K, V]):
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
         observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         if group is not None:
@@ -150,7 +156,7 @@ class Consumer(Generic[K, V]):
         names = tuple(dict.fromkeys(check_topic_name(topic) for topic in topics))
         convert = converter(key_deserializer, value_deserializer)
         self._converts = convert is not None
-        self._engine = Engine(self._config, names, convert, observers)
+        self._engine = Engine(self._config, names, convert, observers, dialer)
 
     # Life
 

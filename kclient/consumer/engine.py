@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from kclient.cluster.core import ClientCore
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
     from kclient.consumer.records import Convert
-    from kclient.hooks import Observer
+    from kclient.hooks import Dialer, Observer
 
 logger = logging.getLogger("kclient.consumer")
 
@@ -54,10 +55,11 @@ class Engine:
         topics: Sequence[str],
         convert: Convert | None,
         observers: Sequence[Observer],
+        dialer: Dialer | None = None,
     ) -> None:
         """``topics``: those of which all partitions are read from ``start`` on."""
         self.config = config
-        self.core = ClientCore(config, observers=observers)
+        self.core = ClientCore(config, observers=observers, dialer=dialer)
         self.read_committed = config.isolation_level == "read_committed"
         self.isolation = IsolationLevel(int(self.read_committed))
         reset = RESETS.get(config.auto_offset_reset or "none")
@@ -72,6 +74,7 @@ class Engine:
             self.fetcher.news,
             convert,
         )
+        self.subscription.recall = self.poller.settle
         self._topics = topics
         self._started = False
         self._closing: asyncio.Task[None] | None = None
@@ -163,8 +166,14 @@ class Engine:
 
     def _see_leaders(self, view: Cluster) -> None:
         subscription = self.subscription
+        whole = frozenset(subscription.topics)
         for state in list(subscription):
             topic, partition = state.topic_partition
+            if topic in whole and partition >= (view.partition_count(topic) or math.inf):
+                # Topics don't shrink: it was deleted, and made anew with fewer partitions.
+                logger.warning("partition is gone partition=%s", state.topic_partition)
+                subscription.remove(state)
+                continue
             topic_id = view.topic_id(topic)
             if topic_id is not None and subscription.see_topic_id(state, topic_id):
                 logger.warning("topic was made anew partition=%s", state.topic_partition)
@@ -172,16 +181,17 @@ class Engine:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment."""
-        self.poller.settle()
         subscription, metadata = self.subscription, self.core.metadata
-        before = subscription.assigned_topics() | set(subscription.topics)
+        before = dict.fromkeys((*subscription.assigned_topics(), *subscription.topics))
         subscription.topics = ()
         subscription.assign(partitions)
-        after = subscription.assigned_topics()
-        for topic in after - before:
-            metadata.add_topic(topic)
-        for topic in before - after:
-            metadata.remove_topic(topic)
+        after = dict.fromkeys(subscription.assigned_topics())
+        for topic in after:
+            if topic not in before:
+                metadata.add_topic(topic)
+        for topic in before:
+            if topic not in after:
+                metadata.remove_topic(topic)
         self._see_leaders(metadata.view)
         self.fetcher.news.ring()
 

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from kclient.errors import ClientClosed
+from kclient.surroundings import surroundings
 
 if TYPE_CHECKING:
     from kclient.consumer.poller import Poller
@@ -26,21 +27,23 @@ class RecordIterator:
     A step that is cancelled has taken nothing, and the next one goes on.
     """
 
-    __slots__ = ("_converts", "_poller", "_turn_at")
+    __slots__ = ("_converts", "_monotonic", "_poller", "_turn_at")
 
     def __init__(self, poller: Poller, *, converts: bool) -> None:
         """``converts``: the consumer has deserializers."""
         self._poller = poller
         self._converts = converts
-        self._turn_at = monotonic() + TURN
+        world = surroundings()
+        self._monotonic = monotonic if world is None else world.effort
+        self._turn_at = self._monotonic() + TURN
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        if monotonic() >= self._turn_at:
+        if self._monotonic() >= self._turn_at:
             await asyncio.sleep(0)
-            self._turn_at = monotonic() + TURN
+            self._turn_at = self._monotonic() + TURN
         poller = self._poller
         # A loop of one round at most: the cheapest way to ask an iterator for its next.
         for record in poller.handout:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker import Broker
+from kclient.testing.clock import Deadlock, Livelock, OutOfTime, Stuck, VirtualLoop, run_virtually
 from kclient.testing.cluster import Cluster, TopicDefaults
 from kclient.testing.fault import Action, Fault
 from kclient.testing.faults import Faults
 from kclient.testing.log import PartitionLog
 from kclient.testing.loop_probe import LoopProbe
+from kclient.testing.memory_link import Link
+from kclient.testing.memory_net import MemoryNet, NetStats
 from kclient.testing.request_log import RequestLog, ServedRequest
 from kclient.testing.stored_batch import StoredBatch
 
@@ -21,13 +24,22 @@ __all__ = [
     "Action",
     "Broker",
     "Cluster",
+    "Deadlock",
     "ErrorCode",
     "Fault",
     "Faults",
+    "Link",
+    "Livelock",
     "LoopProbe",
+    "MemoryNet",
+    "NetStats",
+    "OutOfTime",
     "PartitionLog",
     "RequestLog",
     "ServedRequest",
     "StoredBatch",
+    "Stuck",
     "TopicDefaults",
+    "VirtualLoop",
+    "run_virtually",
 ]

@@ -15,6 +15,7 @@ from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
 from kclient.testing.faults import Faults
 from kclient.testing.fetch_sessions import FetchSessions
+from kclient.testing.memory_net import Listener, MemoryNet
 from kclient.testing.request_log import RequestLog
 from kclient.testing.state import BrokerState, ClusterState
 
@@ -22,7 +23,7 @@ from kclient.testing.state import BrokerState, ClusterState
 class Services:
     """What all brokers of a cluster share, beside its state."""
 
-    __slots__ = ("_connections", "clock", "faults", "requests", "rng", "state")
+    __slots__ = ("_connections", "clock", "faults", "network", "requests", "rng", "state")
 
     def __init__(
         self,
@@ -31,7 +32,9 @@ class Services:
         requests: RequestLog,
         clock: Clock,
         rng: random.Random,
+        network: MemoryNet | None = None,
     ) -> None:
+        self.network = network
         self.state = state
         self.faults = faults
         self.requests = requests
@@ -56,7 +59,7 @@ class Broker:
     def __init__(self, info: BrokerState, services: Services) -> None:
         self._info = info
         self._services = services
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | Listener | None = None
         self._channels: set[Channel] = set()
         self._unconnected = asyncio.Event()
         self._unconnected.set()
@@ -115,14 +118,21 @@ class Broker:
 
     async def listen(self) -> None:
         """Open the listener and take part in the cluster."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Channel(self, self._services.next_connection()),
-            self._info.host,
-            self._info.port,
-        )
-        self._info.port = self._server.sockets[0].getsockname()[1]
+        info, network = self._info, self._services.network
+        if network is None:
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(self._new_channel, info.host, info.port)
+            info.port = server.sockets[0].getsockname()[1]
+            self._server = server
+        else:
+            if not info.port:
+                info.host = f"broker-{info.node_id}"
+            self._server = network.listen(self._new_channel, info.host, info.port)
+            info.port = self._server.port
         self.state.broker_up(self.node_id)
+
+    def _new_channel(self) -> Channel:
+        return Channel(self, self._services.next_connection())
 
     async def stop(self) -> None:
         """Leave the cluster, then close the listener and, in order, all connections."""

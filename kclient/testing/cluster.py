@@ -1,7 +1,8 @@
 """``Cluster``: a Kafka cluster inside the process, for tests and first steps. Not for production.
 
 Brokers are real loopback sockets in the running loop, so that a client in any language may talk to
-them; on the wire they are Apache Kafka 4.3. What they keep is in memory and gone with the cluster.
+them, or listen on a ``MemoryNet``. On the wire they are Apache Kafka 4.3; what they keep is in
+memory and gone with the cluster.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from kclient.errors import ClientClosed, InvalidArgument, broker_error
 from kclient.record.reader import read_batches
 from kclient.testing.broker import Broker, Services
 from kclient.testing.broker_configs import BrokerConfig
+from kclient.testing.clock import VirtualLoop
 from kclient.testing.config_defs import as_texts
 from kclient.testing.faults import Faults
 from kclient.testing.log import INFLATE_CAP_BYTES, PartitionLog
+from kclient.testing.memory_net import MemoryNet
 from kclient.testing.refused import Refused
 from kclient.testing.request_log import RequestLog
 from kclient.testing.state import BrokerState, ClusterState, PartitionState
@@ -60,6 +63,8 @@ class Cluster:
         racks: The rack of each broker, in order; none by default.
         seed: Of ids and session numbers: two clusters with the same seed give the same ones.
         clock: Of record times; the system's by default.
+        network: Where brokers listen, as ``broker-1:9092`` and so on. By default on loopback
+            sockets, or on the network of the ``VirtualLoop`` that it is started on.
 
     Raises:
         InvalidArgument: A count that can't be.
@@ -88,6 +93,7 @@ class Cluster:
         racks: Sequence[str | None] | None = None,
         seed: int = 0,
         clock: Clock | None = None,
+        network: MemoryNet | None = None,
     ) -> None:
         if brokers < 1:
             raise InvalidArgument(f"brokers must be at least 1, not {brokers}")
@@ -107,7 +113,9 @@ class Cluster:
         self._state = ClusterState(config, rng)
         self.faults = Faults()
         self.requests = RequestLog()
-        services = Services(self._state, self.faults, self.requests, clock or SystemClock(), rng)
+        self._services = services = Services(
+            self._state, self.faults, self.requests, clock or SystemClock(), rng, network
+        )
         self._brokers: dict[int, Broker] = {}
         for index in range(brokers):
             info = BrokerState(index + 1, _LOOPBACK, None if racks is None else racks[index])
@@ -136,6 +144,7 @@ class Cluster:
         Cancellation: what was opened is closed again.
         """
         self._started = True
+        self._settle()
         try:
             for broker in self._brokers.values():
                 if not broker.running:
@@ -143,6 +152,14 @@ class Cluster:
         except BaseException:
             await self.close()
             raise
+
+    def _settle(self) -> None:
+        """On a loop of virtual time, use its network and its wall clock."""
+        loop, services = asyncio.get_running_loop(), self._services
+        if services.network is None and isinstance(loop, VirtualLoop):
+            services.network = loop.network
+        if isinstance(services.clock, SystemClock):
+            services.clock.settle()
 
     async def close(self) -> None:
         """Close all listeners and connections; the logs stay readable. Twice is fine.

@@ -18,7 +18,7 @@ import kclient
 ROOT = Path(kclient.__file__).parent
 BASE = {
     *("types", "errors", "error_codes", "broker_errors", "clock", "backoff", "hooks", "config"),
-    *("keywords", "settings", "security", "serializers", "transitions"),
+    *("keywords", "settings", "security", "serializers", "surroundings", "transitions"),
 }
 """Modules of the ground floor: they import each other and nothing else of kclient."""
 ALLOWED = {

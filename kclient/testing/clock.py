@@ -1,0 +1,275 @@
+"""Virtual time: an event loop on which an hour of waiting takes no time, and a seed decides all.
+
+``run_virtually`` is ``asyncio.run`` on a ``VirtualLoop``. When nothing can run, its clock jumps to
+the next timer; when there is none, everybody waits for ever and ``Deadlock`` says who and where.
+It has no sockets, threads or signals: connections go to its ``MemoryNet``, and what is handed to an
+executor runs in a callback. Nothing in here may ask for real time or true randomness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from kclient.hooks import DialTarget
+from kclient.testing.memory_net import Listener, MemoryNet
+
+T = TypeVar("T")
+
+START = 1_000.0
+"""The clock's first reading, in seconds: a zero would hide those who take it for "never"."""
+WALL_START_NS = 1_767_225_600_000_000_000
+"""The wall clock's first reading: 2026-01-01, midnight UTC, in nanoseconds since the epoch."""
+JOB_SECONDS = 0.001
+"""What a job for an executor takes at most."""
+EFFORT_STEP = 0.0001
+"""Seconds of work that a reading of ``effort`` stands for."""
+
+
+class Stuck(RuntimeError):
+    """A run on virtual time can't go on."""
+
+
+class Deadlock(Stuck):
+    """Everybody waits and no timer is set. The text names every task and where it waits."""
+
+
+class Livelock(Stuck):
+    """Callbacks follow one another and no time passes."""
+
+
+class OutOfTime(Stuck):
+    """The run took longer than its limit of virtual time."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """An event loop of virtual time.
+
+    Args:
+        seed: Of all randomness: the network's, the clients', and how long jobs take.
+        limit: Virtual seconds after which ``OutOfTime`` is raised; None for no limit.
+        network: Where connections go; one with the same seed by default.
+        max_rounds: Rounds of the loop in which no time passes before ``Livelock`` is raised.
+
+    Attributes:
+        network: As given or made here.
+        rng: Seeded; for whatever a test draws.
+        kclient_surroundings: The loop itself: clients of kclient look for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        limit: float | None = 86_400.0,
+        network: MemoryNet | None = None,
+        max_rounds: int = 200_000,
+    ) -> None:
+        super().__init__()
+        self._now = START
+        self._end = None if limit is None else START + limit
+        self._limit = limit
+        self._max_rounds = max_rounds
+        self._rounds = 0
+        self._effort = 0.0
+        self._selector = _Idle(self)
+        self.rng = random.Random(seed)
+        self.network = MemoryNet(seed=seed) if network is None else network
+
+    def time(self) -> float:
+        """Virtual seconds; they pass only while everybody waits."""
+        return self._now
+
+    # What clients of kclient look for: ``surroundings.Surroundings``
+
+    @property
+    def kclient_surroundings(self) -> VirtualLoop:
+        return self
+
+    @property
+    def dialer(self) -> MemoryNet:
+        """The network."""
+        return self.network
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since the epoch; begins at 2026-01-01 and goes with ``time``."""
+        return WALL_START_NS + round((self._now - START) * 1e9)
+
+    def effort(self) -> float:
+        """Seconds of work: each reading counts as a little of it."""
+        self._effort += EFFORT_STEP
+        return self._effort
+
+    # Connections
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        **ignored: object,
+    ) -> Listener:
+        """Listen on the network."""
+        return self.network.listen(protocol_factory, host or "localhost", port or 0)
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        ssl: object = None,
+        **ignored: object,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect on the network; raises BrokerUnreachable."""
+        if host is None or port is None or ssl is not None:
+            _refuse("a connection by socket, or with TLS")
+        return await self.network.dial(DialTarget(host, port), protocol_factory)
+
+    async def getaddrinfo(self, host: Any, port: Any, **ignored: Any) -> NoReturn:
+        """Names are the network's: see ``MemoryNet.set_name``."""
+        _refuse("a name look-up")
+
+    async def sock_connect(self, sock: Any, address: Any) -> NoReturn:
+        """There are no sockets."""
+        _refuse("a socket")
+
+    # Threads
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run the job in a callback, a moment later: jobs overtake one another, by the seed."""
+        future: asyncio.Future[T] = self.create_future()
+        context = contextvars.copy_context()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(context.run(func, *args))
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                future.set_exception(error)
+
+        self.call_later(self.rng.uniform(0, JOB_SECONDS), run)
+        return future
+
+    # What the base class asks of a loop
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _process_events(self, event_list: Sequence[object]) -> None:
+        pass
+
+    def idle(self, timeout: float | None) -> None:
+        """Nothing can run for ``timeout`` seconds: let them pass."""
+        if timeout is None:
+            raise Deadlock("everybody waits and no timer is set:\n" + "\n".join(_waiting(self)))
+        if timeout <= 0:
+            self._rounds += 1
+            if self._rounds > self._max_rounds:
+                raise Livelock(
+                    f"{self._max_rounds} rounds and no time has passed; tasks:\n"
+                    + "\n".join(_waiting(self))
+                )
+            return
+        self._rounds = 0
+        scheduled: Any = self._scheduled  # type: ignore[attr-defined]
+        self._now = max(self._now, min(self._now + timeout, scheduled[0].when()))
+        if self._end is not None and self._now > self._end:
+            self._end = None  # so that what is left can be cancelled
+            raise OutOfTime(
+                f"the run took more than {self._limit:g} virtual seconds; tasks:\n"
+                + "\n".join(_waiting(self))
+            )
+
+
+class _Idle:
+    """Stands where a loop has its selector."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> Sequence[object]:
+        self._loop.idle(timeout)
+        return ()
+
+
+def run_virtually(
+    main: Coroutine[Any, Any, T],
+    *,
+    seed: int = 0,
+    limit: float | None = 86_400.0,
+    network: MemoryNet | None = None,
+) -> T:
+    """Run a coroutine on a loop of virtual time, as ``asyncio.run`` does on a real one.
+
+    Args:
+        main: What to run.
+        seed: Decides all that is left to chance; the same one gives the same run.
+        limit: Virtual seconds that it may take; None for no limit.
+        network: Where connections go; one with the same seed by default.
+
+    Returns:
+        What ``main`` returns.
+
+    Raises:
+        Deadlock: Everybody waited and no timer was set.
+        Livelock: Callbacks followed one another and no time passed.
+        OutOfTime: It took longer than ``limit``.
+
+    Example::
+
+        async def main() -> None:
+            async with kclient.testing.Cluster() as cluster:
+                cluster.create_topic("flights")
+                async with kclient.Producer(cluster.bootstrap) as producer:
+                    await producer.send("flights", b"UA 1545")
+
+        kclient.testing.run_virtually(main(), seed=7)
+    """
+    runner = asyncio.Runner(
+        loop_factory=lambda: VirtualLoop(seed=seed, limit=limit, network=network)
+    )
+    try:
+        result = runner.run(main)
+    except Stuck:
+        with contextlib.suppress(Stuck):  # the tasks that are left may be stuck as well
+            runner.close()
+        raise
+    except BaseException:
+        runner.close()
+        raise
+    runner.close()
+    return result
+
+
+def _refuse(what: str) -> NoReturn:
+    raise NotImplementedError(f"a loop of virtual time has no place for {what}: use its network")
+
+
+def _waiting(loop: asyncio.AbstractEventLoop) -> list[str]:
+    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+    return [f"  {task.get_name()}: {_where(task.get_coro())}" for task in tasks]
+
+
+def _where(coroutine: Any) -> str:
+    """The chain of awaits, the innermost last."""
+    places: list[str] = []
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is None:
+            break
+        code = frame.f_code
+        places.append(
+            f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})"
+        )
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return " > ".join(places) or repr(coroutine)

@@ -1,0 +1,211 @@
+"""What goes wrong on a ``MemoryNet`` on purpose, by address; ``MemoryNet`` is one of these.
+
+An address is ``"host:port"``, a host for all its ports, or None for everything. It keeps rules and
+answers questions about them; links ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kclient.errors import InvalidArgument
+from kclient.testing.memory_link import Direction, Link, Signal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BOTH: tuple[Direction, Direction] = ("to_client", "to_server")
+_TRICKLE_STEP = 0.05
+"""Seconds between two pieces of a trickle, about."""
+
+
+class _Armed:
+    """A cut that waits for its byte."""
+
+    __slots__ = ("address", "byte", "direction", "times")
+
+    def __init__(self, address: str | None, byte: int, direction: Direction, times: int) -> None:
+        self.address = address
+        self.byte = byte
+        self.direction = direction
+        self.times = times
+
+
+class NetFaults:
+    """The rules of a network. Each method takes effect at once, on open connections too."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, tuple[str, ...] | OSError | None] = {}
+        self._refused: set[str | None] = set()
+        self._blackholed: set[str | None] = set()
+        self._frozen: dict[str | None, frozenset[Direction]] = {}
+        self._trickles: dict[str | None, float] = {}
+        self._armed: list[_Armed] = []
+
+    @property
+    def links(self) -> list[Link]:
+        """Connections that are open."""
+        raise NotImplementedError
+
+    # Names
+
+    def set_name(self, name: str, *hosts: str) -> None:
+        """Let a name stand for other hosts, which are tried in turn; none makes it empty."""
+        self._names[name] = hosts
+
+    def fail_name(self, name: str) -> None:
+        """Let the look-up of a name fail."""
+        self._names[name] = OSError(-2, "Name or service not known")
+
+    def hang_name(self, name: str) -> None:
+        """Let the look-up of a name get no answer, until another rule for it is made."""
+        self._names[name] = None
+
+    def forget_name(self, name: str) -> None:
+        """Let a name stand for itself again."""
+        self._names.pop(name, None)
+
+    async def resolve(self, name: str) -> Sequence[str]:
+        """The hosts that a name stands for; raises OSError, or never returns."""
+        found = self._names.get(name, (name,))
+        if found is None:
+            await asyncio.get_running_loop().create_future()
+        if isinstance(found, OSError):
+            raise OSError(*found.args)
+        return found or ()
+
+    # Rules
+
+    def refuse(self, address: str | None = None) -> None:
+        """Refuse new connections."""
+        self._refused.add(address)
+
+    def accept(self, address: str | None = None) -> None:
+        """Refuse new connections no more."""
+        self._refused.discard(address)
+
+    def blackhole(self, address: str | None = None) -> None:
+        """Let all vanish, both ways: bytes, closes, attempts to connect. Nobody is told.
+
+        A connection of which bytes vanished is reset when it is used after ``heal``.
+        """
+        self._blackholed.add(address)
+
+    def freeze(self, address: str | None = None, direction: Direction | None = None) -> None:
+        """Hold all back in one direction or both, in order, until ``heal``.
+
+        It is like a listener's process that was stopped: new connections open, and are silent.
+        """
+        held = _BOTH if direction is None else (direction,)
+        self._frozen[address] = self._frozen.get(address, frozenset()) | frozenset(held)
+
+    def trickle(self, address: str | None = None, *, bytes_per_second: float) -> None:
+        """Let what is written from now on arrive slowly, both ways."""
+        if bytes_per_second <= 0:
+            raise InvalidArgument(f"bytes_per_second={bytes_per_second!r} must be above 0")
+        self._trickles[address] = bytes_per_second
+
+    def cut(self, address: str | None = None) -> int:
+        """Reset the connections that are open now; returns how many."""
+        found = [link for link in self.links if _concerns((address,), link.address)]
+        for link in found:
+            link.cut()
+        self._count_cuts(len(found))
+        return len(found)
+
+    def cut_at(
+        self,
+        address: str | None = None,
+        *,
+        byte: int,
+        direction: Direction = "to_client",
+        times: int = 1,
+    ) -> None:
+        """Reset a connection when that many bytes have passed on it in one direction.
+
+        Args:
+            address: Which connections.
+            byte: How many bytes of that direction still arrive, from the connection's opening on.
+            direction: Which bytes count.
+            times: How many connections it will reset.
+        """
+        if byte < 0 or times < 1:
+            raise InvalidArgument(f"byte={byte} must be at least 0 and times={times} at least 1")
+        self._armed.append(_Armed(address, byte, direction, times))
+
+    def heal(self, address: str | None = None) -> None:
+        """Take back the rules that were made for exactly this address; None takes all back.
+
+        Names stay as they are.
+        """
+        if address is None:
+            self._refused.clear()
+            self._blackholed.clear()
+            self._frozen.clear()
+            self._trickles.clear()
+            self._armed.clear()
+        else:
+            self._refused.discard(address)
+            self._blackholed.discard(address)
+            self._frozen.pop(address, None)
+            self._trickles.pop(address, None)
+            self._armed = [armed for armed in self._armed if armed.address != address]
+        for link in self.links:
+            link.to_server.schedule()
+            link.to_client.schedule()
+
+    # What links ask
+
+    def is_refused(self, address: str) -> bool:
+        """New connections there are refused."""
+        return _concerns(self._refused, address)
+
+    def is_blackholed(self, address: str) -> bool:
+        """What is sent there or comes from there vanishes."""
+        return bool(self._blackholed) and _concerns(self._blackholed, address)
+
+    def is_frozen(self, address: str, direction: Direction) -> bool:
+        """What goes there or comes from there is held back."""
+        return any(
+            direction in held and _concerns((rule,), address) for rule, held in self._frozen.items()
+        )
+
+    def trickle_step(self, address: str) -> int | None:
+        """Bytes of one piece of a trickle; None where there is none."""
+        rate = self._rate(address)
+        return None if rate is None else max(1, int(rate * _TRICKLE_STEP))
+
+    def trickle_seconds(self, address: str, item: bytes | Signal) -> float:
+        """How long after the piece before it a piece arrives at least."""
+        if not self._trickles or not isinstance(item, bytes):
+            return 0.0
+        rate = self._rate(address)
+        return 0.0 if rate is None else len(item) / rate
+
+    def armed_cut(self, address: str, direction: Direction, passed: int, size: int) -> int | None:
+        """After how many of the next bytes a connection is reset; None if it isn't."""
+        for armed in self._armed:
+            if (
+                armed.direction == direction
+                and passed <= armed.byte < passed + size
+                and _concerns((armed.address,), address)
+            ):
+                armed.times -= 1
+                if not armed.times:
+                    self._armed.remove(armed)
+                return armed.byte - passed
+        return None
+
+    def _rate(self, address: str) -> float | None:
+        found = (rate for rule, rate in self._trickles.items() if _concerns((rule,), address))
+        return min(found, default=None)
+
+    def _count_cuts(self, count: int) -> None:
+        raise NotImplementedError
+
+
+def _concerns(rules: Iterable[str | None], address: str) -> bool:
+    host = address.rpartition(":")[0]
+    return any(rule is None or rule in (address, host) for rule in rules)

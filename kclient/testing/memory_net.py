@@ -1,0 +1,279 @@
+"""``MemoryNet``: a network in memory, with names, delays, splits and faults; everything by a seed.
+
+It is a ``hooks.Dialer`` for clients (``dialer=net``) and listens for ``Cluster(network=net)``; on
+a ``VirtualLoop`` both find it by themselves. Works on any loop. TLS is not spoken here: its bytes
+would be as opaque as on a socket. It must not look into what travels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from kclient.errors import BrokerUnreachable, InvalidArgument
+from kclient.testing.memory_faults import NetFaults
+from kclient.testing.memory_link import Direction, Link, Signal
+
+if TYPE_CHECKING:
+    from kclient.hooks import DialTarget
+
+_FIRST_PORT = 9092
+_PIECES = 4
+"""Into how many pieces a write is split at most."""
+
+
+@dataclass(slots=True)
+class NetStats:
+    """What happened on a network so far.
+
+    Attributes:
+        connects: Connections opened.
+        refused: Attempts that failed.
+        cuts: Connections reset by a fault.
+        splits: Writes that arrived in pieces.
+        chunks: Pieces delivered.
+        bytes: Bytes delivered.
+    """
+
+    connects: int = 0
+    refused: int = 0
+    cuts: int = 0
+    splits: int = 0
+    chunks: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: NetStats) -> NetStats:
+        return NetStats(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+class Listener:
+    """An address that is listened at, until ``close``.
+
+    Attributes:
+        host, port: Where.
+    """
+
+    def __init__(
+        self, net: MemoryNet, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        self._net = net
+        self.host = host
+        self.port = port
+        self.factory = factory
+
+    def close(self) -> None:
+        """Accept no more; connections that are open stay."""
+        self._net.unlisten(self)
+
+    async def wait_closed(self) -> None:
+        """Nothing is left to wait for."""
+
+
+class MemoryNet(NetFaults):
+    """A network between clients and listeners of this process.
+
+    Args:
+        seed: Of all that is random in it.
+        latency: Seconds that a piece travels, drawn anew for each between the two; order within
+            one direction of a connection is kept.
+        split: Probability that what is written arrives in pieces, split at random bytes.
+        cut: Probability that a connection is reset at a random byte of what is written.
+
+    Attributes:
+        latency, split: As given; may be set at any time.
+        cut_probability: ``cut``, as given; may be set at any time.
+        stats: What happened so far.
+        dials: Time and address of every attempt to connect.
+        events: A list to have every event noted in as text; None, the default, keeps none.
+
+    Example::
+
+        net = kclient.testing.MemoryNet(seed=7)
+        async with kclient.testing.Cluster(network=net) as cluster:
+            async with kclient.Producer(cluster.bootstrap, dialer=net) as producer:
+                net.cut_at("broker-1", byte=1000)
+                await producer.send("flights", b"UA 1545")
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        latency: tuple[float, float] = (0.0002, 0.001),
+        split: float = 0.0,
+        cut: float = 0.0,
+    ) -> None:
+        if not 0 <= latency[0] <= latency[1]:
+            raise InvalidArgument(f"latency={latency!r} must be two durations, the lower one first")
+        for name, value in (("split", split), ("cut", cut)):
+            if not 0 <= value <= 1:
+                raise InvalidArgument(f"{name}={value!r} must be a probability, 0 to 1")
+        super().__init__()
+        self.latency = latency
+        self.split = split
+        self.cut_probability = cut
+        self.stats = NetStats()
+        self.dials: list[tuple[float, str]] = []
+        self.events: list[str] | None = None
+        self._rng = random.Random(seed)
+        self._listeners: dict[tuple[str, int], Listener] = {}
+        self._links: dict[int, Link] = {}
+        self._opened = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    # Doors
+
+    async def dial(
+        self, target: DialTarget, protocol_factory: Callable[[], asyncio.BaseProtocol]
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect to a listener of this network; see ``hooks.Dialer``.
+
+        Raises:
+            BrokerUnreachable: Refused, not in time, no such name; or TLS was asked for.
+
+        Cancellation: nothing stays open.
+        """
+        where = f"{target.host}:{target.port}"
+        if target.ssl_context is not None:
+            raise BrokerUnreachable(f"{where} can't be reached: a MemoryNet doesn't speak TLS")
+        now = asyncio.get_running_loop().time()
+        self.dials.append((now, where))
+        self.note("dial", where)
+        try:
+            async with asyncio.timeout(target.setup_timeout):
+                host = await self._find(target.host, target.port)
+        except TimeoutError as error:
+            raise self._unreachable(
+                where, f"no connection within {target.setup_timeout:.3g} s", error
+            ) from error
+        except OSError as error:
+            raise self._unreachable(where, error.strerror or str(error), error) from error
+        return self.connect(host, target.port, protocol_factory)
+
+    def connect(
+        self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Open a connection to a listener that is known to be there."""
+        loop = asyncio.get_running_loop()
+        self._opened += 1
+        self.stats.connects += 1
+        link = self._links[self._opened] = Link(self, self._opened, host, port, loop.time())
+        self.note("open", link.number, link.address)
+        protocol = protocol_factory()
+        link.client.begin(protocol)
+        link.open(self._listeners[host, port].factory)
+        return link.client, protocol
+
+    def listen(
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int = 0
+    ) -> Listener:
+        """Accept connections.
+
+        Args:
+            protocol_factory: Makes the protocol of each connection.
+            host: Name to listen at.
+            port: 0 for a free one.
+
+        Raises:
+            OSError: Something listens there already.
+        """
+        if not port:
+            port = _FIRST_PORT
+            while (host, port) in self._listeners:
+                port += 1
+        if (host, port) in self._listeners:
+            raise OSError(errno.EADDRINUSE, f"{host}:{port} is listened at already")
+        self.note("listen", f"{host}:{port}")
+        listener = self._listeners[host, port] = Listener(self, host, port, protocol_factory)
+        return listener
+
+    def unlisten(self, listener: Listener) -> None:
+        """What ``Listener.close`` does."""
+        if self._listeners.get((listener.host, listener.port)) is listener:
+            del self._listeners[listener.host, listener.port]
+            self.note("unlisten", f"{listener.host}:{listener.port}")
+
+    @property
+    def links(self) -> list[Link]:
+        """Connections that are open, in the order of opening."""
+        return list(self._links.values())
+
+    def digest(self) -> str:
+        """A hash of all that happened: when, where, which bytes. Equal runs have equal ones."""
+        return self._hash.hexdigest()
+
+    # Finding the way
+
+    async def _find(self, name: str, port: int) -> str:
+        """The host to connect to, once word has travelled there and back."""
+        error = OSError(errno.EHOSTUNREACH, "it resolves to no address")
+        for host in await self.resolve(name):
+            await asyncio.sleep(2 * self.draw_latency())
+            address = f"{host}:{port}"
+            if self.is_blackholed(address):
+                await asyncio.get_running_loop().create_future()
+            if (host, port) in self._listeners and not self.is_refused(address):
+                return host
+            error = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        raise error
+
+    def _unreachable(self, where: str, why: str, cause: Exception) -> BrokerUnreachable:
+        self.stats.refused += 1
+        self.note("unreachable", where, why)
+        hint = "is a broker running there?" if isinstance(cause, ConnectionRefusedError) else None
+        return BrokerUnreachable(f"{where} can't be reached: {why}", hint=hint)
+
+    # What links ask
+
+    def draw_latency(self) -> float:
+        """Seconds until the next piece arrives."""
+        return self._rng.uniform(*self.latency)
+
+    def draw_cut(self, size: int) -> int | None:
+        """At which byte of a write its connection is reset, if it is."""
+        if self.cut_probability and self._rng.random() < self.cut_probability:
+            return self._rng.randrange(size + 1)
+        return None
+
+    def draw_pieces(self, address: str, data: bytes) -> list[bytes]:
+        """What was written, in the pieces in which it arrives."""
+        size = len(data)
+        if not size:
+            return []
+        step = self.trickle_step(address)
+        if step is not None:
+            return [data[at : at + step] for at in range(0, size, step)]
+        if size > 1 and self.split and self._rng.random() < self.split:
+            self.stats.splits += 1
+            cuts = sorted(
+                self._rng.randrange(1, size) for _ in range(self._rng.randrange(1, _PIECES))
+            )
+            return [data[a:b] for a, b in zip([0, *cuts], [*cuts, size], strict=True) if a < b]
+        return [data]
+
+    def _count_cuts(self, count: int) -> None:
+        self.stats.cuts += count
+
+    def link_gone(self, link: Link) -> None:
+        """Both sides of a link are over."""
+        self._links.pop(link.number, None)
+
+    def note(self, *event: object) -> None:
+        """Take an event into the digest, and into ``events`` if that is wanted."""
+        now = asyncio.get_running_loop().time()
+        self._hash.update(f"{now!r} {event!r}\n".encode())
+        if self.events is not None:
+            self.events.append(f"{now:.6f} {' '.join(map(str, event))}")
+
+    def note_data(self, link: int, direction: Direction, data: bytes) -> None:
+        """Take bytes that arrive into the digest."""
+        self.note("data", link, direction, len(data))
+        self._hash.update(data)
+
+
+__all__ = ["Direction", "Link", "Listener", "MemoryNet", "NetStats", "Signal"]
