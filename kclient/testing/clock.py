@@ -182,7 +182,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return
         self._rounds = 0
         scheduled: Any = self._scheduled  # type: ignore[attr-defined]
-        self._now = max(self._now, min(self._now + timeout, scheduled[0].when()))
+        # Exactly the timer's time: a sum of floats may fall short of it.
+        self._now = max(self._now, scheduled[0].when())
         if self._end is not None and self._now > self._end:
             self._end = None  # so that what is left can be cancelled
             raise OutOfTime(

@@ -152,6 +152,20 @@ class MemoryTransport(asyncio.Transport):
         if not protocol.eof_received():
             self.close()
 
+    def fail(self, error: Exception) -> None:
+        """The protocol raised: as on a socket, it loses its connection and the loop is told."""
+        asyncio.get_running_loop().call_exception_handler(
+            {
+                "message": "Fatal error: protocol failed on received data",
+                "exception": error,
+                "transport": self,
+                "protocol": self._protocol,
+            }
+        )
+        if not self.gone:
+            self.lose(error)
+            self._link.reset()
+
     def lose(self, error: Exception | None) -> None:
         """This side is over; its protocol hears of it in a later callback."""
         if self.gone:
@@ -294,7 +308,10 @@ class Flow:
         net.stats.bytes += len(data)
         net.note_data(link.number, self._direction, data)
         if data:
-            self.target.take(data)
+            try:
+                self.target.take(data)
+            except Exception as error:
+                self.target.fail(error)
         if cut_at is not None:
             net.stats.cuts += 1
             link.cut()

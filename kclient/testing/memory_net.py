@@ -164,9 +164,9 @@ class MemoryNet(NetFaults):
         self.stats.connects += 1
         link = self._links[self._opened] = Link(self, self._opened, host, port, loop.time())
         self.note("open", link.number, link.address)
+        link.open(self._listeners[host, port].factory)
         protocol = protocol_factory()
         link.client.begin(protocol)
-        link.open(self._listeners[host, port].factory)
         return link.client, protocol
 
     def listen(
