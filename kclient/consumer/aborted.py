@@ -34,9 +34,9 @@ class AbortedTransactions:
         return batch.is_transactional and batch.producer_id in self._open
 
     def pass_control(self, batch: Batch) -> None:
-        """Take note of a control batch: an abort marker ends its producer's transaction."""
+        """Take note of a control batch: an abort marker in it ends its producer's transaction."""
         self._reach(batch.last_offset)
-        if batch.control_type() == ABORT_MARKER:
+        if ABORT_MARKER in batch.control_types():
             self._open.discard(batch.producer_id)
 
     def _reach(self, offset: int) -> None:

@@ -37,7 +37,7 @@ class BrokerQueue:
     Attributes:
         node_id: The broker.
         session: What it knows of our wishes.
-        partitions: The partitions that are routed to it.
+        partitions: The partitions that are routed to it, in the order of their coming.
         in_flight: A request is under way.
         retry_at: Not to be asked before, after failures.
         failures: Requests in a row that failed as a whole.
@@ -61,7 +61,7 @@ class BrokerQueue:
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.session = FetchSession()
-        self.partitions: set[TopicPartition] = set()
+        self.partitions: dict[TopicPartition, None] = {}
         self.in_flight = False
         self.retry_at = 0.0
         self.failures = 0
@@ -194,7 +194,7 @@ class FetchPlan:
                 queue = self.queues.get(node_id)
                 if queue is None:
                     queue = self.queues[node_id] = BrokerQueue(node_id)
-                queue.partitions.add(partition)
+                queue.partitions[partition] = None
                 state.node_id = node_id
         if node_id is not None or not state.assigned:
             self.homeless.pop(partition, None)
@@ -255,7 +255,7 @@ class FetchPlan:
     def _leave(self, state: PartitionState) -> None:
         if state.node_id is not None:
             queue = self.queues[state.node_id]
-            queue.partitions.discard(state.topic_partition)
+            queue.partitions.pop(state.topic_partition, None)
             queue.touch(state.topic_partition)
             self._on_touched(queue)
             state.node_id = None

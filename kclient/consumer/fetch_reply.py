@@ -60,13 +60,15 @@ class ReplyNews:
     """What one response brings for the driver to act on.
 
     Attributes:
+        node_id: The broker that answered.
         stale_topics: The view of these must be refreshed.
         leaders: (topic, partition, leader id, leader epoch) that the broker gave away (KIP-951).
         partitions: Parts that brought records.
         size_bytes: Bytes of those.
     """
 
-    stale_topics: set[str] = field(default_factory=set)
+    node_id: int
+    stale_topics: dict[str, None] = field(default_factory=dict)
     leaders: list[tuple[str, int, int, int]] = field(default_factory=list)
     partitions: int = 0
     size_bytes: int = 0
@@ -122,10 +124,17 @@ class ReplyReader:
         now: float,
     ) -> None:
         """Take in what was answered about one partition to ``ask``."""
-        if not state.assigned or state.paused or state.fetch_offset != ask.offset:
+        if not state.assigned or ask.topic_id not in (None, state.topic_id):
+            return  # it speaks of a topic that was deleted since, though offsets may be equal
+        asked_since = state.node_id != news.node_id
+        if part.error_code == ErrorCode.NONE and not asked_since:
+            _see_ends(state, part)
+        if state.paused or state.fetch_offset != ask.offset:
             return
         if part.error_code == ErrorCode.NONE:
             self._read_success(state, ask, part, lease, news, now)
+        elif asked_since:
+            return  # another broker is responsible by now
         elif part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._read_out_of_range(state, ask, part, now)
         else:
@@ -140,14 +149,7 @@ class ReplyReader:
         news: ReplyNews,
         now: float,
     ) -> None:
-        if part.high_watermark >= 0:
-            state.high_watermark = part.high_watermark
-        # Before v4 there is none: then all that can be read is stable.
-        stable = part.last_stable_offset
-        state.last_stable_offset = stable if stable >= 0 else state.high_watermark
-        if part.log_start_offset >= 0:
-            state.log_start_offset = part.log_start_offset
-        if part.preferred_read_replica != NO_REPLICA:
+        if part.preferred_read_replica != NO_REPLICA and state.node_id == news.node_id:
             self._plan.prefer(state, part.preferred_read_replica, now + self._replica_time, now)
         records = part.records
         if not records:
@@ -194,6 +196,7 @@ class ReplyReader:
             # Only the leader knows; a follower may lag behind (KIP-392).
             self._plan.back_to_leader([state], now)
             return
+        self._subscription.recall()
         if self._buffer.holds(state):
             # Asked ahead of the position: whatever is buffered comes first, then ask again.
             self._back_off(state)
@@ -255,8 +258,19 @@ class ReplyReader:
             # The broker names its successor: that may spare us a metadata request (KIP-951).
             news.leaders.append((*partition, leader.leader_id, leader.leader_epoch))
         else:
-            news.stale_topics.add(partition.topic)
+            news.stale_topics[partition.topic] = None
         self._back_off(state)
+
+
+def _see_ends(state: PartitionState, part: PartitionData) -> None:
+    """Where the log begins and ends. True whatever was asked, and a session tells it only once."""
+    if part.high_watermark >= 0:
+        state.high_watermark = part.high_watermark
+    # Before v4 there is none: then all that can be read is stable.
+    stable = part.last_stable_offset
+    state.last_stable_offset = stable if stable >= 0 else state.high_watermark
+    if part.log_start_offset >= 0:
+        state.log_start_offset = part.log_start_offset
 
 
 def _nothing_readable(

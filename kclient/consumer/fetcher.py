@@ -217,7 +217,7 @@ class Fetcher:
             queue.failures = 0
             self.last_fetch, self.last_error = self._core.clock.now(), None
             self._count(queue, len(raw.body), len(parts), sent_at)
-            news = ReplyNews()
+            news = ReplyNews(queue.node_id)
             turn = self.last_fetch + TURN
             for partition, part in parts.items():
                 ask = queue.session.asked.get(partition)
@@ -232,7 +232,7 @@ class Fetcher:
                     self.news.ring()
                     await asyncio.sleep(0)
                     turn = self._core.clock.now() + TURN
-            self._act_on(news, response, queue.node_id)
+            self._act_on(news, response)
         finally:
             lease.drop()
 
@@ -256,25 +256,25 @@ class Fetcher:
             seconds = core.clock.now() - sent_at
             core.hooks.emit(Fetched(queue.node_id, partitions, size_bytes, seconds))
 
-    def _act_on(self, news: ReplyNews, response: FetchResponse, node_id: int) -> None:
+    def _act_on(self, news: ReplyNews, response: FetchResponse) -> None:
         metadata = self._core.metadata
         if news.leaders:
             hints = [LeaderHint(*leader) for leader in news.leaders]
             metadata.apply_leader_hints(hints, response.node_endpoints)
             for hint in hints:
-                self._follow_hint(hint, news, node_id)
+                self._follow_hint(hint, news)
         for topic in news.stale_topics:
             metadata.request_update(topic)
         if news.partitions:
             self.news.ring()
 
-    def _follow_hint(self, hint: LeaderHint, news: ReplyNews, refused_by: int) -> None:
+    def _follow_hint(self, hint: LeaderHint, news: ReplyNews) -> None:
         """Ask the leader that was named at once; refresh the view where that isn't possible."""
         state = self._subscription.get(TopicPartition(hint.topic, hint.partition))
-        if state is not None and state.node_id == hint.leader_id != refused_by:
+        if state is not None and state.node_id == hint.leader_id != news.node_id:
             self._subscription.retry_now(state)
         else:
-            news.stale_topics.add(hint.topic)
+            news.stale_topics[hint.topic] = None
 
     # Failures
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kclient.consumer.epoch_query import EpochEnd
     from kclient.consumer.fetch_plan import FetchPlan
     from kclient.consumer.subscription import Subscription
+    from kclient.types import TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
 
@@ -46,8 +47,8 @@ HOMELESS_CHECK = 0.5
 class OffsetKeeper:
     """The positions of one consumer.
 
-    Tasks: ``offsets``, from ``start`` to ``close``, and one ``offset-lookup`` per round of
-    lookups, which ends by itself or with ``close``.
+    Tasks: ``offsets``, from ``start`` to ``close``, and one ``offset-lookup`` per broker and round
+    of lookups, which ends by itself or with ``close``.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class OffsetKeeper:
         )
         self._isolation = IsolationLevel(int(config.isolation_level == "read_committed"))
         self._alarm = Alarm()
-        self._busy: set[PartitionState] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy: dict[PartitionState, int] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def start(self) -> None:
         """Start the task."""
-        self._tasks.add(self._core.spawn(self._run(), "offsets"))
+        self._tasks[self._core.spawn(self._run(), "offsets")] = None
 
     async def close(self) -> None:
         """Stop the tasks.
@@ -100,27 +101,35 @@ class OffsetKeeper:
             (Phase.AWAITING_RESET, self._reset),
             (Phase.VALIDATING, self._validate),
         ):
-            ready = []
+            ready: dict[int, list[PartitionState]] = {}
             for state in self._subscription.pending(phase):
-                # One without a broker waits for metadata, so that it can't delay the others.
-                if state in self._busy or state.node_id is None:
+                # One without a broker waits for metadata, and one whose broker was asked already
+                # for its answer; but not where another broker can be asked by now.
+                node_id = state.node_id
+                if node_id is None or self._busy.get(state) == node_id:
                     continue
                 if state.retry_at > now:
                     due = min(due, state.retry_at)
                 else:
-                    ready.append(state)
-            if ready:
-                self._busy.update(ready)
-                task = self._core.spawn(look_up(ready), "offset-lookup")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                    ready.setdefault(node_id, []).append(state)
+            # Broker by broker, so that one that hangs doesn't hold up the others.
+            for node_id, states in ready.items():
+                self._busy.update(dict.fromkeys(states, node_id))
+                task = self._core.spawn(look_up(node_id, states), "offset-lookup")
+                self._tasks[task] = None
+                task.add_done_callback(self._ended)
         return due
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
 
     # Resets
 
-    async def _reset(self, states: list[PartitionState]) -> None:
-        asked: dict[PartitionState, OffsetSpec] = {state: state.reset_to for state in states}
-        specs = {state.topic_partition: spec for state, spec in asked.items()}
+    async def _reset(self, node_id: int, states: list[PartitionState]) -> None:
+        fences = {state: state.fence for state in states}
+        specs: dict[TopicPartition, OffsetSpec | int] = {
+            state.topic_partition: state.reset_to for state in states
+        }
         try:
             found = await list_offsets(
                 self._core, specs, isolation=self._isolation, timeout=self._config.request_timeout
@@ -128,28 +137,28 @@ class OffsetKeeper:
         except (ClientClosed, BackgroundTaskDied):
             return
         finally:
-            self._done_with(states)
-        for state, spec in asked.items():
+            self._done_with(node_id, states)
+        for state, fence in fences.items():
             answer = found[state.topic_partition]
             if isinstance(answer, KafkaError):
-                if state.phase is Phase.AWAITING_RESET and state.reset_to is spec:
+                if state.phase is Phase.AWAITING_RESET and state.fence == fence:
                     self._failed(state, answer)
                 continue
             epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
-            if self._subscription.finish_reset(state, spec, answer.offset, epoch):
+            if self._subscription.finish_reset(state, fence, answer.offset, epoch):
                 logger.info(
                     "position reset partition=%s to=%s offset=%d",
                     state.topic_partition,
-                    spec.name.lower(),
+                    state.reset_to.name.lower(),
                     answer.offset,
                 )
 
     # Validation (KIP-320)
 
-    async def _validate(self, states: list[PartitionState]) -> None:
+    async def _validate(self, node_id: int, states: list[PartitionState]) -> None:
         from kclient.consumer.epoch_query import EpochQuery
 
-        leaders = {state: state.leader_epoch for state in states}
+        asked = {state: _standing(state) for state in states}
         epochs = {state.topic_partition: state.position_epoch for state in states}
         query, timeout = EpochQuery(epochs), self._config.request_timeout
         try:
@@ -157,24 +166,24 @@ class OffsetKeeper:
         except (ClientClosed, BackgroundTaskDied):
             return
         finally:
-            self._done_with(states)
-        for state, leader_epoch in leaders.items():
+            self._done_with(node_id, states)
+        for state, standing in asked.items():
             if not state.assigned or state.phase is not Phase.VALIDATING:
                 continue
-            if state.leader_epoch != leader_epoch:
-                continue  # yet another leader: it is asked next
+            if _standing(state) != standing:
+                continue  # yet another leader, or read on in another epoch: asked anew
             answer = found[state.topic_partition]
             if isinstance(answer, NoCommonVersion):
-                self._subscription.finish_validation(state, leader_epoch)
+                self._subscription.finish_validation(state, state.leader_epoch)
             elif isinstance(answer, KafkaError):
                 self._failed(state, answer)
             else:
-                self._validated(state, leader_epoch, answer)
+                self._validated(state, answer)
 
-    def _validated(self, state: PartitionState, leader_epoch: int, end: EpochEnd) -> None:
+    def _validated(self, state: PartitionState, end: EpochEnd) -> None:
         position = state.position
         if position is None or not end.cuts(position):
-            self._subscription.finish_validation(state, leader_epoch)
+            self._subscription.finish_validation(state, state.leader_epoch)
             return
         self._core.counters.add("consumer.truncations")
         logger.warning(
@@ -229,6 +238,13 @@ class OffsetKeeper:
             metadata.request_update(partition.topic)
         return now + HOMELESS_CHECK
 
-    def _done_with(self, states: Iterable[PartitionState]) -> None:
-        self._busy.difference_update(states)
+    def _done_with(self, node_id: int, states: Iterable[PartitionState]) -> None:
+        for state in states:
+            if self._busy.get(state) == node_id:
+                del self._busy[state]
         self._alarm.ring()
+
+
+def _standing(state: PartitionState) -> tuple[int, int, int]:
+    """What a validation asks about; its answer says nothing where this has changed meanwhile."""
+    return state.fence, state.position_epoch, state.leader_epoch

@@ -160,6 +160,10 @@ class PartitionState:
         return max(end - self.position, 0)
 
 
+def _nothing() -> None:
+    """Nothing was taken."""
+
+
 class Subscription:
     """The assigned partitions of one consumer.
 
@@ -167,7 +171,15 @@ class Subscription:
     that nobody has to look at all of them.
     """
 
-    __slots__ = ("_failed", "_on_change", "_pending", "_states", "default_reset", "topics")
+    __slots__ = (
+        "_failed",
+        "_on_change",
+        "_pending",
+        "_states",
+        "default_reset",
+        "recall",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -178,6 +190,9 @@ class Subscription:
         self.default_reset = default_reset
         self.topics: tuple[str, ...] = ()
         """Topics of which all partitions are to be read; empty where single ones were assigned."""
+        self.recall: Callable[[], object] = _nothing
+        """Gives back what was taken and not handed over yet. Called before a position is set: what
+        was taken for the old one must not be handed over after that."""
         self._on_change = on_change
         self._states: dict[TopicPartition, PartitionState] = {}
         self._failed: dict[TopicPartition, PartitionState] = {}
@@ -208,9 +223,9 @@ class Subscription:
             )
         return state
 
-    def assigned_topics(self) -> set[str]:
-        """Names of the topics that partitions are assigned of."""
-        return {partition.topic for partition in self._states}
+    def assigned_topics(self) -> list[str]:
+        """Names of the topics that partitions are assigned of, each once."""
+        return list(dict.fromkeys(partition.topic for partition in self._states))
 
     def without_position(self) -> list[TopicPartition]:
         """Partitions that poll can't read before someone says where to start."""
@@ -233,6 +248,7 @@ class Subscription:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         """Replace the assignment; partitions that stay keep all they have. Returns the removed."""
+        self.recall()
         wanted = dict.fromkeys(partitions)
         removed = [state for tp, state in self._states.items() if tp not in wanted]
         for state in removed:
@@ -249,6 +265,11 @@ class Subscription:
         """
         if partition not in self._states:
             self._add(partition, OffsetSpec.EARLIEST)
+
+    def remove(self, state: PartitionState) -> None:
+        """Take one partition away, as it isn't there any more."""
+        self.recall()
+        self._remove(state)
 
     def _add(self, partition: TopicPartition, reset: OffsetSpec | None) -> None:
         state = PartitionState(partition)
@@ -271,11 +292,13 @@ class Subscription:
 
     def seek(self, state: PartitionState, offset: int, leader_epoch: int = -1) -> None:
         """The user gives the next offset to read."""
+        self.recall()
         self._apply(state, PhaseEvent.SOUGHT)
         self._place(state, offset, leader_epoch)
 
     def ask_reset(self, state: PartitionState, to: OffsetSpec) -> None:
         """Look the position up anew; what is buffered belongs to the old one."""
+        self.recall()
         self._apply(state, PhaseEvent.RESET_ASKED)
         state.reset_to = to
         self._unplace(state)
@@ -285,16 +308,21 @@ class Subscription:
         if self.default_reset is not None:
             self.ask_reset(state, self.default_reset)
         else:
+            self.recall()
             self._apply(state, PhaseEvent.POSITION_LOST)
             self._unplace(state)
         return self.default_reset
 
     def finish_reset(
-        self, state: PartitionState, asked: OffsetSpec, offset: int, leader_epoch: int = -1
+        self, state: PartitionState, fence: int, offset: int, leader_epoch: int = -1
     ) -> bool:
-        """The lookup's answer; False where it comes too late and was ignored."""
+        """The lookup's answer; False where it comes too late and was ignored.
+
+        ``fence`` is the state's from when it was asked: the same question asked again wants
+        another answer, since the end moves, and a topic may have been made anew.
+        """
         late = not state.assigned or state.phase is not Phase.AWAITING_RESET
-        if late or state.reset_to is not asked:
+        if late or state.fence != fence:
             return False
         self._apply(state, PhaseEvent.RESET_DONE)
         self._place(state, offset, leader_epoch)

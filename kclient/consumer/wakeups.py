@@ -50,7 +50,8 @@ class Bell:
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: set[asyncio.Future[None]] = set()
+        # In the order of their coming, so that a run can be repeated exactly.
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     def ring(self) -> None:
         """Wake everybody; those who come later wait for the next time."""
@@ -65,12 +66,12 @@ class Bell:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(min(max(seconds, 0.0), LONGEST_SLEEP), _finish, waiter)
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
             timer.cancel()
-            self._waiters.discard(waiter)
+            del self._waiters[waiter]
 
 
 def _finish(future: asyncio.Future[None]) -> None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _PREFIX = struct.Struct(">qi")
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
+MOST_MARKERS = 100
+"""Markers of one control batch that are looked at."""
 _CONTROL_KEY = struct.Struct(">hh")
 _SMALLEST_MESSAGE_BYTES = 14
 """Of a v0 message: CRC, magic, attributes, and two lengths."""
@@ -252,6 +254,10 @@ class Batch:
         """
         if self._payload is not None:
             return
+        if self.record_count == 0 and self.size_bytes == BATCH_HEADER_BYTES:
+            # What compaction leaves of a batch; it may still bear the name of a codec.
+            self._payload = b""
+            return
         try:
             payload = decompress(self.codec, self._view[BATCH_HEADER_BYTES:], cap)
         except DecompressionFailed as error:
@@ -348,11 +354,23 @@ class Batch:
         Raises:
             CorruptRecord: The marker is not what it should be.
         """
+        types = self.control_types(1)
+        return types[0] if types else None
+
+    def control_types(self, limit: int = MOST_MARKERS) -> list[int]:
+        """The types of all markers in a control batch; empty for other batches.
+
+        Kafka writes one marker per batch, others may write several.
+
+        Raises:
+            CorruptRecord: A marker is not what it should be.
+        """
         if not self.is_control or self.record_count == 0:
-            return None
-        marker = Batch(self._view, self._topic_partition)
-        key = marker.records("", 0, limit=1)[0].key
-        if key is None or len(key) < _CONTROL_KEY.size:
-            raise self.corrupt("is a control batch without a type")
-        kind: int = _CONTROL_KEY.unpack_from(key)[1]
-        return kind
+            return []
+        kinds = []
+        for marker in Batch(self._view, self._topic_partition).records("", 0, limit=limit):
+            key = marker.key
+            if key is None or len(key) < _CONTROL_KEY.size:
+                raise self.corrupt("is a control batch without a type")
+            kinds.append(int(_CONTROL_KEY.unpack_from(key)[1]))
+        return kinds

@@ -54,16 +54,19 @@ def gapped(data: bytes, last_delta: int) -> bytes:
     return bytes(out)
 
 
-def control(offset: int, producer_id: int, kind: int, *, leader_epoch: int = 0) -> bytes:
-    """A transaction marker: ``kind`` 0 aborts, 1 commits."""
-    key = struct.pack(">hh", 0, kind)
-    value = struct.pack(">hi", 0, 0)
-    body = bytes([0, 0, 0, len(key) << 1]) + key + bytes([len(value) << 1]) + value + b"\0"
-    record = bytes([len(body) << 1]) + body
+def control(offset: int, producer_id: int, *kinds: int, leader_epoch: int = 0) -> bytes:
+    """Transaction markers in one batch, mostly one: ``kinds`` 0 aborts, 1 commits."""
+    records = b""
+    for delta, kind in enumerate(kinds):
+        key = struct.pack(">hh", 0, kind)
+        value = struct.pack(">hi", 0, 0)
+        head = bytes([0, 0, delta << 1, len(key) << 1])
+        body = head + key + bytes([len(value) << 1]) + value + b"\0"
+        records += bytes([len(body) << 1]) + body
     return encode_batch(
-        record,
+        records,
         CONTROL_BIT | TRANSACTIONAL_BIT,
-        1,
+        len(kinds),
         0,
         0,
         producer_id=producer_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,12 @@ def test_an_abort_that_began_before_the_fetched_piece_hides_its_first_batch() ->
 
 def test_a_marker_without_its_transaction_in_the_list_changes_nothing() -> None:
     assert visible(control(0, 9, 0) + txn(1, 9), []) == [1]
+
+
+@pytest.mark.parametrize("kinds", [(0, 1), (1, 0), (1, 1, 0), (0, 0)])
+def test_an_abort_marker_counts_wherever_it_stands_in_its_batch(kinds: tuple[int, ...]) -> None:
+    after = 1 + len(kinds)
+    assert visible(txn(0, 1) + control(1, 1, *kinds) + txn(after, 1), [(1, 0)]) == [after]
 
 
 @given(st.data())

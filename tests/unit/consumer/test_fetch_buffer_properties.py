@@ -99,7 +99,7 @@ class Reading(RuleBasedStateMachine):
     def reset(self, index: int) -> None:
         state = self.rig.state(index)
         self.rig.subscription.ask_reset(state, OffsetSpec.EARLIEST)
-        self.rig.subscription.finish_reset(state, OffsetSpec.EARLIEST, 0)
+        self.rig.subscription.finish_reset(state, state.fence, 0)
         self.expected[index] = 0
 
     @rule(index=index)

@@ -136,7 +136,7 @@ def test_partitions_without_a_position_are_not_asked_for() -> None:
     rig.subscription.ask_reset(rig.state(0), OffsetSpec.LATEST)
     assert rig.asked(1) == {}
     assert rig.due(1) == math.inf
-    rig.subscription.finish_reset(rig.state(0), OffsetSpec.LATEST, 40)
+    rig.subscription.finish_reset(rig.state(0), rig.state(0).fence, 40)
     assert rig.asked(1) == {0: 40}
 
 

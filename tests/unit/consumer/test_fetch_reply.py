@@ -26,7 +26,7 @@ class ReplyRig:
         self.rig.subscription.default_reset = reset
         assert self.rig.plan is not None
         self.backed_off: list[int] = []
-        self.news = ReplyNews()
+        self.news = ReplyNews(1)
         self.reader = ReplyReader(
             self.rig.subscription,
             self.rig.buffer,
@@ -42,11 +42,20 @@ class ReplyRig:
         self.backed_off.append(state.topic_partition.partition)
         self.rig.subscription.back_off(state, 0.0)
 
-    def read(self, *, asked: int = 0, **fields: Any) -> None:
-        """Read an answer to a fetch at ``asked``."""
+    def read(
+        self,
+        *,
+        asked: int = 0,
+        broker: int | None = None,
+        topic_id: bytes | None = None,
+        **fields: Any,
+    ) -> None:
+        """Read an answer to a fetch at ``asked``, of the broker in charge by default."""
         lease = self.rig.buffer.lease(100, lambda: None)
         part = PartitionData(partition_index=0, **{"high_watermark": -1, **fields})
-        self.reader.read(self.state, Ask(asked, 1000), part, lease, self.news, 0.0)
+        self.news.node_id = broker or self.state.node_id or 1
+        ask = Ask(asked, 1000, topic_id=topic_id)
+        self.reader.read(self.state, ask, part, lease, self.news, 0.0)
         lease.drop()
 
     def error(self) -> KafkaError | None:
@@ -93,10 +102,63 @@ def test_an_answer_to_an_old_question_is_dropped(what: str) -> None:
             subscription.ask_reset(rig.state, OffsetSpec.LATEST)
     rig.read(records=batch(0, 3), high_watermark=99)
     rig.read(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    rig.read(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert not rig.rig.buffer.holds(rig.state)
-    assert rig.state.high_watermark == -1
     assert rig.error() is None
     assert rig.backed_off == []
+
+
+@pytest.mark.parametrize("what", ["sought", "paused", "waiting"])
+def test_the_ends_of_the_log_are_taken_from_late_answers_too(what: str) -> None:
+    # A session tells them only when they change: who drops them never hears of them again.
+    rig = ReplyRig()
+    match what:
+        case "sought":
+            rig.rig.subscription.seek(rig.state, 1)
+        case "paused":
+            rig.rig.subscription.pause(rig.state)
+        case "waiting":
+            rig.rig.subscription.ask_reset(rig.state, OffsetSpec.LATEST)
+    rig.read(high_watermark=99, last_stable_offset=98, log_start_offset=7)
+    ends = rig.state.high_watermark, rig.state.last_stable_offset, rig.state.log_start_offset
+    assert ends == (99, 98, 7)
+
+
+def test_an_answer_about_a_topic_that_was_made_anew_is_dropped_at_equal_offsets() -> None:
+    rig = ReplyRig()
+    old, new = b"1" * 16, b"2" * 16
+    rig.rig.subscription.see_topic_id(rig.state, old)
+    rig.rig.subscription.see_topic_id(rig.state, new)
+    rig.rig.subscription.seek(rig.state, 0)
+    rig.read(topic_id=old, records=batch(0, 3), high_watermark=99)
+    assert not rig.rig.buffer.holds(rig.state)
+    assert rig.state.high_watermark == -1
+    rig.read(topic_id=new, records=batch(0, 3), high_watermark=3)
+    assert rig.state.high_watermark == 3
+    assert len(rig.rig.take(9)) == 3
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ],
+)
+def test_an_error_of_a_broker_that_is_no_longer_asked_is_dropped(code: ErrorCode) -> None:
+    rig = ReplyRig(reset=OffsetSpec.EARLIEST)
+    rig.read(broker=2, error_code=code, high_watermark=50)
+    assert (rig.state.phase, rig.state.position) == (Phase.FETCHING, 0)
+    assert (rig.error(), rig.backed_off, rig.news.stale_topics) == (None, [], {})
+    assert rig.state.high_watermark == -1
+
+
+def test_records_of_a_broker_that_is_no_longer_asked_are_as_good_but_not_its_advice() -> None:
+    rig = ReplyRig()
+    rig.read(broker=2, records=batch(0, 3), preferred_read_replica=3)
+    assert rig.state.node_id == 1
+    assert len(rig.rig.take(9)) == 3
 
 
 def test_a_truncated_last_batch_is_fetched_again() -> None:
@@ -174,6 +236,16 @@ def test_out_of_range_from_a_follower_asks_the_leader() -> None:
     assert (rig.state.node_id, rig.state.phase) == (1, Phase.FETCHING)
 
 
+def test_out_of_range_calls_back_what_a_loop_has_not_handed_over_and_waits_for_it() -> None:
+    rig = ReplyRig(reset=OffsetSpec.EARLIEST)
+    rig.read(records=batch(0, 3))
+    taken = rig.rig.buffer.take(9)
+    rig.rig.subscription.recall = lambda: rig.rig.buffer.give_back(taken[1:])
+    rig.read(asked=3, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert (rig.state.phase, rig.state.position) == (Phase.FETCHING, 1)
+    assert rig.rig.take(9) == [(0, 1), (0, 2)]
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -194,7 +266,7 @@ def test_a_view_that_is_out_of_date_is_refreshed_without_bothering_the_user(
     rig = ReplyRig()
     for _ in range(20):
         rig.read(error_code=code)
-    assert rig.news.stale_topics == {"t"}
+    assert list(rig.news.stale_topics) == ["t"]
     assert rig.error() is None
     assert len(rig.backed_off) == 20
     assert rig.state.position == 0
@@ -207,7 +279,7 @@ def test_a_hint_of_the_new_leader_is_passed_on() -> None:
         current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=8),
     )
     assert rig.news.leaders == [("t", 0, 2, 8)]
-    assert rig.news.stale_topics == set()
+    assert rig.news.stale_topics == {}
     assert rig.backed_off == [0]
 
 

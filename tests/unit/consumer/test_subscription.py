@@ -117,17 +117,29 @@ def test_seek_settles_a_partition_and_forgets_its_trouble() -> None:
 def test_a_lookup_answers_the_question_that_was_asked() -> None:
     rig = assigned(LATEST)
     state = rig.state()
+    first = state.fence
     rig.subscription.ask_reset(state, EARLIEST)
-    assert not rig.subscription.finish_reset(state, LATEST, 100)
-    assert rig.subscription.finish_reset(state, EARLIEST, 0, 2)
+    assert not rig.subscription.finish_reset(state, first, 100)
+    assert rig.subscription.finish_reset(state, state.fence, 0, 2)
     assert (state.position, state.position_epoch) == (0, 2)
+
+
+def test_a_lookup_that_was_asked_before_the_same_was_asked_again_is_ignored() -> None:
+    # Between the two the log may have grown, or have been made anew.
+    rig = assigned(LATEST)
+    state = rig.state()
+    first = state.fence
+    rig.subscription.ask_reset(state, LATEST)
+    assert not rig.subscription.finish_reset(state, first, 100)
+    assert state.position is None
 
 
 def test_a_lookup_that_comes_after_a_seek_is_ignored() -> None:
     rig = assigned(LATEST)
     state = rig.state()
+    asked = state.fence
     rig.subscription.seek(state, 5)
-    assert not rig.subscription.finish_reset(state, LATEST, 100)
+    assert not rig.subscription.finish_reset(state, asked, 100)
     assert state.position == 5
 
 
@@ -135,7 +147,7 @@ def test_a_lookup_that_comes_after_unassigning_is_ignored() -> None:
     rig = assigned(LATEST)
     state = rig.state()
     rig.subscription.assign([])
-    assert not rig.subscription.finish_reset(state, LATEST, 100)
+    assert not rig.subscription.finish_reset(state, state.fence, 100)
 
 
 def test_a_lost_position_is_reset_by_policy_or_stays_lost() -> None:
@@ -186,6 +198,23 @@ def test_a_topic_made_anew_loses_positions_and_epochs() -> None:
     rig.subscription.see_leader(state, 9)
     assert rig.subscription.see_topic_id(state, b"2" * 16)
     assert (state.phase, state.leader_epoch) == (Phase.AWAITING_RESET, -1)
+
+
+def test_whatever_moves_a_position_has_what_was_taken_given_back_first() -> None:
+    rig = assigned(EARLIEST)
+    state, subscription = rig.state(), rig.subscription
+    subscription.seek(state, 5)
+    recalled: list[int | None] = []
+    subscription.recall = lambda: recalled.append(state.position)
+    subscription.seek(state, 7)
+    subscription.ask_reset(state, EARLIEST)
+    subscription.finish_reset(state, state.fence, 9)
+    subscription.lose_position(state)
+    subscription.assign([A])
+    subscription.remove(state)
+    assert recalled == [5, 7, 9, None, None]
+    assert not state.assigned
+    assert A not in subscription
 
 
 def test_errors_are_raised_once_oldest_first_and_wait_while_paused() -> None:

@@ -252,6 +252,29 @@ def test_a_marker_without_a_type(build: Implementation, key: bytes | None) -> No
         only(builder.encode()).control_type()
 
 
+def test_all_markers_of_a_control_batch_are_told_up_to_a_limit(build: Implementation) -> None:
+    builder = build.BatchBuilder(control=True)
+    for kind in (1, 0, 1):
+        builder.append(NOW, struct.pack(">hh", 0, kind), b"\0" * 6, None)
+    data = builder.encode(1, 2)
+    assert only(data).control_types() == [1, 0, 1]
+    assert only(data).control_types(2) == [1, 0]
+    assert only(data).control_type() == 1
+    assert only(encoded(build, 1)).control_types() == []
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_what_compaction_leaves_of_a_batch_is_read_whatever_its_codec(
+    build: Implementation, codec: Compression
+) -> None:
+    data = patched(encoded(build, 4)[:BODY], LENGTH, ">i", BODY - MAGIC + 4)
+    data = patched(patched(data, COUNT, ">i", 0), ATTRIBUTES, ">h", int(codec))
+    batch = only(data)
+    assert not batch.needs_thread()
+    assert batch.records("t", 0) == []
+    assert batch.next_offset == 4
+
+
 def test_no_control_type_in_data(build: Implementation) -> None:
     assert only(encoded(build, 1)).control_type() is None
 
