@@ -160,6 +160,12 @@ class CommonConfig(NetworkConfig):
         "Seconds after which an unused topic is no longer asked for.",
         "metadata.max.idle.ms",
     )
+    metadata_recovery_rebootstrap_trigger: float = setting(
+        300.0,
+        seconds(0.0),
+        "Seconds without metadata after which bootstrap addresses are asked again (KIP-1102).",
+        "metadata.recovery.rebootstrap.trigger.ms",
+    )
     allow_auto_create_topics: bool = setting(
         False,
         flag,

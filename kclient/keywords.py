@@ -34,6 +34,7 @@ class CommonSettings(TypedDict, total=False):
     retry_backoff_max: float
     metadata_max_age: float
     metadata_max_idle: float
+    metadata_recovery_rebootstrap_trigger: float
     allow_auto_create_topics: bool
     decompression_cap: int
 

@@ -155,6 +155,7 @@ class ClientCore:
                 max_idle=config.metadata_max_idle,
                 backoff=self._backoff,
                 rng=self.rng,
+                rebootstrap_after=config.metadata_recovery_rebootstrap_trigger,
             ),
             self.network,
             clock=self.clock,

@@ -3,10 +3,13 @@
 Called by ``metadata`` topic by topic. The rules, from Java's ``Metadata`` and KIP-320/KIP-516:
 
 - a leader epoch never goes back for the same topic id: a broker that lags behind is not believed;
-- another topic id is another topic: everything of the old one is forgotten;
+- another topic id is another topic: everything of the old one is forgotten. Ids are never used
+  twice, so a broker that still tells the old one afterwards lags behind, and isn't believed either;
+- what looks like the past but can't be told from a topic that was created again (no ids, or an id
+  that was left behind) is believed when it is told again and again;
 - an answer without epochs is taken as it is, since brokers older than 2.4 (Metadata before
   version 9) tell stale epochs or none, in the middle of a rolling upgrade too;
-- partitions are never taken away from the same topic id.
+- partitions are never taken away from what may be the same topic.
 """
 
 from __future__ import annotations
@@ -27,6 +30,12 @@ if TYPE_CHECKING:
 
 RELIABLE_EPOCHS_FROM = 9
 """Metadata version from which leader epochs can be believed (KAFKA-9212)."""
+
+BELIEVE_AFTER = 3
+"""Answers in a row after which what looks like the past is taken for the present."""
+
+REMEMBERED_IDS = 4
+"""Former ids of one topic that are kept, to know an answer from the past by."""
 
 HOLES_ALLOWED = 1000
 """Partitions missing in an answer that we would still number around: more is nonsense."""
@@ -134,19 +143,16 @@ def keep_newest(old: Topic, new: Topic) -> Topic:
     """``new``, but with what ``old`` knows better of the same topic.
 
     Only for topics of which ``goes_back(old, new)`` is true: partition by partition, the higher
-    leader epoch stands. Partitions that ``new`` lacks stay if the topic id is known to be the same.
+    leader epoch stands, and partitions that ``new`` lacks stay.
     """
     count = len(new.leaders)
     leaders, epochs = list(new.leaders), list(new.leader_epochs)
     rows, errors = list(new.rows), new.partition_errors
     old_errors = old.partition_errors
-    same = old.topic_id == new.topic_id != NO_TOPIC_ID
     for index in range(len(old.leaders)):
         if index < count and not NO_EPOCH < epochs[index] < old.leader_epochs[index]:
             continue
         if index >= count:
-            if not same:
-                break
             leaders.append(NO_NODE)
             epochs.append(NO_EPOCH)
             rows.append(EMPTY_ROW)
@@ -158,3 +164,50 @@ def keep_newest(old: Topic, new: Topic) -> Topic:
     return Topic.of_columns(
         new.name, new.topic_id, new.is_internal, new.error, leaders, epochs, rows, errors
     )
+
+
+class Past:
+    """What is remembered of topics beyond the view, so that no answer turns it back."""
+
+    __slots__ = ("_doubts", "_former_ids", "_lost")
+
+    def __init__(self) -> None:
+        self._lost: dict[str, Topic] = {}
+        self._doubts: dict[str, int] = {}
+        self._former_ids: dict[str, tuple[bytes, ...]] = {}
+
+    def forget(self, name: str) -> None:
+        """Nobody wants that topic any more."""
+        for memory in (self._lost, self._doubts, self._former_ids):
+            memory.pop(name, None)
+
+    def merged(self, old: Topic | None, new: Topic) -> Topic:
+        """``new`` after a look at ``old``, the topic in the view, and at what was before that."""
+        name = new.name
+        floor = self._lost.get(name) if old is None or old.error else old
+        if new.error:
+            # Without an id there is no telling whether it will be the same topic again.
+            if floor is not None and floor.topic_id != NO_TOPIC_ID:
+                self._lost[name] = floor
+            return Topic(name, topic_id=new.topic_id, is_internal=new.is_internal, error=new.error)
+        self._lost.pop(name, None)
+        if floor is None:
+            return new
+        left_behind = new.topic_id in self._former_ids.get(name, ())
+        if not left_behind and not goes_back(floor, new):
+            self._doubts.pop(name, None)
+        elif floor.topic_id == new.topic_id != NO_TOPIC_ID:
+            return keep_newest(floor, new)
+        elif not self._believe(name):
+            return floor if left_behind else keep_newest(floor, new)
+        if NO_TOPIC_ID not in (floor.topic_id, new.topic_id) and floor.topic_id != new.topic_id:
+            former = [i for i in self._former_ids.get(name, ()) if i != new.topic_id]
+            self._former_ids[name] = (*former, floor.topic_id)[-REMEMBERED_IDS:]
+        return new
+
+    def _believe(self, name: str) -> bool:
+        self._doubts[name] = self._doubts.get(name, 0) + 1
+        if self._doubts[name] < BELIEVE_AFTER:
+            return False
+        del self._doubts[name]
+        return True

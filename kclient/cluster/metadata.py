@@ -9,8 +9,10 @@ The rules in one place:
 - the back-off grows while attempts fail, and also while answers change nothing: ten partitions
   whose leader refuses don't make a storm of equal requests (KIP-580);
 - an answer that changes less than all is merged in (see ``merge`` for epochs and topic ids);
-- brokers that can't be reached one after another, or that say so (KIP-1102), send us back to the
-  bootstrap addresses (KIP-899).
+- a topic id that was left behind for another one is not believed again at once: ids are never used
+  twice, so whoever still tells the old one lags behind;
+- brokers that can't be reached one after another, or not for long, or that say so (KIP-1102), send
+  us back to the bootstrap addresses (KIP-899).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 from kclient import error_codes
 from kclient.cluster import merge
 from kclient.cluster.broker import Broker
-from kclient.cluster.topic import NO_TOPIC_ID, Topic
+from kclient.cluster.topic import Topic
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
@@ -39,9 +41,6 @@ if TYPE_CHECKING:
         MetadataResponse,
         MetadataResponseTopic,
     )
-
-BELIEVE_AFTER = 3
-"""Answers with lower epochs after which a topic without id is taken as created again."""
 
 NEVER = math.inf
 
@@ -123,10 +122,18 @@ class MetadataState:
         max_idle: Seconds after which a topic that nobody touched isn't asked for any more.
         backoff: Waits between refreshes that were needed but failed or changed nothing.
         rng: For the jitter of the waits.
+        rebootstrap_after: Seconds without an answer, counted from the first request that got none,
+            after which the bootstrap addresses are asked, however many brokers are still untried.
     """
 
     def __init__(
-        self, *, max_age: float, max_idle: float, backoff: Backoff, rng: random.Random
+        self,
+        *,
+        max_age: float,
+        max_idle: float,
+        backoff: Backoff,
+        rng: random.Random,
+        rebootstrap_after: float = 300.0,
     ) -> None:
         self.view = Cluster()
         self.last_error: KafkaError | None = None
@@ -136,13 +143,15 @@ class MetadataState:
         self._max_idle = max_idle
         self._backoff = backoff
         self._rng = rng
+        self._rebootstrap_after = rebootstrap_after
+        self._unanswered_since: float | None = None
+        self._gave_up_at: int | None = None
         self._wanted: dict[str, _Interest] = {}
         self._needs = _Needs(full=1, serial=1)
         self._allowed_at = -math.inf
         self._stalls = 0
         self._told_to_rebootstrap = False
-        self._lost: dict[str, Topic] = {}
-        self._doubts: dict[str, int] = {}
+        self._past = merge.Past()
 
     # What is wanted.
 
@@ -194,39 +203,45 @@ class MetadataState:
         if now < self._allowed_at and not self.failures:
             fresh = tuple(t for t in self._needed_topics() if not self._wanted[t].asked)
             if fresh:
-                return self._ask(fresh, full=False)
+                return self._ask(fresh, now, full=False)
         due = now if self._needs else self.refreshed_at + self._max_age
         at = max(due, self._allowed_at)
         if at > now:
             return at
         too_old = now >= self.refreshed_at + self._max_age
         if self._needs.topics and not self._needs.full and not too_old:
-            return self._ask(self._needed_topics(), full=False)
+            return self._ask(self._needed_topics(), now, full=False)
         self._expire(now)
-        return self._ask(tuple(self._wanted), full=True)
+        return self._ask(tuple(self._wanted), now, full=True)
 
     def _needed_topics(self) -> tuple[str, ...]:
         return tuple(name for name in self._needs.topics if name in self._wanted)
 
-    def _ask(self, topics: tuple[str, ...], *, full: bool) -> Ask:
+    def _ask(self, topics: tuple[str, ...], now: float, *, full: bool) -> Ask:
         for name in topics:
             self._wanted[name].asked = True
-        return Ask(topics, full, self._needs.serial, self._goes_to_bootstrap())
+        if self._unanswered_since is None:
+            self._unanswered_since = now
+        return Ask(topics, full, self._needs.serial, self._goes_to_bootstrap(now))
 
-    def _goes_to_bootstrap(self) -> bool:
+    def _goes_to_bootstrap(self, now: float) -> bool:
         if self._told_to_rebootstrap or not self.view.brokers:
             return True
-        # Every known broker had its chance; from there on both kinds take turns.
-        tried = self.failures - max(3, len(self.view.brokers))
-        return tried >= 0 and tried % 2 == 0
+        since = self._unanswered_since
+        if self._gave_up_at is None and since is not None:
+            # Every known broker has its chance, but all of them together only for so long.
+            tried = self.failures >= max(3, len(self.view.brokers))
+            if tried or (self.failures and now - since >= self._rebootstrap_after):
+                self._gave_up_at = self.failures
+        # From there on both kinds take turns.
+        return self._gave_up_at is not None and (self.failures - self._gave_up_at) % 2 == 0
 
     def _expire(self, now: float) -> None:
         horizon = now - self._max_idle
         for name in [n for n, i in self._wanted.items() if not i.pins and i.last_used < horizon]:
             del self._wanted[name]
             self._needs.topics.pop(name, None)
-            self._lost.pop(name, None)
-            self._doubts.pop(name, None)
+            self._past.forget(name)
 
     def failed(self, error: KafkaError, now: float) -> None:
         """The request that ``decide`` asked for failed: the view stays, the need too."""
@@ -261,7 +276,11 @@ class MetadataState:
         response, said = yield from merge.read_topics(decoding, version)
         if response.error_code:
             raise broker_error(response.error_code, "Metadata failed")
-        brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        brokers = {
+            b.node_id: Broker(b.node_id, b.host, b.port, b.rack)
+            for b in response.brokers
+            if b.node_id >= 0  # ids below are those of bootstrap addresses
+        }
         if not brokers:
             raise ProtocolError(
                 "Metadata lists no brokers", struct="MetadataResponse", field="brokers"
@@ -272,14 +291,14 @@ class MetadataState:
             base.cluster_id != response.cluster_id
         ):
             known = {}  # another cluster behind the same address
-            self._lost.clear()
+            self._past = merge.Past()
             self.need()
         topics = dict(known) if not ask.full else {}
         changed = brokers != base.brokers
         for new in said:
             if new.name in self._wanted:
                 old = known.get(new.name)
-                topics[new.name] = merged = self._merged(old, new)
+                topics[new.name] = merged = self._past.merged(old, new)
                 changed = changed or merged != old
             yield
         self._carry_over(base, topics, known)
@@ -292,26 +311,6 @@ class MetadataState:
         )
         self._succeeded(ask, changed, now)
         return self.view
-
-    def _merged(self, old: Topic | None, new: Topic) -> Topic:
-        """``new`` after a look at what is known; remembers what a refused topic was."""
-        name = new.name
-        floor = self._lost.get(name) if old is None or old.error else old
-        if new.error:
-            # Without an id there is no telling whether it will be the same topic again.
-            if floor is not None and floor.topic_id != NO_TOPIC_ID:
-                self._lost[name] = floor
-            return Topic(name, topic_id=new.topic_id, is_internal=new.is_internal, error=new.error)
-        self._lost.pop(name, None)
-        if floor is None or not merge.goes_back(floor, new):
-            self._doubts.pop(name, None)
-            return new
-        if NO_TOPIC_ID in (floor.topic_id, new.topic_id):
-            self._doubts[name] = self._doubts.get(name, 0) + 1
-            if self._doubts[name] >= BELIEVE_AFTER:
-                del self._doubts[name]
-                return new
-        return merge.keep_newest(floor, new)
 
     def _carry_over(self, base: Cluster, topics: dict[str, Topic], known: Iterable[str]) -> None:
         """What changed while the answer was merged in slices, and what it left out."""
@@ -333,6 +332,7 @@ class MetadataState:
         self.failures = 0
         self.last_error = None
         self._told_to_rebootstrap = False
+        self._unanswered_since = self._gave_up_at = None
         self._allowed_at = now + self._backoff.delay(max(0, self._stalls - 1), self._rng)
         self._needs.met(ask)
         if ask.full:

@@ -92,9 +92,48 @@ def test_the_same_topic_id_never_loses_partitions() -> None:
     assert (new.leaders, new.leader_epochs) == ((2, 2), (7, 6))
 
 
-def test_a_topic_without_id_may_come_back_smaller() -> None:
+def test_a_topic_without_id_keeps_its_partitions_while_that_may_be_an_old_answer() -> None:
     old = read("t", [(1, 5), (2, 6)])
-    assert len(merged(old, read("t", [(2, 7)])).leaders) == 1
+    new = merged(old, read("t", [(2, 7)]))
+    assert (new.leaders, new.leader_epochs) == ((2, 2), (7, 6))
+
+
+def answers(*told: Topic) -> list[Topic]:
+    """The view of topic t after each of these answers."""
+    past, known, seen = merge.Past(), None, []
+    for new in told:
+        known = past.merged(known, new)
+        seen.append(known)
+    return seen
+
+
+def test_a_topic_without_id_comes_back_smaller_when_that_is_told_again_and_again() -> None:
+    told = [read("t", [(1, -1), (2, -1)], version=8), *[read("t", [(1, -1)], version=8)] * 3]
+    assert [len(view.leaders) for view in answers(*told)] == [2, 2, 2, 1]
+
+
+def test_a_topic_id_that_was_left_behind_is_not_believed_again() -> None:
+    old, new = read("t", [(1, 9)], topic_id=A), read("t", [(2, 0)], topic_id=B)
+    assert answers(old, new, old, old, new, old) == [old, new, new, new, new, new]
+
+
+def test_a_topic_id_that_was_left_behind_by_mistake_is_believed_in_the_end() -> None:
+    """The first answer was right, the second one old: the truth must not be shut out for good."""
+    right, old = read("t", [(1, 0)], topic_id=B), read("t", [(2, 9)], topic_id=A)
+    seen = answers(right, old, right, right, right, right, old)
+    assert seen == [right, old, old, old, right, right, right]
+
+
+def test_a_topic_that_was_created_again_twice_is_followed_at_once() -> None:
+    third = bytes([3]) * 16
+    told = [read("t", [(1, 5)], topic_id=topic_id) for topic_id in (A, B, third)]
+    assert answers(*told) == told
+
+
+def test_an_id_stays_left_behind_through_a_moment_of_unknown_topic() -> None:
+    old, new = read("t", [(1, 9)], topic_id=A), read("t", [(2, 0)], topic_id=B)
+    seen = answers(old, new, read("t", [], error=3), old)
+    assert seen[-1] == new
 
 
 def test_errors_of_a_refused_partition_are_not_taken_either() -> None:

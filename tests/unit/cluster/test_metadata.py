@@ -19,9 +19,16 @@ UNKNOWN, LEADERLESS, INVALID, FORBIDDEN, REBOOTSTRAP = 3, 5, 17, 29, 129
 DOWN = BrokerUnreachable("down")
 
 
-def state(*, max_age: float = 300.0, max_idle: float = 300.0) -> MetadataState:
-    backoff = Backoff(0.1, 1.0, jitter=0.0)
-    return MetadataState(max_age=max_age, max_idle=max_idle, backoff=backoff, rng=random.Random(1))
+def state(
+    *, max_age: float = 300.0, max_idle: float = 300.0, rebootstrap_after: float = 300.0
+) -> MetadataState:
+    return MetadataState(
+        max_age=max_age,
+        max_idle=max_idle,
+        backoff=Backoff(0.1, 1.0, jitter=0.0),
+        rng=random.Random(1),
+        rebootstrap_after=rebootstrap_after,
+    )
 
 
 def ask(meta: MetadataState, now: float) -> Ask:
@@ -282,6 +289,13 @@ class TestAnswers:
             absorb(meta, Ask(("t",), True, 99), answer(brokers=[]))
         assert meta.view is before
 
+    def test_negative_node_ids_are_no_brokers(self) -> None:
+        """They would name bootstrap addresses."""
+        view = absorb(state(), Ask((), True, 1), answer(brokers=[-1, 7, -(2**31)]))
+        assert list(view.brokers) == [7]
+        with pytest.raises(ProtocolError, match="no brokers"):
+            absorb(state(), Ask((), True, 1), answer(brokers=[-1]))
+
     def test_an_error_of_the_whole_answer_is_raised(self) -> None:
         with pytest.raises(BrokerError, match="REBOOTSTRAP_REQUIRED"):
             absorb(ready(), Ask((), True, 99), answer(error=REBOOTSTRAP), version=13)
@@ -352,6 +366,42 @@ class TestRebootstrap:
 
     def test_after_all_known_brokers_failed_bootstrap_addresses_take_turns_with_them(self) -> None:
         assert self.failing(ready("t"), 7) == [False, False, False, True, False, True, False]
+
+    def slow(self, meta: MetadataState, seconds: float, times: int) -> Sequence[bool]:
+        """The same where each request fails after that many seconds."""
+        now, pools = 1000.0, []
+        for _ in range(times):
+            step = meta.decide(now)
+            while isinstance(step, float):
+                now = step
+                step = meta.decide(now)
+            pools.append(step.bootstrap)
+            now += seconds
+            meta.failed(DOWN, now)
+        return pools
+
+    def test_a_hundred_hanging_brokers_are_not_all_tried_before_bootstrap_is(self) -> None:
+        meta = state(rebootstrap_after=100.0)
+        absorb(meta, ask(meta, 0.0), answer(brokers=range(100)))
+        assert self.slow(meta, 30.0, 8) == [False] * 4 + [True, False, True, False]
+
+    def test_a_trigger_of_zero_goes_back_after_the_first_failure(self) -> None:
+        assert self.slow(ready("t", rebootstrap_after=0.0), 1.0, 3) == [False, True, False]
+
+    def test_an_answer_stops_the_clock_of_the_trigger(self) -> None:
+        meta = ready("t", rebootstrap_after=100.0)
+        for now in (1000.0, 1060.0, 1120.0, 1180.0):
+            meta.need()
+            asked = ask(meta, now)
+            assert not asked.bootstrap
+            meta.failed(DOWN, now + 30.0)
+            again = ask(meta, now + 40.0)
+            assert not again.bootstrap
+            absorb(meta, again, answer(topic("t", [(1, 1)], topic_id=A)), now + 40.0)
+
+    def test_time_without_a_request_does_not_count_for_the_trigger(self) -> None:
+        meta = ready("t", rebootstrap_after=100.0)
+        assert self.slow(meta, 0.0, 1) == [False]  # long after the first answer
 
     def test_a_broker_that_says_so_sends_us_back_at_once(self) -> None:
         meta = ready("t")
