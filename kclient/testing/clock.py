@@ -175,6 +175,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if timeout <= 0:
             self._rounds += 1
             if self._rounds > self._max_rounds:
+                self._rounds = 0  # so that what is left can be cancelled
                 raise Livelock(
                     f"{self._max_rounds} rounds and no time has passed; tasks:\n"
                     + "\n".join(_waiting(self))

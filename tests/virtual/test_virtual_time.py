@@ -1,0 +1,182 @@
+"""The loop of virtual time: the clock jumps, a seed decides, and who is stuck is told so."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import pytest
+
+import kclient
+from kclient.surroundings import surroundings
+from kclient.testing import (
+    Cluster,
+    Deadlock,
+    Livelock,
+    OutOfTime,
+    Stuck,
+    VirtualLoop,
+    run_virtually,
+)
+
+
+async def test_the_clock_jumps_to_the_next_timer() -> None:
+    loop = asyncio.get_running_loop()
+    began, real = loop.time(), time.monotonic()
+    await asyncio.sleep(3600)
+    assert loop.time() - began == pytest.approx(3600)
+    assert time.monotonic() - real < 60
+
+
+async def test_timers_run_in_the_order_of_their_times() -> None:
+    seen: list[float] = []
+
+    async def sleeper(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        seen.append(seconds)
+
+    source = random.Random(4)
+    delays = [source.uniform(0, 100) for _ in range(200)]
+    await asyncio.gather(*(sleeper(delay) for delay in delays))
+    assert seen == sorted(delays)
+
+
+def test_everybody_waiting_without_a_timer_is_a_deadlock_that_names_who_waits_where() -> None:
+    async def wait_for_nobody() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(wait_for_nobody(), name="the waiter")
+
+    with pytest.raises(Deadlock) as caught:
+        run_virtually(main())
+    assert "the waiter" in str(caught.value)
+    assert "wait_for_nobody" in str(caught.value)
+    assert "test_virtual_time.py" in str(caught.value)
+
+
+def test_a_deadlock_is_told_even_where_tasks_refuse_to_be_cancelled() -> None:
+    async def main() -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if asyncio.get_running_loop().time() < 0:
+                    raise
+
+    with pytest.raises(Deadlock):
+        run_virtually(main())
+
+
+def test_callbacks_that_spin_are_a_livelock() -> None:
+    async def main() -> None:
+        while True:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    loop = VirtualLoop(max_rounds=1000)
+    with pytest.raises(Livelock, match="1000 rounds"):
+        loop.run_until_complete(main())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(1))
+    loop.close()
+
+
+def test_a_run_over_its_limit_is_out_of_time() -> None:
+    with pytest.raises(OutOfTime, match="60 virtual seconds"):
+        run_virtually(asyncio.sleep(61), limit=60.0)
+    run_virtually(asyncio.sleep(59), limit=60.0)
+    assert issubclass(OutOfTime, Stuck)
+
+
+def test_what_main_returns_or_raises_comes_through() -> None:
+    async def fails() -> None:
+        raise KeyError("mine")
+
+    async def gives() -> int:
+        return 3
+
+    assert run_virtually(gives()) == 3
+    with pytest.raises(KeyError):
+        run_virtually(fails())
+
+
+async def test_jobs_for_an_executor_run_in_callbacks() -> None:
+    import threading
+
+    here = threading.get_ident()
+    loop = asyncio.get_running_loop()
+    assert await loop.run_in_executor(None, threading.get_ident) == here
+    assert await asyncio.to_thread(threading.get_ident) == here
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(lambda: 1 // 0)
+
+
+async def test_jobs_may_overtake_one_another() -> None:
+    done: list[int] = []
+    await asyncio.gather(*(asyncio.to_thread(done.append, number) for number in range(20)))
+    assert sorted(done) == list(range(20))
+    assert done != sorted(done)
+
+
+async def test_a_job_that_is_cancelled_before_its_time_does_not_run() -> None:
+    done: list[int] = []
+    job = asyncio.get_running_loop().run_in_executor(None, done.append, 1)
+    job.cancel()
+    await asyncio.sleep(1)
+    assert done == []
+
+
+async def test_sockets_and_look_ups_are_refused_with_a_word_on_what_to_use() -> None:
+    loop = asyncio.get_running_loop()
+    with pytest.raises(NotImplementedError, match="use its network"):
+        await loop.getaddrinfo("localhost", 9092)
+
+
+async def test_streams_of_asyncio_talk_over_the_network() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.readline()).upper())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "shouter", 7)
+    reader, writer = await asyncio.open_connection("shouter", 7)
+    writer.write(b"hello\n")
+    assert await reader.read() == b"HELLO\n"
+    writer.close()
+    server.close()
+
+
+async def test_clients_take_network_wall_clock_and_seed_from_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    assert surroundings() is loop
+    async with Cluster() as cluster:
+        assert cluster.bootstrap == "broker-1:9092,broker-2:9092,broker-3:9092"
+        cluster.create_topic("flights")
+        async with kclient.Producer(cluster.bootstrap) as producer:
+            await asyncio.sleep(86.4)
+            done = await producer.send("flights", b"UA 1545")
+    assert done.timestamp == pytest.approx(1_767_225_600_000 + 86_400, abs=200)
+    assert loop.network.stats.connects >= 2
+
+
+async def _a_run(seed_of_faults: int) -> tuple[str, float]:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.network.split, loop.network.cut_probability = 0.3, 0.02
+    async with Cluster() as cluster:
+        cluster.create_topic("flights", partitions=4)
+        async with kclient.Producer(cluster.bootstrap, compression="gzip") as producer:
+            for number in range(20):
+                sent = [producer.send("flights", b"%d" % one) for one in range(number)]
+                await asyncio.gather(*sent)
+                await asyncio.sleep(loop.rng.uniform(0, 3))
+    return loop.network.digest(), loop.time()
+
+
+def test_a_seed_reproduces_a_run_exactly_and_another_one_differs() -> None:
+    first = run_virtually(_a_run(1), seed=1)
+    assert run_virtually(_a_run(1), seed=1) == first
+    assert run_virtually(_a_run(1), seed=2) != first
