@@ -2,7 +2,8 @@
 
 Called by ``ClientCore.start``. All addresses are tried, one that doesn't answer within a moment
 doesn't hold up the next, and failed ones are tried again until time is up: a service may come up
-before its brokers do. Then the error names each address with its reason.
+before its brokers do. Then the error names each address with its reason; at once where waiting
+can't help, as with a wrong certificate or a listener of TLS that is spoken to without it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.errors import BootstrapFailed, ClientClosed, KafkaError
+from kclient.errors import (
+    BackgroundTaskDied,
+    BootstrapFailed,
+    BrokerUnreachable,
+    ClientClosed,
+    KafkaError,
+)
 
 if TYPE_CHECKING:
     import random
@@ -63,17 +70,19 @@ class Bootstrap:
         """Give the updater its first view.
 
         Raises:
-            BootstrapFailed: No address led to one within ``timeout`` seconds; the text has the
-                reason of each, and ``__cause__`` is one of them.
+            BootstrapFailed: No address led to one within ``timeout`` seconds, or ever will; the
+                text has the reason of each, and ``__cause__`` is one of them.
         """
         ask = self._updater.first_ask()
         try:
             async with asyncio.timeout(timeout):
                 while not await self._collect(ask):
+                    if self._hopeless():
+                        raise self._failed("") from self._first_reason()
                     self._start(ask)
                     await self._wait()
         except TimeoutError:
-            raise self._failed(timeout) from next(iter(self._reasons.values()), None)
+            raise self._failed(f" within {timeout:g} s") from self._first_reason()
         finally:
             for future in self._under_way.values():
                 future.add_listener(_release)
@@ -87,8 +96,8 @@ class Bootstrap:
                 try:
                     await self._updater.absorb(ask, future.result())
                     return True
-                except ClientClosed:
-                    raise  # closed while it started: nobody wants an answer any more
+                except (ClientClosed, BackgroundTaskDied):
+                    raise  # the client ended while it started: nobody wants an answer any more
                 except KafkaError as error:
                     self._note(node_id, error)
         return False
@@ -127,13 +136,24 @@ class Bootstrap:
         except TimeoutError:
             return
 
-    def _failed(self, timeout: float) -> BootstrapFailed:
+    def _hopeless(self) -> bool:
+        """Every address has shown that it is not to be reached with these settings."""
+        reasons = self._reasons
+        return len(reasons) == len(self._addresses) and all(
+            isinstance(error, BrokerUnreachable) and not error.retriable
+            for error in reasons.values()
+        )
+
+    def _first_reason(self) -> KafkaError | None:
+        return next(iter(self._reasons.values()), None)
+
+    def _failed(self, when: str) -> BootstrapFailed:
         reasons = [
             f"{address}: {self._reasons.get(node_id, 'no answer')}"
             for node_id, address in self._addresses.items()
         ]
         return BootstrapFailed(
-            f"no bootstrap address could be used within {timeout:g} s: " + "; ".join(reasons),
+            f"no bootstrap address could be used{when}: " + "; ".join(reasons),
             hint="check bootstrap, that the brokers are up, and that security fits the listener",
         )
 

@@ -16,6 +16,7 @@ from kclient.errors import (
     ProtocolError,
     RequestTimedOut,
 )
+from kclient.network.frames import TLS_LISTENER
 
 if TYPE_CHECKING:
     from kclient.network.requests import PendingRequest
@@ -85,6 +86,8 @@ def unreadable(
         f"{where} sent what can't be read: {cause.message}", node_id=node_id, hint=cause.hint
     )
     error.__cause__ = cause
+    if cause.hint == TLS_LISTENER:
+        error.retriable = False  # it would be the same again
     return error
 
 

@@ -7,11 +7,12 @@ connection. It must not decide when to dial or whether to try again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.errors import BrokerUnreachable
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 TLS_SHUTDOWN_TIMEOUT = 2.0
 """Seconds for a peer to answer our goodbye; Python's own default of 30 would hold up close()."""
 
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
+"""OpenSSL's words for bytes that are no TLS at all."""
+
 SocketAddress: TypeAlias = tuple[int, Any]
 """Address family, and what ``socket.connect`` takes for it."""
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[SocketAddress]]]
@@ -32,19 +36,36 @@ Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[SocketAddress]]]
 async def resolve(host: str, port: int) -> Sequence[SocketAddress]:
     """All stream addresses of ``host``, looked up in a thread that ends with the look-up.
 
-    A slow name server so holds up neither the loop nor whoever else uses the loop's own threads.
-    An address in digits needs no thread.
+    A slow name server so holds up neither the loop, nor whoever else uses the loop's own threads,
+    nor the end of the process. An address in digits needs no thread.
     """
     try:
         return _addresses(host, port, socket.AI_NUMERICHOST)
     except socket.gaierror:
         pass
-    executor = ThreadPoolExecutor(1, thread_name_prefix="kclient-dns")
-    try:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(executor, _addresses, host, port, 0)
-    finally:
-        executor.shutdown(wait=False)
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Sequence[SocketAddress]] = loop.create_future()
+
+    def tell(addresses: Sequence[SocketAddress], error: Exception | None) -> None:
+        if found.done():
+            return  # given up meanwhile
+        if error is not None:
+            found.set_exception(error)
+        else:
+            found.set_result(addresses)
+
+    def look_up() -> None:
+        addresses: Sequence[SocketAddress] = ()
+        error: Exception | None = None
+        try:
+            addresses = _addresses(host, port, 0)
+        except Exception as failure:
+            error = failure
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, addresses, error)
+
+    threading.Thread(target=look_up, name="kclient-dns", daemon=True).start()
+    return await found
 
 
 def _addresses(host: str, port: int, flags: int) -> Sequence[SocketAddress]:
@@ -181,10 +202,15 @@ def _unreachable(target: DialTarget, why: str, cause: Exception | None) -> Broke
     error = BrokerUnreachable(
         f"{host}:{target.port} can't be reached: {why}", hint=_hint(target, cause)
     )
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        error.retriable = False  # the same certificate would be refused again
+    if isinstance(cause, ssl.SSLCertVerificationError) or _speaks_no_tls(cause):
+        error.retriable = False  # it would be the same again
     error.__cause__ = cause
     return error
+
+
+def _speaks_no_tls(cause: Exception | None) -> bool:
+    """The peer answered our TLS greeting with something else."""
+    return isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS
 
 
 def _timed_out(error: Exception, share: float) -> str:

@@ -23,6 +23,8 @@ GROWTH = 4
 """A buffer for a frame under way may be this many times what has arrived of it."""
 RETAINED_BYTES = 64 * 1024 * 1024
 """What a pool keeps for reuse at most; what lay unused is dropped by ``trim``."""
+TLS_LISTENER = "this looks like a TLS listener: use security=Security.tls(...)"
+"""What is said of a peer that answers with a record of TLS."""
 MINIMUM_FRAME = 4
 """A response has at least its correlation id."""
 
@@ -265,7 +267,7 @@ class FrameReader:
 def not_kafka(head: bytes) -> str | None:
     """What a peer that begins with these four bytes seems to be; None if it may be Kafka."""
     if head[0] in (0x15, 0x16) and head[1] == 3 and head[2] <= 4:
-        return "this looks like a TLS listener: use security=Security.tls(...)"
+        return TLS_LISTENER
     if head == b"HTTP":
         return "this looks like an HTTP server: check the port"
     if head in (b"SSH-", b"220 ", b"+OK ", b"* OK"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -182,10 +184,10 @@ async def test_a_protocol_factory_that_raises_leaves_nothing_open() -> None:
 
 class TestResolve:
     async def test_digits_need_no_thread(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def no_thread(*_: object) -> None:
+        def no_thread(*_: object, **__: object) -> None:
             raise AssertionError("a thread for an address in digits")
 
-        monkeypatch.setattr("kclient.network.dialer.ThreadPoolExecutor", no_thread)
+        monkeypatch.setattr("kclient.network.dialer.threading.Thread", no_thread)
         assert await resolve("127.0.0.1", 9) == [(socket.AF_INET, ("127.0.0.1", 9))]
         assert await resolve("::1", 9) == [(socket.AF_INET6, ("::1", 9, 0, 0))]
 
@@ -198,3 +200,32 @@ class TestResolve:
     async def test_names_that_cannot_be_encoded_are_unreachable(self, host: str) -> None:
         with pytest.raises(BrokerUnreachable):
             await dial(TcpDialer(SystemClock()), DialTarget(host, 9, None, 5.0))
+
+    async def test_a_look_up_that_hangs_holds_up_no_loop_and_is_left_behind(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked, release, ended = threading.Event(), threading.Event(), threading.Event()
+        real = socket.getaddrinfo
+
+        def hangs(host: str, *args: Any, **options: Any) -> Any:
+            if options.get("flags"):
+                return real(host, *args, **options)
+            asked.set()
+            release.wait(30.0)
+            ended.set()
+            return []
+
+        monkeypatch.setattr("kclient.network.dialer.socket.getaddrinfo", hangs)
+        looking = asyncio.create_task(resolve("kafka.example", 9))
+        while not asked.is_set():  # noqa: ASYNC110 - a thread tells
+            await asyncio.sleep(0)
+        threads = [t for t in threading.enumerate() if t.name == "kclient-dns"]
+        assert threads
+        assert all(thread.daemon for thread in threads)
+        looking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+        release.set()
+        ended.wait(10.0)
+        for thread in threads:
+            thread.join(10.0)
