@@ -1,9 +1,10 @@
-"""Supervisor: the internal tasks of one client, and the context in which it may be used.
+"""Supervisor: the task group of one client, and the context in which it may be used.
 
-``ClientCore`` has one. An internal task that ends with an error must reach the user: the error is
-remembered, told to observers, and raised by ``check`` from then on. ``check`` also refuses another
-loop, thread or process than the client was entered in; it is called per record, so it is one
-comparison unless something is wrong.
+``ClientCore`` has one, and every task of the client is in it. One that ends before its time must
+reach the user: the error is remembered, told to all who wait, and raised by ``check`` from then
+on, and the others are stopped, as they are of no more use. ``check`` also refuses another loop,
+thread or process than the client was entered in; it is called per record, so it is one comparison
+unless something is wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import threading
 from asyncio.events import _get_running_loop
 from collections.abc import Callable, Coroutine
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError, WrongContext
@@ -28,13 +30,26 @@ _NOWHERE = object()
 """Stands for the loop of a client that is not in use: no running loop is equal to it."""
 
 
+class Duty(Enum):
+    """What the end of a task means."""
+
+    ENDLESS = "runs until it is stopped: any other end fails the client"
+    VITAL = "may end by itself: an error, or a cancellation from outside, fails the client"
+    SPARE = "whoever needs it starts another one, whatever ended it: counted, no failure"
+
+
 class Supervisor:
     """Tasks and context of one client.
 
-    Tasks: those of ``spawn``, until they end, ``stop`` or ``close``.
+    Tasks: those of ``spawn`` and ``lend``, until they end. ``stop``, ``close`` and the death of
+    one of ``spawn`` end those of ``spawn``; those of ``lend`` belong to whoever asked for them.
 
     Args:
         on_death: Called with the error when an internal task died, so that waiters hear of it.
+
+    Attributes:
+        failure: Why the client is of no more use; None while it is.
+        restarts: How often a task of ``lend`` was started in place of one that was killed.
     """
 
     def __init__(
@@ -43,7 +58,7 @@ class Supervisor:
         self._hooks = hooks
         self._counters = counters
         self._on_death = on_death
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], Duty] = {}
         self._expected: set[asyncio.Task[Any]] = set()
         self._home: object = _NOWHERE
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -51,6 +66,7 @@ class Supervisor:
         self._pid = 0
         self._closed = False
         self.failure: KafkaError | None = None
+        self.restarts = 0
 
     def enter(self) -> None:
         """Bind to the running loop, thread and process."""
@@ -107,12 +123,40 @@ class Supervisor:
             "this client was not started", hint="use it in 'async with', or call start() first"
         )
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run an internal task; if it raises, or somebody else cancels it, the client fails."""
+    # Tasks.
+
+    def spawn(
+        self, coroutine: Coroutine[Any, Any, Any], name: str, *, endless: bool = False
+    ) -> asyncio.Task[Any]:
+        """Run an internal task that the client can't do without.
+
+        Where it raises, where somebody else cancels it, and where one that is ``endless`` returns,
+        the client has failed.
+        """
+        return self._start(coroutine, name, Duty.ENDLESS if endless else Duty.VITAL)
+
+    def lend(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a task whose end, of whatever kind, its owner deals with.
+
+        An owner that starts another in place of one that was killed says so: ``restarting``.
+        """
+        return self._start(coroutine, name, Duty.SPARE)
+
+    def _start(
+        self, coroutine: Coroutine[Any, Any, Any], name: str, duty: Duty
+    ) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(coroutine, name=f"kclient:{name}")
-        self._tasks.add(task)
+        self._tasks[task] = duty
         task.add_done_callback(self._ended)
+        if self.failure is not None and duty is not Duty.SPARE:
+            self._cancel([task])  # too late: whatever it would do is of no use to anybody
         return task
+
+    def restarting(self, name: str, why: str) -> None:
+        """A task of ``lend`` was killed, and another one takes its place."""
+        self.restarts += 1
+        self._counters.add("tasks.restarted")
+        logger.warning("internal task kclient:%s is started anew: %s", name, why)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -120,19 +164,22 @@ class Supervisor:
         return tuple(sorted(task.get_name() for task in self._tasks))
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        duty = self._tasks.pop(task)
         error = None if task.cancelled() else task.exception()
+        if duty is Duty.SPARE:
+            return
         if task in self._expected or self._closed:
             self._expected.discard(task)
             if error is not None:
                 logger.warning(
                     "task %s failed while it was stopped", task.get_name(), exc_info=error
                 )
-            return
-        if task.cancelled():
+        elif task.cancelled():
             self._died(task.get_name(), "was cancelled from outside", None)
         elif error is not None:
             self._died(task.get_name(), f"ended with {type(error).__name__}: {error}", error)
+        elif duty is Duty.ENDLESS:
+            self._died(task.get_name(), "ended, though it should run as long as the client", None)
 
     def fault(self, error: Exception) -> None:
         """A listener of ours raised inside the network: as bad as the death of a task."""
@@ -149,7 +196,18 @@ class Supervisor:
                 hint="close this client and make a new one; please report it as a bug",
             )
             self.failure.__cause__ = error
+            self._cancel(self._vital())
             self._on_death(self.failure)
+
+    def _vital(self) -> list[asyncio.Task[Any]]:
+        return [
+            task for task, duty in self._tasks.items() if duty is not Duty.SPARE and not task.done()
+        ]
+
+    def _cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
+        for task in tasks:
+            self._expected.add(task)
+            task.cancel()
 
     async def stop(self, *tasks: asyncio.Task[Any]) -> None:
         """Cancel tasks of ``spawn`` on purpose and wait for their end.
@@ -157,9 +215,7 @@ class Supervisor:
         Cancellation: they are cancelled all the same.
         """
         mine = [task for task in tasks if not task.done()]
-        for task in mine:
-            self._expected.add(task)
-            task.cancel()
+        self._cancel(mine)
         if mine:
             await asyncio.wait(mine)
 
@@ -169,7 +225,10 @@ class Supervisor:
         self._home = _NOWHERE
 
     async def close(self) -> None:
-        """Refuse all further use and stop what still runs."""
+        """Refuse all further use and stop what ``spawn`` has started and still runs.
+
+        Cancellation: it is stopped all the same.
+        """
         self.shut()
         current = asyncio.current_task()
-        await self.stop(*[task for task in self._tasks if task is not current])
+        await self.stop(*[task for task in self._vital() if task is not current])

@@ -7,7 +7,6 @@ ties the parts together. A group membership will be one more part here, which ca
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from typing import TYPE_CHECKING
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.consumer")
 
+LAST_MOMENT = 0.1
+"""Seconds for what was written to leave, where ``close`` has no time left."""
 RESETS = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
 """Where ``auto_offset_reset`` begins; all else is an error for whoever assigns by hand."""
 
@@ -39,8 +40,8 @@ RESETS = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
 class Engine:
     """One consumer without its door. No work and no loop access in the constructor.
 
-    Tasks: those of ``fetcher`` and ``offsets``; ``close`` runs in one of its own, so that it goes
-    on where the caller is cancelled.
+    Tasks: those of ``fetcher`` and ``offsets``; ``close-consumer`` while ``close`` is at work, so
+    that it goes on where the caller is cancelled.
 
     Attributes:
         core: Connections, metadata, supervision.
@@ -77,7 +78,7 @@ class Engine:
         self.subscription.recall = self.poller.settle
         self._topics = topics
         self._started = False
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = self.core.closing("close-consumer", self._close)
         self._add_gauges()
 
     # Life
@@ -123,24 +124,19 @@ class Engine:
             await self.core.close(timeout)
             return
         self.core.check_context()
-        if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(
-                self._close(timeout), name="kclient:close-consumer"
-            )
-        await asyncio.shield(self._closing)
+        await self._closing.run(timeout)
 
-    async def _close(self, timeout: float) -> None:
-        now = self.core.clock.now
-        deadline = now() + timeout
+    async def _close(self) -> None:
+        """Stop what this room has, then the core. Where it is killed it is run again."""
         try:
-            async with asyncio.timeout(timeout):
+            async with self._closing.limit():
                 await self.offsets.close()
                 await self.fetcher.close()
                 await self.poller.close()
         except TimeoutError:
-            logger.info("closing took longer than %.1f s: the connections are cut off", timeout)
+            logger.info("closing took too long: the connections are cut off")
         finally:
-            await self.core.close(max(deadline - now(), 0.1))
+            await self.core.close(max(self._closing.time_left, LAST_MOMENT))
 
     # Changes
 
@@ -152,7 +148,7 @@ class Engine:
 
     def _view_changed(self, view: Cluster) -> None:
         """The cluster changed."""
-        if self._closing is not None:
+        if self._closing.begun:
             return
         for topic in self.subscription.topics:
             for index in range(view.partition_count(topic) or 0):

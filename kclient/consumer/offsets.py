@@ -68,7 +68,7 @@ class OffsetKeeper:
 
     def start(self) -> None:
         """Start the task."""
-        self._tasks[self._core.spawn(self._run(), "offsets")] = None
+        self._tasks[self._core.spawn(self._run(), "offsets", endless=True)] = None
 
     async def close(self) -> None:
         """Stop the tasks.

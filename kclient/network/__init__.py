@@ -10,7 +10,7 @@ from __future__ import annotations
 from kclient.network.addresses import ConnectionKey, Lane, Node
 from kclient.network.client import NetworkClient
 from kclient.network.future import RequestFuture
-from kclient.network.health import ConnectionHealth
+from kclient.network.health import ConnectionHealth, NodeHealth
 from kclient.network.requests import RawResponse, RequestBuilder
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Lane",
     "NetworkClient",
     "Node",
+    "NodeHealth",
     "RawResponse",
     "RequestBuilder",
     "RequestFuture",

@@ -7,6 +7,7 @@ metadata or know what a request means.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from kclient.backoff import Backoff
@@ -15,7 +16,8 @@ from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
-from kclient.network.health import ConnectionHealth, health_of
+from kclient.network.health import ConnectionHealth, NodeHealth, health_of, node_health
+from kclient.network.keeper import TaskKeeper, Unsupervised
 from kclient.network.line import Line, not_known
 from kclient.network.node_states import NodeStates
 from kclient.network.reporter import Reporter
@@ -41,8 +43,8 @@ SOFTWARE_NAME = "kclient"
 class NetworkClient:
     """The connections of one client, by node and lane.
 
-    Tasks: one per dial, kept by the selector; ``close`` ends them. Timers: one per connection and
-    one for idle connections.
+    Tasks: one per dial, see the selector; ``close`` ends them. Timers: one per connection and one
+    for idle connections.
 
     Args:
         config: Addresses, security, time-outs and limits.
@@ -51,7 +53,7 @@ class NetworkClient:
         hooks: The client's observers.
         counters: The client's numbers.
         rng: Source of jitter and of the start in ``least_loaded``.
-        on_fault: Given each exception out of a listener of ours: a defect, to fail the client with.
+        keeper: Knows our tasks, and hears of each exception out of a listener of ours.
 
     Attributes:
         clock, book, states, selector, reporter: The parts, as the lines use them.
@@ -66,8 +68,9 @@ class NetworkClient:
         counters: Counters,
         rng: random.Random,
         dialer: Dialer | None = None,
-        on_fault: Callable[[Exception], None] | None = None,
+        keeper: TaskKeeper | None = None,
     ) -> None:
+        keeper = Unsupervised() if keeper is None else keeper
         self.clock = clock
         self.book = AddressBook(config.bootstrap)
         self.states = NodeStates(
@@ -75,12 +78,13 @@ class NetworkClient:
             Backoff(config.connection_setup_timeout, config.connection_setup_timeout_max),
             rng,
         )
-        self.reporter = Reporter(hooks, counters, on_fault)
+        self.reporter = Reporter(hooks, counters, keeper)
         self.selector = Selector(
             config,
             clock,
             dialer if dialer is not None else _tcp(config, clock),
             Identity(config.client_id, SOFTWARE_NAME, _version()),
+            keeper,
         )
         self._config = config
         self._rng = rng
@@ -89,6 +93,7 @@ class NetworkClient:
         self._room_listeners: list[Callable[[int, Lane], object]] = []
         self._running = False
         self._closed = False
+        self._failure: KafkaError | None = None
         counters.gauge("network.connections", self._count_ready)
 
     # Life
@@ -103,13 +108,30 @@ class NetworkClient:
             raise ClientClosed("the network client was closed and can't be started again")
         self._running = True
 
+    def use_dialer(self, dialer: Dialer) -> None:
+        """Open connections with ``dialer`` from now on; for ``start``, before anything is open."""
+        self.selector.use_dialer(dialer)
+
+    def fail(self, error: KafkaError) -> None:
+        """Give up all connections: every request without an outcome gets an error like ``error``.
+
+        So does every later one; ``close`` is still due.
+        """
+        if self._closed:
+            return
+        self._running = False
+        self._failure = error
+        for line in list(self._lines.values()):
+            line.close(error)
+        self.selector.drop(error)
+
     async def close(self, timeout: float) -> None:
         """Close all connections; every request that has no outcome yet fails with ClientClosed.
 
         Args:
             timeout: Seconds for transports to write what they hold; dropped after that.
 
-        Cancellation: transports are dropped at once. Closing twice is fine.
+        Cancellation: transports are dropped at once; another call waits for their end.
         """
         self._closed = True
         self._running = False
@@ -199,13 +221,7 @@ class NetworkClient:
                 raise InvalidArgument("api is needed beside a callable request")
             api = type(request)
         if not self._running:
-            return RequestFuture.failed(
-                ClientClosed(
-                    "the client is closed" if self._closed else "the client is not started",
-                    node_id=node_id,
-                    maybe_written=False,
-                )
-            )
+            return RequestFuture.failed(self._refusal(node_id))
         now = self.clock.now()
         seconds = self._config.request_timeout if timeout is None else timeout
         pending = PendingRequest(
@@ -297,6 +313,15 @@ class NetworkClient:
         lines = sorted(self._lines.values(), key=lambda line: line.key)
         return [health_of(line, self.book, self.states, now) for line in lines]
 
+    def node_snapshot(self) -> list[NodeHealth]:
+        """How each node is: the brokers, and the bootstrap nodes that were tried, by node id."""
+        now, found = self.clock.now(), []
+        for node_id in sorted({*self.book.nodes, *self.book.bootstrap}):
+            node, lines = self.book.get(node_id), self._lines_of(node_id)
+            if node is not None and (lines or node_id >= 0):
+                found.append(node_health(node, lines, self.states, now))
+        return found
+
     # What lines tell
 
     def line_ready(self, line: Line, channel: Channel) -> None:
@@ -330,6 +355,16 @@ class NetworkClient:
                 self.reporter.fault(error, f"room on {line.key}")
 
     # Inside
+
+    def _refusal(self, node_id: int) -> KafkaError:
+        if self._failure is not None and not self._closed:
+            own = copy.copy(self._failure)
+            own.__cause__ = self._failure.__cause__
+        else:
+            own = ClientClosed(f"the client is {'closed' if self._closed else 'not started'}")
+        own.node_id = node_id
+        own.maybe_written = False
+        return own
 
     def _reconsider(self, line: Line) -> None:
         """The other lanes of the node may go on."""

@@ -1,4 +1,4 @@
-"""What ``NetworkClient.snapshot`` tells about a connection, as a frozen value.
+"""What ``NetworkClient`` tells about its connections and nodes, as frozen values.
 
 Read by ``health()`` of the clients and by people; nothing decides by it.
 """
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from kclient.network.connection_states import ConnectionState
 
 if TYPE_CHECKING:
-    from kclient.network.addresses import AddressBook
+    from collections.abc import Sequence
+
+    from kclient.network.addresses import AddressBook, Node
     from kclient.network.line import Line
     from kclient.network.node_states import NodeStates
 
@@ -75,4 +77,57 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
         idle_for=now - connection.last_used if connection is not None and opened else None,
         failures=states.failures(node_id),
         last_error=str(error) if error is not None else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """One broker, over all connections to it.
+
+    Attributes:
+        node_id: Broker id; negative for bootstrap nodes.
+        address: ``host:port``.
+        connections: How many are ready.
+        in_flight: Requests that wait for their answers.
+        waiting: Requests that wait for a connection.
+        last_success_age: Seconds since it last answered a request; None if it never did.
+        last_error: Its latest failure, as text, also where it has answered since; None if it never
+            failed at its present address.
+        last_error_age: Seconds since that failure; None without one.
+        failures: Consecutive failures since it was last usable.
+        retry_in: Seconds of back-off left.
+    """
+
+    node_id: int
+    address: str
+    connections: int
+    in_flight: int
+    waiting: int
+    last_success_age: float | None
+    last_error: str | None
+    last_error_age: float | None
+    failures: int
+    retry_in: float
+
+    @property
+    def ok(self) -> bool:
+        """It was usable when it was last tried."""
+        return self.failures == 0
+
+
+def node_health(node: Node, lines: Sequence[Line], states: NodeStates, now: float) -> NodeHealth:
+    """How a node is at ``now``; ``lines`` are all ways to it."""
+    answered = [line.answered_at for line in lines if line.answered_at is not None]
+    failure = states.latest_failure(node.node_id)
+    return NodeHealth(
+        node_id=node.node_id,
+        address=node.address,
+        connections=sum(line.is_ready for line in lines),
+        in_flight=sum(line.in_flight - len(line.waiting) for line in lines),
+        waiting=sum(len(line.waiting) for line in lines),
+        last_success_age=now - max(answered) if answered else None,
+        last_error=str(failure[1]) if failure is not None else None,
+        last_error_age=now - failure[0] if failure is not None else None,
+        failures=states.failures(node.node_id),
+        retry_in=max(0.0, states.retry_at(node.node_id) - now),
     )

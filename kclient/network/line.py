@@ -70,10 +70,12 @@ class Line:
 
     Attributes:
         waiting: Requests that are not written yet, oldest first.
+        answered_at: When the node last answered a request on it; None if it never did.
         channel: The present connection, in whatever state; None if there is none.
     """
 
     __slots__ = (
+        "_closed",
         "_established",
         "_limit",
         "_opened_at",
@@ -81,6 +83,7 @@ class Line:
         "_refused",
         "_timer",
         "_timer_at",
+        "answered_at",
         "channel",
         "key",
         "waiting",
@@ -90,6 +93,7 @@ class Line:
         self.key = key
         self.waiting: deque[PendingRequest] = deque()
         self.channel: Channel | None = None
+        self.answered_at: float | None = None
         self._owner = owner
         self._limit = owner.selector.in_flight_limit(key.lane)
         self._established = False
@@ -97,6 +101,7 @@ class Line:
         self._refused = False  # somebody was told that there is no room: say when there is
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = _NEVER
+        self._closed = False
 
     # What the client asks
 
@@ -209,7 +214,8 @@ class Line:
             channel.retire()
 
     def close(self, error: KafkaError) -> None:
-        """Fail what waits and stop the timer; the selector ends the channel."""
+        """Fail what waits and stop the timer, for good; the selector ends the channel."""
+        self._closed = True
         self.fail_waiting(error)
         self._disarm()
 
@@ -219,6 +225,7 @@ class Line:
         """A usable connection: write what waited."""
         owner, now = self._owner, self._owner.clock.now()
         self._established = True
+        self.answered_at = now
         owner.states.usable(self.key.node_id)
         owner.reporter.opened(channel, now - self._opened_at)
         owner.line_ready(self, channel)
@@ -230,6 +237,8 @@ class Line:
 
     def channel_answered(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
         """A request has its outcome."""
+        if request.received_bytes:
+            self.answered_at = self._owner.clock.now()
         self._answer(request, outcome)
         if request.throttle:
             self._refused = True
@@ -315,7 +324,7 @@ class Line:
 
     def _arm(self, at: float) -> None:
         """Have the timer run at ``at`` or before."""
-        if at >= self._timer_at:
+        if at >= self._timer_at or self._closed:
             return
         if self._timer is not None:
             self._timer.cancel()

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 
 class _NodeState:
-    __slots__ = ("failures", "last_error", "probing", "retry_at", "setup_timeouts")
+    __slots__ = (
+        "failures",
+        "last_error",
+        "latest_failure",
+        "probing",
+        "retry_at",
+        "setup_timeouts",
+    )
 
     def __init__(self) -> None:
         self.failures = 0
@@ -28,6 +35,7 @@ class _NodeState:
         self.retry_at = 0.0
         self.probing = 0
         self.last_error: Exception | None = None
+        self.latest_failure: tuple[float, Exception] | None = None
 
 
 class NodeStates:
@@ -74,6 +82,14 @@ class NodeStates:
         state = self._nodes.get(node_id)
         return state.last_error if state is not None else None
 
+    def latest_failure(self, node_id: int) -> tuple[float, Exception] | None:
+        """When the node failed last and how, also where it was usable since; None if it never did.
+
+        For people to look at; ``last_error`` is what counts.
+        """
+        state = self._nodes.get(node_id)
+        return state.latest_failure if state is not None else None
+
     def setup_timeout(self, node_id: int) -> float:
         """Seconds for the next attempt, from the start of the dial to a usable connection."""
         state = self._nodes.get(node_id)
@@ -117,6 +133,7 @@ class NodeStates:
 
     def _count(self, state: _NodeState, now: float, error: Exception) -> None:
         state.last_error = error
+        state.latest_failure = now, error
         if state.failures and now < state.retry_at:
             return  # another lane of the same node, broken by the same event
         state.retry_at = now + self._backoff.delay(state.failures, self._rng)

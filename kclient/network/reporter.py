@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from kclient.hooks import ConnectionClosed, ConnectionOpened, RequestCompleted, TaskDied, Throttled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kclient.hooks import Counters, Hooks
     from kclient.network.addresses import ConnectionKey
     from kclient.network.channel import Channel
+    from kclient.network.keeper import TaskKeeper
     from kclient.network.requests import PendingRequest
 
 logger = logging.getLogger("kclient.network")
@@ -32,17 +31,15 @@ class Reporter:
     Args:
         hooks: The client's observers.
         counters: The client's numbers; ours begin with ``network.``.
-        on_fault: Given each exception that escaped from a listener.
+        keeper: Hears of each exception that escaped from a listener.
     """
 
-    __slots__ = ("_counters", "_hooks", "_on_fault", "_warned_at")
+    __slots__ = ("_counters", "_hooks", "_keeper", "_warned_at")
 
-    def __init__(
-        self, hooks: Hooks, counters: Counters, on_fault: Callable[[Exception], None] | None
-    ) -> None:
+    def __init__(self, hooks: Hooks, counters: Counters, keeper: TaskKeeper) -> None:
         self._hooks = hooks
         self._counters = counters
-        self._on_fault = on_fault
+        self._keeper = keeper
         self._warned_at: dict[int, float] = {}
 
     def opened(self, channel: Channel, seconds: float) -> None:
@@ -90,8 +87,7 @@ class Reporter:
         logger.error("a listener failed on %s", where, exc_info=error)
         if self._hooks.active:
             self._hooks.emit(TaskDied(f"network listener ({where})", type(error).__name__))
-        if self._on_fault is not None:
-            self._on_fault(error)
+        self._keeper.fault(error)
 
     def _emit_completed(
         self, key: ConnectionKey, request: PendingRequest, error: Exception | None, now: float

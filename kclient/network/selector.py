@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kclient.config import NetworkConfig
     from kclient.hooks import Dialer
     from kclient.network.handshake import Identity
+    from kclient.network.keeper import TaskKeeper
     from kclient.network.sasl import Authenticator
 
 GENERAL_IDLE = 30.0
@@ -48,14 +49,15 @@ class SelectorOwner(ChannelOwner, Protocol):
 class Selector:
     """The channels of one client.
 
-    Tasks: one per dial, named ``kclient dial ...``; it ends with the dial, and ``close`` or the
-    end of its channel cancels it. Timers: one, for the next idle connection.
+    Tasks: one per dial, named ``kclient:dial-...``, lent by the keeper; it ends with the dial, and
+    ``close`` or the end of its channel cancels it. Timers: one, for the next idle connection.
 
     Args:
         config: Limits, TLS and idle time.
         clock: Reads the time.
         dialer: Opens transports.
         identity: Who we say we are.
+        keeper: Knows the dials, and hears where one is killed by somebody else.
         authenticator: Makes the SASL step machine of a connection; None where none is configured.
     """
 
@@ -65,17 +67,24 @@ class Selector:
         clock: Clock,
         dialer: Dialer,
         identity: Identity,
+        keeper: TaskKeeper,
         authenticator: Callable[[Node], Authenticator] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._dialer = dialer
         self._identity = identity
+        self._keeper = keeper
         self._authenticator = authenticator
         self._pool = FramePool()
         self._owners: dict[Channel, SelectorOwner] = {}
+        self._leaving: dict[Channel, None] = {}
         self._dials: dict[Channel, asyncio.Task[None]] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
+
+    def use_dialer(self, dialer: Dialer) -> None:
+        """Dial with ``dialer`` from now on."""
+        self._dialer = dialer
 
     def in_flight_limit(self, lane: Lane) -> int:
         """Requests that a connection of that lane may have under way."""
@@ -98,9 +107,10 @@ class Selector:
         channel = Channel(connection, owner, self._clock.now, now + setup_timeout)
         target = DialTarget(node.host, node.port, self._config.security.ssl_context, setup_timeout)
         self._owners[channel] = owner
-        self._dials[channel] = asyncio.get_running_loop().create_task(
-            self._dial(channel, target), name=f"kclient dial {key}"
-        )
+        dial = self._keeper.lend(self._dial(target, channel), _name_of(key))
+        self._dials[channel] = dial
+        # Not in the task itself: one that is cancelled before its first step never runs a line.
+        dial.add_done_callback(lambda dial: self._dialed(channel, target, dial))
         self._schedule_idle(now + self._idle_limit(key))
         return channel
 
@@ -108,7 +118,7 @@ class Selector:
         """The channel is closed: stop its dial if that is still under way."""
         self._owners.pop(channel, None)
         dial = self._dials.get(channel)
-        if dial is not None and dial is not asyncio.current_task():
+        if dial is not None:
             dial.cancel()
 
     def expire_idle(self, now: float) -> float | None:
@@ -136,61 +146,74 @@ class Selector:
             next_look = due if next_look is None else min(next_look, due)
         return next_look
 
+    def drop(self, error: KafkaError) -> None:
+        """End all channels at once for the given reason."""
+        for channel in list(self._owners):
+            self._leaving[channel] = None
+            channel.end(error, blameless=True)
+
     async def close(self, timeout: float) -> None:
         """End all channels, and wait for what was written to leave, at most ``timeout`` seconds.
 
-        Cancellation: transports are dropped at once.
+        Cancellation: transports are dropped at once; another call waits for their end.
         """
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        channels = list(self._owners)
-        dials = list(self._dials.values())
-        for channel in channels:
+        for channel in list(self._owners):
+            self._leaving[channel] = None
             channel.end(ClientClosed("the client was closed"), abort=False, blameless=True)
-        for dial in dials:
+        for dial in self._dials.values():
             dial.cancel()
-        waits = [channel.wait_closed() for channel in channels]
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.gather(*waits, *dials, return_exceptions=True)
+                await self._until_gone()
         except TimeoutError:
             pass
         finally:
-            for channel in channels:
+            for channel in self._leaving:
                 channel.abort_transport()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_ROUNDS):
-                for channel in channels:
-                    await channel.wait_closed()
+                await self._until_gone()
         await asyncio.sleep(0)  # what a cancelled dial opened is closed in the loop's next round
 
-    async def _dial(self, channel: Channel, target: DialTarget) -> None:
-        key = channel.connection.key
-        error: KafkaError
-        opened = False
-        try:
-            async with asyncio.timeout(target.setup_timeout + _OVERRUN):
-                await self._dialer.dial(target, lambda: channel)
-            opened = True
+    async def _until_gone(self) -> None:
+        for channel in list(self._leaving):
+            await channel.wait_closed()
+            self._leaving.pop(channel, None)
+        # A dialer may take its time to end, or never do: only waited for, not awaited.
+        if self._dials:
+            await asyncio.wait(list(self._dials.values()))
+
+    async def _dial(self, target: DialTarget, channel: Channel) -> None:
+        async with asyncio.timeout(target.setup_timeout + _OVERRUN):
+            await self._dialer.dial(target, lambda: channel)
+
+    def _dialed(self, channel: Channel, target: DialTarget, dial: asyncio.Task[None]) -> None:
+        """The dial ended, in whatever way: a channel that isn't open then has failed."""
+        self._dials.pop(channel, None)
+        failure = None if dial.cancelled() else dial.exception()
+        if failure is None and not dial.cancelled():
             return
-        except KafkaError as failure:
+        channel.dial_failed()
+        key, where = channel.connection.key, channel.connection.where
+        if isinstance(failure, KafkaError):
             channel.connection.setup_timed_out = isinstance(failure.__cause__, TimeoutError)
             error = failure
-        except TimeoutError as failure:
+        elif isinstance(failure, TimeoutError):
             channel.connection.setup_timed_out = True
             error = BrokerUnreachable(
-                f"{channel.connection.where} can't be reached: no connection within "
-                f"{target.setup_timeout:.3g} s"
+                f"{where} can't be reached: no connection within {target.setup_timeout:.3g} s"
             )
+        elif failure is not None:
+            error = BrokerUnreachable(f"{where} can't be reached: {failure!r}")
+        else:
+            error = BrokerUnreachable(f"the dial to {where} was cancelled from outside")
+            if not channel.connection.is_closed:
+                self._keeper.restarting(_name_of(key), "it was cancelled from outside")
+        if error is not failure:
             error.__cause__ = failure
-        except Exception as failure:
-            error = BrokerUnreachable(f"{channel.connection.where} can't be reached: {failure!r}")
-            error.__cause__ = failure
-        finally:
-            self._dials.pop(channel, None)
-            if not opened:
-                channel.dial_failed()
         error.node_id = key.node_id
         channel.end(error)
 
@@ -215,6 +238,10 @@ class Selector:
             next_look = min(next_look, now + GENERAL_IDLE)
         if next_look is not None:
             self._schedule_idle(next_look)
+
+
+def _name_of(key: ConnectionKey) -> str:
+    return f"dial-{key.node_id}-{key.lane.name.lower()}"
 
 
 def _short_lived(key: ConnectionKey) -> bool:

@@ -15,6 +15,7 @@ from kclient.errors import InvalidArgument
 from kclient.producer.flush import FlushWait
 from kclient.producer.outgoing import Outgoing
 from kclient.producer.parking import Parked
+from kclient.producer.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class BulkSend:
         "_intake",
         "_seen",
         "_topic",
+        "_turns",
         "taken",
         "wait",
     )
@@ -59,6 +61,7 @@ class BulkSend:
         self._admission = admission
         self._check = check
         self._seen: set[BatchOutcome] = set()
+        self._turns = Turns(accumulator)
 
     async def run(self, records: Iterable[Any] | AsyncIterable[Any]) -> None:
         """Take all records; stops early when one of the batches has failed."""
@@ -75,18 +78,16 @@ class BulkSend:
             )
 
     async def _take_all(self, records: Iterable[Any]) -> None:
-        accumulator, seen = self._accumulator, self._seen
-        sealed = accumulator.sealed_count
+        seen, turns = self._seen, self._turns
         for item in records:
             delivery = self._put(item)
             self.taken += 1
             if delivery._outcome not in seen:
                 await self._watch(delivery)
-            if accumulator.sealed_count != sealed:
-                sealed = accumulator.sealed_count
+            if turns.due():
                 seen.clear()
                 # Acknowledgements and linger need the loop, too.
-                await asyncio.sleep(0)
+                await turns.take()
                 self._check()
                 if self.wait.tally.count:
                     return

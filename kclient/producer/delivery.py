@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from kclient.errors import KafkaError
 
+_TOLD_AT_ONCE = 5000
+"""Deliveries of one batch whose waiters are woken in one turn of the loop."""
+
 
 class DeliveryHost(Protocol):
     """What outcomes need of the producer that made them."""
@@ -116,8 +119,15 @@ class BatchOutcome:
     def _settle(self) -> None:
         self.done = True
         waiting, self._waiting = self._waiting, None
-        for delivery in waiting or ():
+        if waiting:
+            self._tell(waiting)
+
+    def _tell(self, waiting: list[Delivery]) -> None:
+        """Wake who waits for these; a huge batch does it in several turns of the loop."""
+        for delivery in waiting[:_TOLD_AT_ONCE]:
             delivery._fire()
+        if len(waiting) > _TOLD_AT_ONCE:
+            self.host.loop.call_soon(self._tell, waiting[_TOLD_AT_ONCE:])
 
     def _note_waiting(self, delivery: Delivery) -> None:
         if self._waiting is None:

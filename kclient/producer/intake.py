@@ -39,7 +39,7 @@ from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from kclient.clock import Clock
     from kclient.cluster.metadata import Endpoint, LeaderHint
@@ -55,8 +55,8 @@ RECORD_OVERHEAD = 21
 """Bytes that a record takes beyond key, value and headers, about."""
 BATCH_OVERHEAD = 61
 """Bytes of a batch header."""
-_ADMITTED_AT_ONCE = 1000
-"""Parked records that go into batches before others get their turn on the loop."""
+_SERVED_AT_ONCE = 1000
+"""Parked records that leave their line before others get their turn on the loop."""
 
 _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.code})
 
@@ -314,7 +314,7 @@ class Intake:
     def admit(self) -> None:
         """Put parked records into batches, as far as there is room, in their order."""
         flushed: dict[PartitionQueue, None] = {}
-        left = _ADMITTED_AT_ONCE
+        left = _SERVED_AT_ONCE
         while (parked := self.lot.room_head()) is not None:
             if self._accumulator.used + parked.size > self._limit:
                 break
@@ -410,9 +410,13 @@ class Intake:
     # Time.
 
     def expire(self, now: float) -> None:
-        """Give up parked records whose time is over."""
-        while (parked := self.lot.pop_due(now)) is not None:
+        """Give up parked records whose time is over, some at once and the others soon."""
+        for _ in range(_SERVED_AT_ONCE):
+            parked = self.lot.pop_due(now)
+            if parked is None:
+                return
             parked.refused(self._overdue(parked))
+        self._accumulator.wake()  # the sender asks again when others had their turn
 
     def _overdue(self, parked: Parked) -> KafkaError:
         enqueued = parked.waiter is not None
@@ -452,11 +456,15 @@ class Intake:
             maybe_written=False,
         )
 
-    def refuse_all(self, error: KafkaError, *, enqueued_only: bool = False) -> None:
-        """Give up whoever waits in a line (close)."""
+    def refusing(
+        self, error: KafkaError, *, enqueued_only: bool = False
+    ) -> Generator[None, None, None]:
+        """Give up whoever waits in a line now (close), one per step."""
         for parked in self.lot.everybody():
-            if parked.waiter is not None or not enqueued_only:
+            # Between two steps it may have left.
+            if parked.line is not None and (parked.waiter is not None or not enqueued_only):
                 own = copy.copy(error)
                 own.__cause__ = error.__cause__
                 own.maybe_written = False  # it was in no batch, whatever became of others
                 parked.refused(own)
+                yield

@@ -17,8 +17,8 @@ from kclient.errors import ClientClosed, FlushFailed
 from kclient.hooks import require_callable, require_method
 from kclient.producer.accumulator import Accumulator
 from kclient.producer.bulk import BulkSend, admission
+from kclient.producer.ending import Ending
 from kclient.producer.failures import UnseenFailures
-from kclient.producer.flush import FailureTally, FlushWait
 from kclient.producer.health import ProducerHealth
 from kclient.producer.idempotence import IdentityState, ProducerIdentity
 from kclient.producer.intake import Intake, NoRoom
@@ -26,6 +26,7 @@ from kclient.producer.parking import Parked
 from kclient.producer.sender import Sender
 from kclient.producer.settlement import Settlement
 from kclient.producer.transactions import refuse_transactions
+from kclient.producer.turns import Turns
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from kclient.cluster.view import Partition
     from kclient.config import Bootstrap
-    from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer
     from kclient.keywords import ProducerSettings
     from kclient.producer.delivery import Delivery
@@ -51,8 +51,8 @@ V = TypeVar("V")
 
 CLOSE_TIMEOUT = 30.0
 """Seconds that ``close`` takes at most, unless told otherwise."""
-_LAST_STAGE = 1.0
-"""Seconds for closing connections at the end, whatever the flush took."""
+_LAST_STAGE = 0.5
+"""Seconds for what was written to leave at the end, whatever the flush took."""
 
 
 class Producer(Generic[K, V]):
@@ -62,7 +62,7 @@ class Producer(Generic[K, V]):
     and process that it was started in.
 
     Tasks: ``producer-sender`` from ``start`` to ``close``; ``producer-id`` while a producer id is
-    being asked for; ``metadata`` of the core.
+    being asked for; ``close-producer`` while ``close`` is at work; ``metadata`` of the core.
 
     Args:
         bootstrap: First brokers to ask: "host:port", comma-separated or a list.
@@ -179,22 +179,19 @@ class Producer(Generic[K, V]):
             core.counters,
             core.rng,
         )
+        self._ending = Ending(
+            self._accumulator, self._intake, self._settlement, self._failures, core.clock
+        )
         self._sender = Sender(
-            core,
-            self._config,
-            self._accumulator,
-            self._intake,
-            self._identity,
-            self._settlement,
+            core, self._config, self._accumulator, self._intake, self._identity, self._settlement
         )
         self._sender.check()
         self._put = self._intake.put
         self._check = core.check_usable
         self._no_room = NoRoom.REFUSE if self._config.max_block == 0.0 else self._new_waiter
-        self._yielded_at = 0
+        self._turns: Turns
         self._task: asyncio.Task[Any] | None = None
-        self._closing: asyncio.Task[FlushFailed | None] | None = None
-        self._cut: asyncio.Future[None]
+        self._closing = core.closing("close-producer", self._close)
         self._register_gauges()
 
     # Life.
@@ -214,9 +211,10 @@ class Producer(Generic[K, V]):
             await producer.start()
         """
         self._failures.loop = asyncio.get_running_loop()
+        self._turns = Turns(self._accumulator)
         await self._core.start()
-        self._core.add_failure_listener(self._give_up)
-        self._task = self._core.spawn(self._sender.run(), "producer-sender")
+        self._core.add_failure_listener(self._ending.give_up)
+        self._task = self._core.spawn(self._sender.run(), "producer-sender", endless=True)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush what was sent, then close. Twice, or before ``start``, is fine.
@@ -226,34 +224,30 @@ class Producer(Generic[K, V]):
         ``maybe_written`` says whether it may be in the log all the same.
 
         Args:
-            timeout: Seconds for the flush; closing connections may take one more.
+            timeout: Seconds for the flush; closing connections may take one more. Of several
+                calls at once, the one with the least time counts.
 
         Raises:
             FlushFailed: Some records that were flushed, or that nobody looked at before, were
                 not delivered. The producer is closed all the same.
             WrongContext: Called from another loop, thread or process.
 
-        Cancellation: the flush is cut short, as if ``timeout`` had passed.
+        Cancellation: the flush is cut short, as if ``timeout`` had passed. The producer closes all
+        the same, a moment later; another ``close()`` waits for that.
 
         Example::
 
             await producer.close(timeout=5.0)
         """
         if self._task is None:
-            await self._core.close()
+            await self._core.close(timeout)
             return
         if asyncio.get_running_loop() is not self._failures.loop:
             self._core.check_usable()  # says in which way this is the wrong place
-        if self._closing is None:
-            self._cut = self._new_waiter()
-            self._closing = asyncio.get_running_loop().create_task(
-                self._close(timeout), name="kclient:producer-close"
-            )
         try:
-            failure = await asyncio.shield(self._closing)
+            failure = await self._closing.run(timeout)
         except asyncio.CancelledError:
-            if not self._cut.done():
-                self._cut.set_result(None)
+            self._closing.hurry(0.0)
             raise
         if failure is not None:
             raise failure
@@ -364,10 +358,9 @@ class Producer(Generic[K, V]):
             await producer.flush()
         """
         self._check()
-        if self._accumulator.sealed_count != self._yielded_at:
+        if self._turns.due():
             # A loop of calls that never suspend would keep the sender and the answers waiting.
-            self._yielded_at = self._accumulator.sealed_count
-            await asyncio.sleep(0)
+            await self._turns.take()
             self._check()
         delivery = self._put(topic, value, key, headers, partition, timestamp, self._no_room)
         parked = delivery._outcome
@@ -441,7 +434,7 @@ class Producer(Generic[K, V]):
         )
         try:
             await bulk.run(records)
-            await self._until_settled(bulk.wait)
+            await self._ending.until_settled(bulk.wait)
         except BaseException:
             bulk.wait.listening = False
             raise
@@ -466,7 +459,7 @@ class Producer(Generic[K, V]):
             await producer.flush()
         """
         self._check()
-        failure = await self._flush()
+        failure = await self._ending.flush()
         if failure is not None:
             raise failure
 
@@ -530,69 +523,18 @@ class Producer(Generic[K, V]):
         gauge("producer.parked_records", lambda: float(self._intake.lot.total))
         gauge("producer.requests_in_flight", lambda: float(sum(self._sender.in_flight.values())))
 
-    async def _flush(self) -> FlushFailed | None:
-        earlier = self._failures.take()
-        wait = FlushWait(urgent=True)
-        for batch in self._accumulator.hurry():
-            batch.watch(wait)
-        for parked in self._intake.lot.everybody():
-            if parked.waiter is None:
-                parked.watch(wait)
-        try:
-            await self._until_settled(wait)
-        except BaseException:
-            wait.listening = False
-            self._failures.tally.merge(earlier)
-            raise
-        total = FailureTally()
-        total.merge(earlier)
-        total.merge(wait.tally)
-        return total.failure()
-
-    async def _until_settled(self, wait: FlushWait) -> None:
-        if not wait.pending:
-            return
-        settled = self._new_waiter()
-
-        def notify() -> None:
-            if not wait.pending and not settled.done():
-                settled.set_result(None)
-
-        wait.when_settled(notify)
-        await settled
-
-    def _give_up(self, error: KafkaError) -> None:
-        """Fail everything that isn't settled: the producer is at its end."""
-        self._intake.refuse_all(error)
-        self._accumulator.hurry()
-        for queue in list(self._accumulator.busy):
-            for batch in [*queue.outstanding, *queue.sealed]:
-                if not batch.outcome.done:
-                    self._settlement.give_up(batch, error)
-
     def _still_usable(self) -> None:
         self._check()
 
     def _closed(self) -> None:
         raise ClientClosed("this producer is closed", hint="make a new one", maybe_written=False)
 
-    async def _close(self, timeout: float) -> FlushFailed | None:
+    async def _close(self) -> FlushFailed | None:
+        """Flush, then end everything. Where it is killed it is run again, and goes on."""
         self._check = self._closed
-        ending = ClientClosed("the producer was closed", hint="make a new one", maybe_written=False)
-        self._intake.refuse_all(ending, enqueued_only=True)
-        flush = asyncio.get_running_loop().create_task(self._flush(), name="kclient:producer-flush")
-        ends: list[asyncio.Future[Any]] = [flush, self._cut]
-        await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        self._give_up(
-            ClientClosed(
-                f"the producer was closed, and {timeout:g} s were not enough to deliver",
-                hint="give close() more time, or look at health() for what is wrong",
-                maybe_written=False,
-            )
-        )
-        failure = await flush
+        await self._ending.close(self._closing)
         if self._task is not None:
             await self._core.stop(self._task)
         await self._sender.close()
         await self._core.close(_LAST_STAGE)
-        return failure
+        return self._ending.failure

@@ -39,6 +39,10 @@ logger = logging.getLogger("kclient.producer")
 
 _ACKS = {"all": -1, 1: 1, 0: 0}
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
+_EXPIRED_AT_ONCE = 5000
+"""Records that are given up before others get their turn on the loop: each may have a waiter."""
+_BATCH_COST = 10
+"""What giving up a batch costs by itself, in records."""
 
 
 class Sender:
@@ -128,8 +132,7 @@ class Sender:
 
     def _step(self, now: float) -> None:
         accumulator = self._accumulator
-        for batch in accumulator.come_due(now):
-            self._settlement.expire(batch)
+        self._expire(now)
         self._intake.expire(now)
         self._intake.admit()
         if not self.in_flight and self._intake.lot.room_head() is not None:
@@ -138,6 +141,16 @@ class Sender:
             self._serve(node_id, now)
         if accumulator.has_leaderless():
             self._metadata.request_update()
+
+    def _expire(self, now: float) -> None:
+        """Give up batches whose time is over; where they are very many, some in the next step."""
+        left = _EXPIRED_AT_ONCE
+        for batch in self._accumulator.come_due(now):
+            left -= batch.records().record_count + _BATCH_COST
+            self._settlement.expire(batch)
+            if left <= 0:
+                self.wake()
+                return
 
     # Requests.
 

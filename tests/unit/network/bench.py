@@ -16,6 +16,7 @@ from kclient.clock import SystemClock
 from kclient.config import NetworkConfig
 from kclient.hooks import Counters, Dialer, Event, Hooks
 from kclient.network import Lane, NetworkClient, RequestFuture
+from kclient.network.keeper import Unsupervised
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.unit.network.scripted_broker import (
     API_VERSIONS,
@@ -44,6 +45,14 @@ class Recorder:
         return [event for event in self.events if isinstance(event, kind)]
 
 
+class _Keeper(Unsupervised):
+    def __init__(self, on_fault: Callable[[Exception], None]) -> None:
+        self._on_fault = on_fault
+
+    def fault(self, error: Exception) -> None:
+        self._on_fault(error)
+
+
 class Bench:
     """Makes clients of a test and keeps what they told."""
 
@@ -69,7 +78,7 @@ class Bench:
             hooks=Hooks([self.recorder]),
             counters=self.counters,
             rng=random.Random(1),
-            on_fault=on_fault or self.faults.append,
+            keeper=_Keeper(on_fault or self.faults.append),
         )
         await client.start()
         self._stack.push_async_callback(client.close, CLOSE_TIMEOUT)

@@ -1,0 +1,141 @@
+"""Ending: waits until what was sent is settled, or gives it up; for ``flush`` and ``close``.
+
+Whoever flushes is told what failed: among the batches and parked records of the moment, and before
+that without anyone looking. The producer calls it. No rules about batches here, and no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from kclient.cluster.slices import run_sliced
+from kclient.errors import ClientClosed
+from kclient.producer.flush import FailureTally, FlushWait
+
+if TYPE_CHECKING:
+    from kclient.clock import Clock
+    from kclient.cluster.closing import Closing
+    from kclient.errors import FlushFailed, KafkaError
+    from kclient.producer.accumulator import Accumulator
+    from kclient.producer.failures import UnseenFailures
+    from kclient.producer.intake import Intake
+    from kclient.producer.settlement import Settlement
+
+
+class Ending:
+    """The waits for the end of what was sent, of one producer."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        intake: Intake,
+        settlement: Settlement,
+        failures: UnseenFailures,
+        clock: Clock,
+    ) -> None:
+        self._accumulator = accumulator
+        self._intake = intake
+        self._settlement = settlement
+        self._failures = failures
+        self._clock = clock
+        self._close_began: float | None = None
+        self._not_flushed = FailureTally()
+
+    async def flush(self) -> FlushFailed | None:
+        """Send without lingering, wait until all is settled; what failed.
+
+        Cancellation: stops the wait only; the next flush tells what failed.
+        """
+        earlier, wait = self._begin()
+        try:
+            await self.until_settled(wait)
+        except BaseException:
+            self._abandon(earlier, wait)
+            raise
+        total = FailureTally()
+        total.merge(earlier)
+        total.merge(wait.tally)
+        return total.failure()
+
+    async def until_settled(self, wait: FlushWait) -> None:
+        """Return when nothing of ``wait`` is pending.
+
+        Cancellation: leaves nothing behind.
+        """
+        if not wait.pending:
+            return
+        settled = asyncio.get_running_loop().create_future()
+
+        def notify() -> None:
+            if not wait.pending and not settled.done():
+                settled.set_result(None)
+
+        wait.when_settled(notify)
+        await settled
+
+    async def close(self, closing: Closing[FlushFailed | None]) -> None:
+        """Take nothing more, flush as long as ``closing`` has time, give up what is left then.
+
+        Where it is killed it can be called again, and goes on; ``failure`` tells what failed.
+        """
+        if self._close_began is None:
+            self._close_began = self._clock.now()
+        ending = ClientClosed("the producer was closed", hint="make a new one", maybe_written=False)
+        await run_sliced(self._intake.refusing(ending, enqueued_only=True))
+        earlier, wait = self._begin()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with closing.limit():
+                    await self.until_settled(wait)
+            await run_sliced(self._giving_up(self._too_late(self._close_began)))
+        except BaseException:
+            self._abandon(earlier, wait)
+            raise
+        self._not_flushed.merge(earlier)
+        self._not_flushed.merge(wait.tally)
+
+    @property
+    def failure(self) -> FlushFailed | None:
+        """What ``close`` could not deliver."""
+        return self._not_flushed.failure()
+
+    def give_up(self, error: KafkaError) -> None:
+        """Fail everything that isn't settled, at once: the producer is at its end."""
+        for _ in self._giving_up(error):
+            pass
+
+    def _giving_up(self, error: KafkaError) -> Generator[None, None, None]:
+        """The same, one parked record or one batch per step; answers may come in between."""
+        yield from self._intake.refusing(error)
+        while unsettled := [(b, b.outcome) for b in self._accumulator.hurry()]:
+            for batch, outcome in unsettled:
+                if batch.outcome is outcome and not outcome.done:
+                    self._settlement.give_up(batch, error)
+                    yield
+
+    def _too_late(self, began: float) -> ClientClosed:
+        return ClientClosed(
+            f"the producer was closed, and {self._clock.now() - began:.3g} s were not enough to "
+            "deliver",
+            hint="give close() more time, or look at health() for what is wrong",
+            maybe_written=False,
+        )
+
+    def _begin(self) -> tuple[FailureTally, FlushWait]:
+        """What failed unseen before, and the wait for all that is here now."""
+        wait = FlushWait(urgent=True)
+        for batch in self._accumulator.hurry():
+            batch.watch(wait)
+        for parked in self._intake.lot.everybody():
+            if parked.waiter is None:
+                parked.watch(wait)
+        return self._failures.take(), wait
+
+    def _abandon(self, earlier: FailureTally, wait: FlushWait) -> None:
+        """Nobody waits any more: the next flush has to tell what failed."""
+        wait.listening = False
+        self._failures.tally.merge(earlier)
+        self._failures.tally.merge(wait.tally)
