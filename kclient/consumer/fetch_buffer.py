@@ -277,6 +277,7 @@ class FetchBuffer:
             return
         if self._is_stale(state):
             self.drop(state)
+            self._subscription.rewind_fetch(state)
         elif not state.paused and state not in self._turns:
             self._turns[state] = None  # resumed
 

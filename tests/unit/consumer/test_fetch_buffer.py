@@ -295,3 +295,15 @@ def test_clearing_releases_everything() -> None:
     rig.buffer.clear()
     assert rig.frames_held == 0
     assert rig.take(1) == []
+
+
+def test_batches_whose_offsets_go_back_cost_a_fetch_and_no_records() -> None:
+    """Base offsets are outside of the CRC: the end of a piece may lie before what it holds."""
+    rig = BufferRig(1)
+    rig.add(0, batch(0, 4) + batch(4, 3) + batch(3, 2))
+    assert rig.take(99) == [(0, n) for n in range(7)]
+    rig.add(0, batch(4, 3) + batch(7, 2), at=rig.state(0).fetch_offset)
+    assert rig.take(99) == []
+    assert rig.state(0).fetch_offset == 7
+    rig.add(0, batch(7, 2))
+    assert rig.take(99) == [(0, 7), (0, 8)]
