@@ -11,13 +11,19 @@ import random
 from collections.abc import Callable
 
 from kclient.clock import Clock
+from kclient.errors import InvalidArgument
+from kclient.testing.api_names import ApiName, api_key_of
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
 from kclient.testing.faults import Faults
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.memory_net import Listener, MemoryNet
 from kclient.testing.request_log import RequestLog
+from kclient.testing.served_versions import VERSIONS
 from kclient.testing.state import BrokerState, ClusterState
+
+LOOPBACK = "127.0.0.1"
+"""Where brokers listen if nothing else is said."""
 
 
 class Services:
@@ -54,6 +60,8 @@ class Broker:
     Attributes:
         node_id: Its id.
         sessions: Fetch sessions of its clients.
+        versions: What it serves, by API key.
+        metadata_state: What its answers to Metadata are made from.
     """
 
     def __init__(self, info: BrokerState, services: Services) -> None:
@@ -65,6 +73,8 @@ class Broker:
         self._unconnected.set()
         self.node_id = info.node_id
         self.state = services.state
+        self.metadata_state = services.state
+        self.versions = dict(VERSIONS)
         self.faults = services.faults
         self.requests = services.requests
         self.sessions = FetchSessions(services.rng, services.state.config.session_slots)
@@ -116,16 +126,41 @@ class Broker:
         """A timer on the running loop."""
         return asyncio.get_running_loop().call_later(seconds, callback)
 
-    async def listen(self) -> None:
-        """Open the listener and take part in the cluster."""
+    def speak(self, api: ApiName, lowest: int, highest: int) -> None:
+        """Serve an API in these versions only, as a broker of another release does.
+
+        They count for what comes from now on, on open connections too; a client that keeps to the
+        answer of ApiVersions sees them when it connects the next time.
+
+        Raises:
+            InvalidArgument: This broker doesn't serve some of them.
+        """
+        key = api_key_of(api)
+        least, most = VERSIONS.get(key, (0, -1))
+        if not least <= lowest <= highest <= most:
+            raise InvalidArgument(f"{api}: {lowest} to {highest} must be within {least} to {most}")
+        self.versions[key] = (lowest, highest)
+
+    def freeze_metadata(self) -> None:
+        """Go on telling of brokers, topics and leaders what is true now: it lags behind."""
+        self.metadata_state = self.state.outline()
+
+    def thaw_metadata(self) -> None:
+        """Tell the truth again."""
+        self.metadata_state = self.state
+
+    async def listen(self, host: str | None = None, port: int | None = None) -> None:
+        """Open the listener, at another address if one is given, and take part in the cluster."""
         info, network = self._info, self._services.network
+        info.host = info.host if host is None else host
+        info.port = info.port if port is None else port
         if network is None:
             loop = asyncio.get_running_loop()
             server = await loop.create_server(self._new_channel, info.host, info.port)
             info.port = server.sockets[0].getsockname()[1]
             self._server = server
         else:
-            if not info.port:
+            if info.host == LOOPBACK:
                 info.host = f"broker-{info.node_id}"
             self._server = network.listen(self._new_channel, info.host, info.port)
             info.port = self._server.port

@@ -18,7 +18,7 @@ from kclient.clock import Clock, SystemClock
 from kclient.error_codes import ErrorCode
 from kclient.errors import ClientClosed, InvalidArgument, broker_error
 from kclient.record.reader import read_batches
-from kclient.testing.broker import Broker, Services
+from kclient.testing.broker import LOOPBACK, Broker, Services
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
 from kclient.testing.config_defs import as_texts
@@ -34,7 +34,6 @@ from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic
 if TYPE_CHECKING:
     from kclient.record import Record
 
-_LOOPBACK = "127.0.0.1"
 _MOST_REPLICAS = 3
 
 
@@ -118,7 +117,7 @@ class Cluster:
         )
         self._brokers: dict[int, Broker] = {}
         for index in range(brokers):
-            info = BrokerState(index + 1, _LOOPBACK, None if racks is None else racks[index])
+            info = BrokerState(index + 1, LOOPBACK, None if racks is None else racks[index])
             self._state.brokers[info.node_id] = info
             self._brokers[info.node_id] = Broker(info, services)
         self._started = False
@@ -208,6 +207,32 @@ class Cluster:
         found = self._broker(broker)
         await found.stop()
         await found.listen()
+
+    async def move(self, broker: int, *, host: str | None = None, port: int = 0) -> None:
+        """Bring a broker back at another address, as a new machine that has its disks.
+
+        Args:
+            broker: Which; it is stopped first if it is up.
+            host: Where it listens then; on the same host by default.
+            port: 0 for another one that is free.
+
+        Raises:
+            OSError: That address is taken.
+        """
+        found = self._broker(broker)
+        await found.stop()
+        if not port and self._services.network is not None:
+            port = found.port + 1  # a network in memory gives the old one again
+        await found.listen(host, port)
+
+    async def swap_addresses(self, one: int, other: int) -> None:
+        """Let two brokers come back, each at the address of the other."""
+        first, second = self._broker(one), self._broker(other)
+        await first.stop()
+        await second.stop()
+        address, new = (first.host, first.port), (second.host, second.port)
+        await first.listen(*new)
+        await second.listen(*address)
 
     def _broker(self, node_id: int) -> Broker:
         found = self._brokers.get(node_id)

@@ -54,9 +54,10 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
     served = SERVED.get(key)
     if served is None:
         raise Unserved(f"the embedded cluster does not serve API {key}")
-    if not served.speaks(version):
+    lowest, highest = broker.versions[key]
+    if not lowest <= version <= highest:
         if key == API_VERSIONS_KEY:
-            answer = encode_frame(unsupported_version_response(), 0, correlation_id)
+            answer = encode_frame(unsupported_version_response(broker.versions), 0, correlation_id)
             raise Unserved(f"ApiVersions v{version}", answer)
         raise Unserved(f"{served.name} v{version} is not served")
     header = decode_request_header(frame)

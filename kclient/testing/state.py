@@ -9,9 +9,9 @@ ids, from an ``rng``.
 from __future__ import annotations
 
 import base64
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
@@ -19,9 +19,6 @@ from kclient.testing.log import Appended, PartitionLog
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_configs import TopicConfig
-
-if TYPE_CHECKING:
-    import random
 
 NO_LEADER = -1
 
@@ -165,6 +162,20 @@ class ClusterState:
         """The lowest broker that is up, -1 if none is."""
         alive = self.alive_brokers
         return alive[0].node_id if alive else NO_LEADER
+
+    def outline(self) -> ClusterState:
+        """A copy of what metadata tells, as it is now; without records."""
+        copy = ClusterState(self.config, random.Random(0))
+        copy.cluster_id = self.cluster_id
+        copy.brokers = {node_id: replace(broker) for node_id, broker in self.brokers.items()}
+        for name, topic in self.topics.items():
+            partitions = [
+                replace(one, replicas=[*one.replicas], isr=[*one.isr], log=PartitionLog())
+                for one in topic.partitions
+            ]
+            copy.topics[name] = replace(topic, partitions=partitions)
+            copy._topics_by_id[topic.topic_id] = copy.topics[name]
+        return copy
 
     def topic_by_id(self, topic_id: bytes) -> TopicState | None:
         """The topic with that id."""

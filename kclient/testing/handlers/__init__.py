@@ -1,7 +1,8 @@
 """Which APIs the embedded cluster serves: one file per API, one row each.
 
-Their versions are in ``served_versions.py``. ``dispatch.py`` calls ``handle(call, request)``, which
-returns the response, a ``Deferred`` where it has to wait, or None where no answer is wanted.
+Their versions are in ``served_versions.py``, and a broker may be made to serve fewer. ``dispatch``
+calls ``handle(call, request)``, which returns the response, a ``Deferred`` where it has to wait, or
+None where no answer is wanted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from kclient.testing.handlers import (
     offset_for_leader_epoch,
     produce,
 )
-from kclient.testing.served_versions import VERSIONS
 
 Handle: TypeAlias = Callable[[Call, Any], "Response | Deferred[Response] | None"]
 
@@ -44,11 +44,6 @@ class Served(NamedTuple):
     def name(self) -> str:
         """Kafka's name of it."""
         return API_NAMES[self.api_key]
-
-    def speaks(self, version: int) -> bool:
-        """Whether that version of it is served."""
-        lowest, highest = VERSIONS[self.api_key]
-        return lowest <= version <= highest
 
 
 SERVED: dict[int, Served] = {

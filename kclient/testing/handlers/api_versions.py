@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.api_versions import (
@@ -14,7 +16,6 @@ from kclient.protocol.messages.api_versions import (
 )
 from kclient.protocol.messages.produce import ProduceRequest
 from kclient.testing.call import Call
-from kclient.testing.served_versions import VERSIONS
 
 _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -22,11 +23,7 @@ _FEATURES = (("metadata.version", 7, 30, 30), ("eligible.leader.replicas.version
 """Name, lowest and highest supported level, finalized level. Those of APIs that are not served
 (groups, shares, streams, transactions) are not there."""
 
-# Kafka 4 lists Produce from v0, which it refuses, for librdkafka before 2.x (KAFKA-18659).
-_LISTED = [
-    (key, 0 if key == ProduceRequest.API_KEY else lowest, highest)
-    for key, (lowest, highest) in sorted(VERSIONS.items())
-]
+Versions: TypeAlias = Mapping[int, tuple[int, int]]
 
 
 def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -39,19 +36,27 @@ def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     # Before v4 a lowest level of 0 can't be said (KIP-1022), so such features are left out.
     shown = [one for one in _FEATURES if one[1] > 0 or call.version >= 4]
     return ApiVersionsResponse(
-        api_keys=[ApiVersion(*row) for row in _LISTED],
+        api_keys=_listed(call.broker.versions),
         supported_features=[SupportedFeatureKey(one[0], one[1], one[2]) for one in shown],
         finalized_features_epoch=1,
         finalized_features=[FinalizedFeatureKey(one[0], one[3], one[3]) for one in _FEATURES],
     )
 
 
-def unsupported_version_response() -> ApiVersionsResponse:
+def unsupported_version_response(versions: Versions) -> ApiVersionsResponse:
     """For a version to come, in v0: which versions of this one API there are."""
+    key = ApiVersionsRequest.API_KEY
     return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(*row) for row in _LISTED if row[0] == ApiVersionsRequest.API_KEY],
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(key, *versions[key])]
     )
+
+
+def _listed(versions: Versions) -> list[ApiVersion]:
+    """All that is served; Kafka 4 lists Produce from v0 on, for librdkafka (KAFKA-18659)."""
+    return [
+        ApiVersion(key, 0 if key == ProduceRequest.API_KEY else lowest, highest)
+        for key, (lowest, highest) in sorted(versions.items())
+    ]
 
 
 def _valid(request: ApiVersionsRequest) -> bool:

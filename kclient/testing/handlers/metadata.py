@@ -27,8 +27,8 @@ _FIRST_WITH_NULL_FOR_ALL = 1
 
 
 def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
-    """What this broker knows of the cluster: all of it, at once."""
-    state = call.state
+    """What this broker knows of the cluster: all of it, at once, unless it was made to lag."""
+    state = call.broker.metadata_state
     wanted = request.topics
     if wanted is None or (not wanted and call.version < _FIRST_WITH_NULL_FOR_ALL):
         topics = [_known(call, request, topic) for topic in state.topics.values()]
@@ -57,12 +57,12 @@ def _asked(
     if call.version < _FIRST_WITH_IDS and (by_id or one.name is None):
         return _failed(one.name or "", one.topic_id, ErrorCode.INVALID_REQUEST)
     if by_id:
-        topic = call.state.topic_by_id(one.topic_id)
+        topic = call.broker.metadata_state.topic_by_id(one.topic_id)
         if topic is None:
             return _failed(None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         return _known(call, request, topic)
     name = one.name or ""
-    topic = call.state.topics.get(name)
+    topic = call.broker.metadata_state.topics.get(name)
     if topic is not None:
         return _known(call, request, topic)
     return _failed(name, ZERO_UUID, _absent(call, request, name), _operations(request))
@@ -109,7 +109,7 @@ def _known(call: Call, request: MetadataRequest, topic: TopicState) -> MetadataR
 
 
 def _partition(call: Call, one: PartitionState) -> MetadataResponsePartition:
-    brokers = call.state.brokers
+    brokers = call.broker.metadata_state.brokers
     missing = one.leader == NO_LEADER
     return MetadataResponsePartition(
         ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.NONE,

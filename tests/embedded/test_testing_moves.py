@@ -1,0 +1,114 @@
+"""Brokers of the embedded cluster that move, swap addresses, lag behind, or speak less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.errors import InvalidArgument
+from kclient.protocol.messages.api_versions import ApiVersionsRequest
+from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing import Cluster
+from tests.unit.testing.raw_peer import RawPeer
+
+
+async def asked(address: str, *topics: str, version: int = 12) -> Any:
+    names = [MetadataRequestTopic(ZERO_UUID, name) for name in topics]
+    async with RawPeer.to(address) as peer:
+        return await peer.call(MetadataRequest(names, False), version)
+
+
+def addresses(cluster: Cluster) -> dict[int, str]:
+    return {node_id: broker.address for node_id, broker in cluster.brokers.items()}
+
+
+async def test_a_broker_moves_and_keeps_what_it_has() -> None:
+    async with Cluster(brokers=2) as cluster:
+        cluster.create_topic("t", assignments=[[1]])
+        before = addresses(cluster)
+        await cluster.move(1)
+        assert cluster.brokers[1].address != before[1]
+        assert cluster.brokers[2].address == before[2]
+        told = await asked(before[2], "t")
+        assert {f"{b.host}:{b.port}" for b in told.brokers} == {*addresses(cluster).values()}
+        assert told.topics[0].partitions[0].leader_id == 1
+        with pytest.raises(ConnectionError):
+            await asked(before[1])
+        await cluster.restart(1)
+        assert (await asked(cluster.brokers[1].address)).brokers == told.brokers
+
+
+async def test_a_broker_moves_to_another_host() -> None:
+    async with Cluster(brokers=1) as cluster:
+        await cluster.move(1, host="127.0.0.2")
+        assert cluster.brokers[1].host == "127.0.0.2"
+        assert (await asked(cluster.bootstrap)).brokers[0].host == "127.0.0.2"
+
+
+async def test_two_brokers_swap_their_addresses() -> None:
+    async with Cluster(brokers=3) as cluster:
+        before = addresses(cluster)
+        await cluster.swap_addresses(1, 3)
+        assert addresses(cluster) == {1: before[3], 2: before[2], 3: before[1]}
+        async with RawPeer.to(before[3]) as peer:
+            await peer.call(MetadataRequest([], False), 12)
+        assert cluster.requests.of("Metadata")[-1].broker == 1
+
+
+async def test_a_broker_lags_behind_until_it_is_told_the_truth_again() -> None:
+    async with Cluster(brokers=2) as cluster:
+        cluster.create_topic("t", assignments=[[1, 2]])
+        old_id = cluster.topic_id("t")
+        cluster.brokers[2].freeze_metadata()
+        cluster.delete_topic("t")
+        cluster.create_topic("t", assignments=[[2, 1], [2, 1]])
+        cluster.create_topic("u")
+        await cluster.move(1)
+        now, then = (
+            await asked(cluster.brokers[1].address, "t", "u"),
+            await asked(cluster.brokers[2].address, "t", "u"),
+        )
+        assert (len(now.topics[0].partitions), now.topics[0].topic_id) == (
+            2,
+            cluster.topic_id("t"),
+        )
+        assert (len(then.topics[0].partitions), then.topics[0].topic_id) == (1, old_id)
+        assert then.topics[0].partitions[0].leader_id == 1
+        assert then.topics[1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert then.brokers != now.brokers
+        cluster.brokers[2].thaw_metadata()
+        assert (await asked(cluster.brokers[2].address, "t", "u")).topics == now.topics
+
+
+async def test_a_broker_speaks_less_than_another_one() -> None:
+    async with Cluster(brokers=2) as cluster:
+        cluster.brokers[1].speak("Metadata", 2, 5)
+        said = {}
+        for node_id, address in addresses(cluster).items():
+            async with RawPeer.to(address) as peer:
+                told = await peer.call(ApiVersionsRequest(), 0)
+                said[node_id] = [k for k in told.api_keys if k.api_key == 3][0]
+        assert (said[1].min_version, said[1].max_version) == (2, 5)
+        assert said[2].max_version > 5
+        assert await asked(cluster.brokers[1].address, version=5)
+        with pytest.raises((ConnectionError, EOFError)):
+            await asked(cluster.brokers[1].address, version=6)
+
+
+async def test_an_older_apiversions_is_asked_for_in_version_0() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.brokers[1].speak("ApiVersions", 0, 2)
+        async with RawPeer.to(cluster.bootstrap) as peer:
+            told = await peer.read(ApiVersionsRequest, 0, peer.write(ApiVersionsRequest(), 4))
+        assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(k.api_key, k.max_version) for k in told.api_keys] == [(18, 2)]
+
+
+async def test_versions_that_are_not_served_are_refused() -> None:
+    async with Cluster(brokers=1) as cluster:
+        for lowest, highest in ((0, 99), (5, 4), (-1, 2)):
+            with pytest.raises(InvalidArgument, match="within 0 to 13"):
+                cluster.brokers[1].speak("Metadata", lowest, highest)
