@@ -2,7 +2,9 @@
 
 Called by ``metadata`` topic by topic. The rules, from Java's ``Metadata`` and KIP-320/KIP-516:
 
-- a leader epoch never goes back for the same topic id: a broker that lags behind is not believed;
+- a leader epoch doesn't go back for the same topic id: a broker that lags behind is not believed.
+  Only when all who are asked say so many times in a row, the higher one was a lie (or bytes that
+  were damaged on the way), which must not keep us from the leader for ever;
 - another topic id is another topic: everything of the old one is forgotten. Ids are never used
   twice, so a broker that still tells the old one afterwards lags behind, and isn't believed either;
 - what looks like the past but can't be told from a topic that was created again (no ids, or an id
@@ -33,6 +35,9 @@ RELIABLE_EPOCHS_FROM = 9
 
 BELIEVE_AFTER = 3
 """Answers in a row after which what looks like the past is taken for the present."""
+
+OUTVOTED_AFTER = 10
+"""Answers in a row after which a higher epoch of the same topic id is taken for a lie."""
 
 REMEMBERED_IDS = 4
 """Former ids of one topic that are kept, to know an answer from the past by."""
@@ -196,18 +201,16 @@ class Past:
         left_behind = new.topic_id in self._former_ids.get(name, ())
         if not left_behind and not goes_back(floor, new):
             self._doubts.pop(name, None)
-        elif floor.topic_id == new.topic_id != NO_TOPIC_ID:
-            return keep_newest(floor, new)
-        elif not self._believe(name):
+        elif not self._believe(name, floor.topic_id == new.topic_id != NO_TOPIC_ID):
             return floor if left_behind else keep_newest(floor, new)
         if NO_TOPIC_ID not in (floor.topic_id, new.topic_id) and floor.topic_id != new.topic_id:
             former = [i for i in self._former_ids.get(name, ()) if i != new.topic_id]
             self._former_ids[name] = (*former, floor.topic_id)[-REMEMBERED_IDS:]
         return new
 
-    def _believe(self, name: str) -> bool:
+    def _believe(self, name: str, same: bool) -> bool:
         self._doubts[name] = self._doubts.get(name, 0) + 1
-        if self._doubts[name] < BELIEVE_AFTER:
+        if self._doubts[name] < (OUTVOTED_AFTER if same else BELIEVE_AFTER):
             return False
         del self._doubts[name]
         return True

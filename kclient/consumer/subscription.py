@@ -366,13 +366,14 @@ class Subscription:
         """The view of the cluster tells the partition's leader epoch, -1 unknown.
 
         An epoch above that of the last record read means another leader, whose log may part from
-        the one that was read.
+        the one that was read. The view takes an epoch back only where a higher one was wrong;
+        brokers refuse whoever names an epoch that never was, so it is taken back here too.
         """
-        if leader_epoch <= state.leader_epoch:
+        if leader_epoch < 0 or leader_epoch == state.leader_epoch:
             return
         state.leader_epoch = leader_epoch
         read_before = 0 <= state.position_epoch < leader_epoch
-        if read_before and state.phase in (Phase.FETCHING, Phase.VALIDATING):
+        if state.phase is Phase.VALIDATING or (read_before and state.phase is Phase.FETCHING):
             self._apply(state, PhaseEvent.LEADER_CHANGED)
         self._on_change(state)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from kclient.backoff import Backoff
+from kclient.cluster import merge
 from kclient.cluster.metadata import Ask, LeaderHint, MetadataState, metadata_request
 from kclient.cluster.topic import Topic
 from kclient.cluster.view import Broker, Cluster
@@ -246,6 +247,29 @@ class TestAnswers:
         for epoch in (1, 3, 4):
             view = absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(1, epoch)], topic_id=A)))
             assert (view.leader("t", 0), view.leader_epoch("t", 0)) == (2, 5)
+
+    def test_an_epoch_that_nobody_else_knows_is_a_lie_in_the_end(self) -> None:
+        """Damaged bytes or a lying broker must not keep us from the leader for ever."""
+        meta = ready("t")
+        absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(2, 2**31 - 1)], topic_id=A)))
+        seen = [
+            absorb(
+                meta, Ask(("t",), True, 99), answer(topic("t", [(1, 5)], topic_id=A))
+            ).leader_epoch("t", 0)
+            for _ in range(merge.OUTVOTED_AFTER)
+        ]
+        assert seen == [2**31 - 1] * (merge.OUTVOTED_AFTER - 1) + [5]
+        assert meta.view.leader("t", 0) == 1
+
+    def test_one_broker_that_knows_the_epoch_is_enough_to_keep_it(self) -> None:
+        meta = ready("t")
+        newest = answer(topic("t", [(2, 6)], topic_id=A))
+        absorb(meta, Ask(("t",), True, 99), newest)
+        for _ in range(3):
+            for _ in range(merge.OUTVOTED_AFTER - 1):
+                stale = answer(topic("t", [(1, 5)], topic_id=A))
+                assert absorb(meta, Ask(("t",), True, 99), stale).leader("t", 0) == 2
+            absorb(meta, Ask(("t",), True, 99), newest)
 
     def test_leader_epochs_do_not_go_back_through_a_moment_of_unknown_topic(self) -> None:
         meta = ready("t")

@@ -170,10 +170,24 @@ def test_a_newer_leader_epoch_sends_a_read_position_to_validation() -> None:
     assert state.phase is Phase.FETCHING  # nothing was read yet: no log to compare
     rig.subscription.advance(state, 5, 2)
     rig.subscription.see_leader(state, 2)
-    rig.subscription.see_leader(state, 1)  # epochs never go back
+    rig.subscription.see_leader(state, -1)  # the view lost the topic for a moment
     assert state.leader_epoch == 2
     rig.subscription.see_leader(state, 4)
     assert state.phase is Phase.VALIDATING
+
+
+def test_an_epoch_that_the_view_takes_back_is_not_named_any_more() -> None:
+    rig = assigned()
+    state = rig.state()
+    rig.subscription.seek(state, 0)
+    rig.subscription.advance(state, 5, 2)
+    rig.subscription.see_leader(state, 2**31 - 1)
+    assert state.phase is Phase.VALIDATING
+    rig.subscription.see_leader(state, 3)
+    rig.subscription.finish_validation(state, 2**31 - 1)
+    assert state.phase is Phase.VALIDATING
+    rig.subscription.finish_validation(state, 3)
+    assert (state.phase, state.position, state.leader_epoch) == (Phase.FETCHING, 5, 3)
 
 
 def test_validation_ends_with_the_answer_of_the_newest_leader() -> None:
