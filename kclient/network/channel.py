@@ -36,6 +36,10 @@ class ChannelOwner(Protocol):
         """Answers came, or the transport takes bytes again: more may be sent."""
         ...
 
+    def channel_is_full(self, channel: Channel) -> None:
+        """The transport takes no more bytes for now."""
+        ...
+
     def channel_closed(self, channel: Channel) -> None:
         """It is closed; ``channel.connection.error`` says why."""
         ...
@@ -51,7 +55,7 @@ class Channel(asyncio.BufferedProtocol):
         setup_deadline: When the handshake must be over.
 
     Attributes:
-        writable: The transport's buffer has room.
+        full_since: Since when the transport's buffer has no room; None while it has.
         blameless: It was ended for a reason that says nothing about the node.
         bytes_in: Received so far.
         bytes_out: Handed to the transport so far.
@@ -69,8 +73,8 @@ class Channel(asyncio.BufferedProtocol):
         "bytes_in",
         "bytes_out",
         "connection",
+        "full_since",
         "setup_deadline",
-        "writable",
     )
 
     def __init__(
@@ -82,7 +86,7 @@ class Channel(asyncio.BufferedProtocol):
     ) -> None:
         self.connection = connection
         self.setup_deadline = setup_deadline
-        self.writable = True
+        self.full_since: float | None = None
         self.bytes_in = 0
         self.bytes_out = 0
         self.blameless = False
@@ -96,9 +100,19 @@ class Channel(asyncio.BufferedProtocol):
 
     # What the owner calls
 
+    @property
+    def writable(self) -> bool:
+        """The transport's buffer has room."""
+        return self.full_since is None
+
+    @property
+    def gone(self) -> bool:
+        """There is no transport any more, or not yet."""
+        return self._transport is None
+
     def can_send(self, now: float) -> bool:
         """A request may be submitted now."""
-        return self.writable and self.connection.can_send(now)
+        return self.full_since is None and self.connection.can_send(now)
 
     def submit(self, request: PendingRequest, now: float) -> None:
         """Queue a request for the next ``flush``; raises what ``Connection.submit`` does."""
@@ -189,11 +203,13 @@ class Channel(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The transport's buffer is full: no more requests until it drained."""
-        self.writable = False
+        self.full_since = self._now()
+        if not self.connection.is_closed:
+            self._owner.channel_is_full(self)
 
     def resume_writing(self) -> None:
         """The transport's buffer drained."""
-        self.writable = True
+        self.full_since = None
         if not self.connection.is_closed:
             self._owner.channel_has_room(self)
 

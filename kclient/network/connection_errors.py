@@ -1,6 +1,6 @@
 """The errors that the end of a connection gives to those who waited on it, with their texts.
 
-Made by ``connection.py`` only. ``maybe_written`` is True in all that concern a request under way:
+Made by ``connection.py`` and ``line.py``. ``maybe_written`` is True in all that concern a request under way:
 it was handed to the transport, and nobody can say how far it came. Sans-IO.
 """
 
@@ -36,6 +36,14 @@ def behind_a_timeout(where: str, node_id: int) -> ConnectionLost:
     """For those that stood behind such a request, or before it with more time."""
     return ConnectionLost(
         f"the connection to {where} was closed, since another request on it timed out",
+        node_id=node_id,
+    )
+
+
+def doesnt_read(where: str, patience: float, node_id: int) -> ConnectionLost:
+    """A peer that takes no bytes, where nothing is under way that could time out."""
+    return ConnectionLost(
+        f"the connection to {where} was closed, since it took no bytes for {patience:g} s",
         node_id=node_id,
     )
 

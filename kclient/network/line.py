@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from kclient.errors import BrokerUnreachable, KafkaError, RequestTimedOut
 from kclient.network.addresses import AddressBook, ConnectionKey
 from kclient.network.channel import Channel, closed_by_us
+from kclient.network.connection_errors import doesnt_read
 from kclient.network.connection_states import HANDSHAKE, ConnectionState
 
 if TYPE_CHECKING:
@@ -253,6 +254,10 @@ class Line:
             self._refused = False
             self._owner.line_changed(self)
 
+    def channel_is_full(self, channel: Channel) -> None:
+        """The peer doesn't read: see that it isn't waited for without end."""
+        self._arm(self._owner.clock.now() + self._owner.selector.request_timeout)
+
     def channel_closed(self, channel: Channel) -> None:
         """The connection is gone, or couldn't be made."""
         owner, now, node_id = self._owner, self._owner.clock.now(), self.key.node_id
@@ -355,6 +360,10 @@ class Line:
         if connection.state is ConnectionState.DIALING:
             return  # the dial has its own time-out
         channel.expire(now)
+        patience = self._owner.selector.request_timeout
+        if channel.full_since is not None and now >= channel.full_since + patience:
+            # Requests without an answer have no deadline that would tell of a peer that is gone.
+            channel.end(doesnt_read(connection.where, patience, self.key.node_id))
         if connection.state is ConnectionState.READY:
             self.channel_has_room(channel)  # a time of silence may be over
 
@@ -387,6 +396,8 @@ class Line:
                 times.append(deadline)
             if channel.connection.throttled_until > now:
                 times.append(channel.connection.throttled_until)
+            if channel.full_since is not None:
+                times.append(channel.full_since + self._owner.selector.request_timeout)
         else:
             retry_at = self._owner.states.retry_at(self.key.node_id)
             if retry_at > now:

@@ -82,6 +82,11 @@ class Selector:
         self._dials: dict[Channel, asyncio.Task[None]] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def request_timeout(self) -> float:
+        """Seconds that a peer has for a request, and for reading what we write."""
+        return self._config.request_timeout
+
     def use_dialer(self, dialer: Dialer) -> None:
         """Dial with ``dialer`` from now on."""
         self._dialer = dialer
@@ -117,6 +122,10 @@ class Selector:
     def forget(self, channel: Channel) -> None:
         """The channel is closed: stop its dial if that is still under way."""
         self._owners.pop(channel, None)
+        # One that is closed in order may still hold bytes for a peer that doesn't take them.
+        self._leaving = {each: None for each in self._leaving if not each.gone}
+        if not channel.gone:
+            self._leaving[channel] = None
         dial = self._dials.get(channel)
         if dial is not None:
             dial.cancel()

@@ -90,7 +90,7 @@ async def test_a_broker_speaks_less_than_another_one() -> None:
         for node_id, address in addresses(cluster).items():
             async with RawPeer.to(address) as peer:
                 told = await peer.call(ApiVersionsRequest(), 0)
-                said[node_id] = [k for k in told.api_keys if k.api_key == 3][0]
+                said[node_id] = next(k for k in told.api_keys if k.api_key == 3)
         assert (said[1].min_version, said[1].max_version) == (2, 5)
         assert said[2].max_version > 5
         assert await asked(cluster.brokers[1].address, version=5)

@@ -51,6 +51,9 @@ class NotedOwner:
     def channel_has_room(self, channel: Channel) -> None:
         self.told.append("room")
 
+    def channel_is_full(self, channel: Channel) -> None:
+        self.told.append("full")
+
     def channel_closed(self, channel: Channel) -> None:
         self.told.append("closed")
 
@@ -178,7 +181,7 @@ def test_a_paused_transport_stops_the_sender_and_a_resumed_one_tells() -> None:
     assert not wired.channel.can_send(1.0)
     wired.channel.resume_writing()
     assert wired.channel.can_send(1.0)
-    assert wired.owner.told == ["room"]
+    assert wired.owner.told == ["full", "room"]
 
 
 def test_a_timeout_drops_the_transport_with_what_it_holds() -> None:

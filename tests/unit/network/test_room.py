@@ -11,8 +11,8 @@ from kclient.errors import (
     ClientClosed,
     RequestTimedOut,
 )
-from kclient.hooks import Throttled
-from kclient.network import Lane
+from kclient.hooks import ConnectionClosed, Throttled
+from kclient.network import Lane, Node
 from kclient.network.line import Line
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -155,6 +155,62 @@ class TestRoom:
             broker.sessions[0].go_on_reading()
             for future in futures:
                 assert isinstance(await future, MetadataResponse)
+
+    async def test_a_peer_that_takes_no_bytes_is_left_although_no_answer_is_due(
+        self, bench: Bench
+    ) -> None:
+        """Requests without an answer have no deadline that could tell of a half-open peer."""
+
+        def deaf(session: Session, request: Received) -> None:
+            good_answer(session, request)
+            if request.api_key == API_VERSIONS and len(broker.sessions) == 1:
+                session.stop_reading()
+
+        async with ScriptedBroker(deaf) as broker:
+            client = await bench.client(
+                broker, send_buffer=65_536, request_timeout=0.3, reconnect_backoff=0.0
+            )
+            room = Room(client)
+            big = MetadataRequest(
+                topics=[MetadataRequestTopic(name="t" * 200) for _ in range(2000)]
+            )
+            client.send(FIRST, big, expect_response=False)
+            await room.until(lambda: client.is_connected(FIRST))
+            while client.can_send(FIRST):  # noqa: ASYNC110 - until the transport is full
+                client.send(FIRST, big, expect_response=False)
+                await asyncio.sleep(0)
+            assert client.in_flight(FIRST) == 0
+            await room.until(lambda: client.can_send(FIRST))
+            assert await outcome(client.send(FIRST, big, expect_response=False)) is None
+            reasons = [event.reason for event in bench.recorder.of(ConnectionClosed)]
+            assert any("took no bytes for 0.3 s" in reason for reason in reasons)
+
+    async def test_bytes_that_nobody_takes_do_not_hold_up_the_close(self, bench: Bench) -> None:
+        """A connection that is left in order while it is full goes when the client does."""
+
+        def deaf(session: Session, request: Received) -> None:
+            good_answer(session, request)
+            session.stop_reading()
+
+        async with ScriptedBroker(deaf) as broker:
+            client = await bench.client(broker, send_buffer=65_536)
+            client.update_nodes([Node(1, *broker.address)])
+            room = Room(client)
+            big = MetadataRequest(
+                topics=[MetadataRequestTopic(name="t" * 200) for _ in range(2000)]
+            )
+            client.send(1, big, expect_response=False)
+            await room.until(lambda: client.is_connected(1))
+            while client.can_send(1):  # noqa: ASYNC110 - until the transport is full
+                client.send(1, big, expect_response=False)
+                await asyncio.sleep(0)
+            channel = client._lines[1, Lane.GENERAL].channel
+            client.update_nodes([])  # it finishes what is under way, which is nothing
+            assert not client.is_connected(1)
+            assert channel is not None
+            assert not channel.gone
+            await client.close(0.1)
+            assert channel.gone
 
 
 class TestBackOff:
