@@ -164,7 +164,7 @@ class NetworkClient:
             for line in self._lines_of(node_id):
                 if node_id in gone:
                     line.fail_waiting(not_known(node_id))
-                line.retire()
+                line.retire("the broker has another address now")
         for node_id in gone:
             for line in self._lines_of(node_id):
                 if line.channel is None:
@@ -241,6 +241,16 @@ class NetworkClient:
             line = self._new_line(node_id, lane)
         line.send(pending, now)
         return pending.future
+
+    def renew(self, node_id: int, lane: Lane = Lane.GENERAL) -> None:
+        """Distrust the present connection: it closes once what is under way on it is answered.
+
+        Later requests go over a new one. For bytes that arrive damaged, which may be the way's
+        fault: another connection may go another way.
+        """
+        line = self._lines.get((node_id, lane))
+        if line is not None:
+            line.retire("it is made anew")
 
     def can_send(self, node_id: int, lane: Lane = Lane.GENERAL) -> bool:
         """A request would be written now, or once a connection that may be dialed now is there.

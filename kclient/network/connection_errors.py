@@ -1,7 +1,7 @@
 """The errors that the end of a connection gives to those who waited on it, with their texts.
 
-Made by ``connection.py`` and ``line.py``. ``maybe_written`` is True in all that concern a request under way:
-it was handed to the transport, and nobody can say how far it came. Sans-IO.
+Made by ``connection.py`` and ``line.py``. ``maybe_written`` is True in all that concern a request
+under way: it was handed to the transport, and nobody can say how far it came. Sans-IO.
 """
 
 from __future__ import annotations

@@ -201,13 +201,12 @@ class Line:
             own.__cause__ = error.__cause__
             self._answer(request, own)
 
-    def retire(self) -> None:
-        """The node left, or moved: finish what is under way, then close."""
+    def retire(self, why: str) -> None:
+        """The connection isn't wanted any more: finish what is under way, then close."""
         channel = self.channel
         if channel is None:
             return
         if channel.connection.state in HANDSHAKE:
-            why = "the broker has another address now"
             channel.end(
                 closed_by_us(channel.connection.where, why, self.key.node_id), blameless=True
             )

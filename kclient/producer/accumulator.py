@@ -50,7 +50,7 @@ class TopicQueues:
 
     Attributes:
         name: The topic.
-        topic_id: Its id as last heard, None where brokers have none.
+        topic_id: Its id as last heard, None where no broker told one.
         count: Partitions; it never shrinks for the same topic id, whatever a stale broker says.
         leaders: Leader of each partition, ``NO_LEADER`` without one.
         sticky: Where records without a key go.
@@ -69,9 +69,13 @@ class TopicQueues:
 
     def learn(self, leaders: Sequence[int], topic_id: bytes | None) -> None:
         """Take what metadata says about the topic."""
-        if topic_id == self.topic_id and len(leaders) < self.count:
+        if topic_id is not None and topic_id == self.topic_id and len(leaders) < self.count:
             return
-        self.topic_id = topic_id
+        if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
+            for queue in self.queues:
+                if queue is not None:
+                    queue.made_anew()
+        self.topic_id = topic_id or self.topic_id
         self.count = len(leaders)
         self.leaders = leaders
         self._available = None

@@ -11,6 +11,9 @@ order of the log. The rules that keep it:
 * A gap in the numbers stops new batches (see ``idempotence``); a proven one stops all, until
   every answer is in; then the waiting ones are renumbered under a new epoch.
 * A batch that is too large for the broker is split in place, within its own numbers.
+* When the topic was created again, its new log knows nothing of our numbers. What was sent keeps
+  them, since nobody knows which of the two logs it came to; what follows waits for that, and then
+  starts over.
 
 The accumulator owns these queues; the sender drives them. Sans-IO.
 """
@@ -52,6 +55,7 @@ class PartitionQueue:
 
     __slots__ = (
         "_forgotten",
+        "_log_is_new",
         "_max_in_flight",
         "_next_ordinal",
         "_retrying",
@@ -82,6 +86,7 @@ class PartitionQueue:
         self._retrying = 0
         self._next_ordinal = 0
         self._forgotten = False
+        self._log_is_new = False
 
     @property
     def backlog(self) -> int:
@@ -130,7 +135,7 @@ class PartitionQueue:
 
     def may_send_new(self) -> bool:
         """A batch that was never sent could go now."""
-        if self._retrying or len(self.outstanding) >= self._max_in_flight:
+        if self._retrying or len(self.outstanding) >= self._max_in_flight or self._log_is_new:
             return False
         sequences = self.sequences
         if sequences is None:
@@ -163,7 +168,7 @@ class PartitionQueue:
             sequences.start(identity)
             return
         sequences.renew(identity)
-        self._forgotten = False
+        self._forgotten = self._log_is_new = False
         while self.outstanding:
             batch = self.outstanding.pop()
             batch.apply(BatchEvent.RENUMBER)
@@ -225,6 +230,12 @@ class PartitionQueue:
         was_sent = batch.state is not BatchState.SEALED
         if batch.apply(BatchEvent.EXPIRE) is BatchState.FAILED:
             self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
+
+    def made_anew(self) -> None:
+        """The topic was created again: new batches start over, once the old ones are settled."""
+        if self.sequences is not None and self.sequences.identity is not None:
+            self._log_is_new = True
+            self._conclude()
 
     def lost_numbering(self, *, gap_proven: bool) -> None:
         """The numbers can't go on: start over once every answer is in.
@@ -300,5 +311,5 @@ class PartitionQueue:
         sequences = self.sequences
         if sequences is None or self.outstanding:
             return
-        if sequences.state is SequenceState.UNRESOLVED:
+        if sequences.state is SequenceState.UNRESOLVED or self._log_is_new:
             sequences.broken()

@@ -274,7 +274,8 @@ class Sender:
             self._metadata.request_update()
             self._settlement.not_answered(shipment, error, now)
         else:
-            self._settlement.answered(shipment, response, now)  # type: ignore[arg-type]
+            if self._settlement.answered(shipment, response, now):  # type: ignore[arg-type]
+                self._network.renew(node_id, Lane.PRODUCE)
         self._intake.admit()
         self.wake()
 

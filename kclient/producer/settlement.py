@@ -23,7 +23,14 @@ from kclient.errors import (
 )
 from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
 from kclient.producer.batch import BatchState, ProducerBatch
-from kclient.producer.verdict import TOO_LARGE, Verdict, judge, may_be_written, wants_metadata
+from kclient.producer.verdict import (
+    TOO_LARGE,
+    Verdict,
+    doubts_connection,
+    judge,
+    may_be_written,
+    wants_metadata,
+)
 
 if TYPE_CHECKING:
     import random
@@ -68,8 +75,12 @@ class Settlement:
 
     # A request came back.
 
-    def answered(self, shipment: Shipment, response: ProduceResponse | None, now: float) -> None:
-        """The broker answered, or the request is written and no answer is expected."""
+    def answered(self, shipment: Shipment, response: ProduceResponse | None, now: float) -> bool:
+        """The broker answered, or the request is written and no answer is expected.
+
+        Returns:
+            Whether the connection that it went over is to be made anew.
+        """
         answers = shipment.answers(response)
         moved = self._take_hints(answers, response)
         for batch in shipment.batches:
@@ -79,6 +90,7 @@ class Settlement:
                 self._not_sent(batch, now)
             else:
                 self._settle(batch, answer, shipment.node_id, now, moved=batch in moved)
+        return any(doubts_connection(answer.code) for answer in answers.values())
 
     def not_answered(self, shipment: Shipment, error: KafkaError, now: float) -> None:
         """The request failed as a whole."""

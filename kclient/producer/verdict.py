@@ -23,6 +23,7 @@ class Verdict(enum.Enum):
 
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_DAMAGED = frozenset({ErrorCode.CORRUPT_MESSAGE})
 _DISOWNED = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -88,3 +89,8 @@ def wants_metadata(code: int) -> bool:
     """The answer says that our view of the cluster is old."""
     info = TABLE.get(code)
     return info is not None and info.refresh_metadata
+
+
+def doubts_connection(code: int) -> bool:
+    """Bytes came to the broker otherwise than we wrote them: the same ones may pass elsewhere."""
+    return code in _DAMAGED

@@ -176,7 +176,7 @@ class TestRoom:
             )
             client.send(FIRST, big, expect_response=False)
             await room.until(lambda: client.is_connected(FIRST))
-            while client.can_send(FIRST):  # noqa: ASYNC110 - until the transport is full
+            while client.can_send(FIRST):
                 client.send(FIRST, big, expect_response=False)
                 await asyncio.sleep(0)
             assert client.in_flight(FIRST) == 0
@@ -201,7 +201,7 @@ class TestRoom:
             )
             client.send(1, big, expect_response=False)
             await room.until(lambda: client.is_connected(1))
-            while client.can_send(1):  # noqa: ASYNC110 - until the transport is full
+            while client.can_send(1):
                 client.send(1, big, expect_response=False)
                 await asyncio.sleep(0)
             channel = client._lines[1, Lane.GENERAL].channel
@@ -295,7 +295,7 @@ class TestBackOff:
             await broker.until(lambda: broker.requests)
             broker.script = good_answer
             (probing,) = (line for line in client._lines.values() if line.channel is not None)
-            probing.retire()
+            probing.retire("it moved")
             assert await all_answered(futures)
 
     async def test_room_on_a_lane_is_told_after_another_lanes_probe(self, bench: Bench) -> None:

@@ -130,9 +130,19 @@ def test_a_partition_that_was_just_added_is_found() -> None:
 
 def test_stale_metadata_with_fewer_partitions_is_not_believed() -> None:
     rig = Rig(4)
+    known = make_topic("t", [1] * 4, topic_id=b"i" * 16)
+    rig.metadata.publish(rig.metadata.view.with_topic(known))
     rig.send(b"v", partition=3)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    stale = make_topic("t", [1], topic_id=b"i" * 16)
+    rig.metadata.publish(rig.metadata.view.with_topic(stale))
     assert rig.accumulator.topics["t"].count == 4
+
+
+def test_fewer_partitions_without_topic_ids_are_left_to_the_view_to_judge() -> None:
+    rig = Rig(4)
+    rig.send(b"v", partition=0)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    assert rig.accumulator.topics["t"].count == 1
 
 
 def test_a_new_topic_id_may_bring_fewer_partitions() -> None:
