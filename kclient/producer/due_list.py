@@ -1,7 +1,8 @@
 """Things to look at when their time comes: linger, retries, delivery deadlines, parked records.
 
 A heap by time that forgets lazily: what is over before its time stays in until popped, and the
-heap is rebuilt when most of it is dead, so it stays proportional to what is alive. Sans-IO.
+heap is rebuilt when most of it is dead, so it stays proportional to what is alive; also when many
+dead ones in a row come up, as popping them singly takes ten times as long. Sans-IO.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SLACK = 64
+_BURIED_SINGLY = 16
+"""Where more than one part in so many is found dead at the head in a row, all are looked at."""
 
 
 class DueList(Generic[T]):
@@ -37,25 +40,29 @@ class DueList(Generic[T]):
         heap = self._heap
         heapq.heappush(heap, (when, self._counter, item))
         if len(heap) > self._rebuild_at:
-            alive = [entry for entry in heap if self._alive(entry[2])]
-            heapq.heapify(alive)
-            self._heap = alive
-            self._rebuild_at = 2 * len(alive) + _SLACK
+            self._rebuild()
 
     def pop_due(self, now: float) -> T | None:
         """The next live item whose time has come, taken out; None if there is none."""
+        self._bury()
         heap = self._heap
-        while heap and heap[0][0] <= now:
-            item = heapq.heappop(heap)[2]
-            if self._alive(item):
-                return item
-        return None
+        return heapq.heappop(heap)[2] if heap and heap[0][0] <= now else None
 
     def next_at(self) -> float | None:
         """When the next live item comes up; None if there is none."""
-        heap = self._heap
-        while heap:
-            if self._alive(heap[0][2]):
-                return heap[0][0]
+        self._bury()
+        return self._heap[0][0] if self._heap else None
+
+    def _bury(self) -> None:
+        """Drop the dead ones at the head."""
+        heap, alive = self._heap, self._alive
+        for _ in range(_SLACK + len(heap) // _BURIED_SINGLY):
+            if not heap or alive(heap[0][2]):
+                return
             heapq.heappop(heap)
-        return None
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = [entry for entry in self._heap if self._alive(entry[2])]
+        heapq.heapify(self._heap)
+        self._rebuild_at = 2 * len(self._heap) + _SLACK

@@ -10,6 +10,7 @@ import pytest
 from kclient.config import ProducerConfig
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, SerializationFailed
+from kclient.producer import due_list
 from kclient.producer.due_list import DueList
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
 from kclient.producer.partitioner import StickyChoice, checked_choice, partition_of_key
@@ -141,6 +142,23 @@ def test_dead_items_do_not_pile_up() -> None:
         due.push(1e9 + number, number)
         alive.discard(number - 10)
     assert len(due) < 200
+
+
+def test_a_due_list_drops_very_many_dead_ones_without_popping_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alive = set(range(20_000))
+    due: DueList[int] = DueList(alive.__contains__)
+    for item in alive:
+        due.push(float(item), item)
+    alive -= set(range(19_000))
+    pops: list[object] = []
+    pop = due_list.heapq.heappop
+    monkeypatch.setattr(due_list.heapq, "heappop", lambda heap: (pops.append(1), pop(heap))[1])
+    assert due.next_at() == 19_000.0
+    assert len(pops) < 2000
+    assert len(due) == 1000
+    assert due.pop_due(19_001.0) == 19_000
 
 
 # Flush.
