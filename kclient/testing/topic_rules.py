@@ -18,6 +18,8 @@ from kclient.testing.topic_configs import TopicConfig
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _MAX_NAME = 249
 METADATA_TOPIC = "__cluster_metadata"
+MOST_PER_REQUEST = 10_000
+"""Partitions that one request may create."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,14 @@ def check_name(name: str) -> None:
     else:
         return
     raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def check_total(partitions: int) -> None:
+    """Raise Refused (POLICY_VIOLATION) where a request wants so many partitions, as KRaft does."""
+    if partitions > MOST_PER_REQUEST:
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
 
 
 def check_new_topic(state: ClusterState, spec: TopicSpec) -> CheckedTopic:

@@ -120,6 +120,21 @@ async def grow(peer: RawPeer, *topics: CreatePartitionsTopic, validate_only: boo
     return [(one.name, one.error_code, one.error_message) for one in response.results]
 
 
+async def test_one_request_creates_at_most_so_many_partitions(
+    cluster: Cluster, peer: RawPeer
+) -> None:
+    """A count out of damaged bytes must not take all memory."""
+    many = CreateTopicsRequest([CreatableTopic("a", 5_000, 1), CreatableTopic("b", 5_001, 1)])
+    for request in (many, CreateTopicsRequest([CreatableTopic("a", 2**31 - 1, 1)])):
+        response = await peer.call(request, 7)
+        assert {one.error_code for one in response.topics} == {ErrorCode.POLICY_VIOLATION}
+    response = await peer.call(
+        CreatePartitionsRequest([CreatePartitionsTopic("t", 2**31 - 1, None)]), 3
+    )
+    assert response.results[0].error_code == ErrorCode.POLICY_VIOLATION
+    assert cluster.partition_count("t") == 2
+
+
 async def test_topics_grow(cluster: Cluster, peer: RawPeer) -> None:
     assert await grow(peer, CreatePartitionsTopic("t", 3, None)) == [("t", 0, None)]
     given = [CreatePartitionsAssignment([3, 2, 1])]

@@ -13,7 +13,7 @@ from kclient.protocol.messages.create_partitions import (
 )
 from kclient.testing.call import Call
 from kclient.testing.refused import Refused
-from kclient.testing.topic_rules import check_growth
+from kclient.testing.topic_rules import check_growth, check_total
 
 
 def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -44,6 +44,7 @@ def _grow(
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         wanted = topic.assignments
         assignments = None if wanted is None else [one.broker_ids for one in wanted]
+        check_total(topic.count - len(found.partitions))
         placed = check_growth(call.state, found, topic.count, assignments)
         if not validate_only:
             call.state.add_partitions(found, placed)

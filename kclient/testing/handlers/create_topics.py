@@ -17,12 +17,21 @@ from kclient.testing.config_defs import as_text
 from kclient.testing.handlers.describe_configs import source_of
 from kclient.testing.refused import Refused
 from kclient.testing.topic_configs import DEFINITIONS, TopicConfig
-from kclient.testing.topic_rules import TopicSpec, check_new_topic
+from kclient.testing.topic_rules import TopicSpec, check_new_topic, check_total
 
 
 def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create each topic that may be; any broker takes the request, as with KRaft."""
     counts = Counter(topic.name for topic in request.topics)
+    try:
+        check_total(sum(_partitions_of(call, topic) for topic in request.topics))
+    except Refused as refused:
+        return CreateTopicsResponse(
+            topics=[
+                CreatableTopicResult(name, error_code=refused.code, error_message=refused.message)
+                for name in counts
+            ]
+        )
     results = [
         _create(call, topic, request.validate_only)
         for topic in request.topics
@@ -36,6 +45,12 @@ def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
         if count > 1
     ]
     return CreateTopicsResponse(topics=results)
+
+
+def _partitions_of(call: Call, topic: CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return call.state.config.partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
 def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
