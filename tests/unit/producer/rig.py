@@ -44,7 +44,8 @@ class HandClock:
 class HandLoop:
     """What deliveries need of a loop; callbacks run when told."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: HandClock) -> None:
+        self.time = clock.now
         self.soon: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
     def call_soon(self, fn: Callable[..., object], *args: Any, context: Any = None) -> None:
@@ -200,7 +201,7 @@ class Rig:
         )
         self.network = HandNetwork(self.config.max_in_flight)
         self.core = HandCore(self.clock, self.network, self.metadata)
-        self.loop = HandLoop()
+        self.loop = HandLoop(self.clock)
         self.failures = UnseenFailures(self.core.counters)
         self.failures.loop = self.loop  # type: ignore[assignment]
         self.wakes = 0

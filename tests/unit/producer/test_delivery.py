@@ -218,6 +218,21 @@ async def test_deliveries_follow_their_records_through_splits() -> None:
     assert [m.offset for m in await waiting] == [100, 101, 102, 200, 201]
 
 
+async def test_a_huge_batch_wakes_its_waiters_in_several_turns() -> None:
+    _, outcome, deliveries = make(12_000)
+    woken: list[int] = []
+    for delivery in deliveries:
+        delivery.add_done_callback(lambda one: woken.append(one.result().offset))
+    await asyncio.sleep(0)
+    outcome.acknowledge(0)
+    seen = []
+    while len(woken) < len(deliveries):
+        await asyncio.sleep(0)
+        seen.append(len(woken))
+    assert len(seen) > 2
+    assert woken == list(range(12_000))
+
+
 async def test_an_unseen_failure_is_told_once_with_the_count() -> None:
     host, outcome, deliveries = make()
     outcome.fail(KafkaError("no"))

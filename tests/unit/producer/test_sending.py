@@ -658,6 +658,22 @@ def test_unseen_failures_are_counted_and_logged_once_a_batch(
     assert rig.failures.take().count == 5
 
 
+def test_an_outage_does_not_flood_the_log_with_unseen_failures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig, broker = Rig(), ModelBroker()
+    for _ in range(241):
+        rig.send(b"x")
+        rig.step()
+        serve(rig, broker, ErrorCode.INVALID_TIMESTAMP)
+        gc.collect()
+        rig.pass_time(0.125)
+    assert rig.core.counters.get("producer.unseen_failures") == 241
+    lines = [r.getMessage() for r in caplog.records if "nobody looked" in r.message]
+    assert len(lines) == 4
+    assert all("since_last_line=80" in line for line in lines[1:])
+
+
 def test_memory_comes_back_after_everything() -> None:
     rig, broker = Rig(3, batch_size=200), ModelBroker()
     deliveries: list[Delivery] = [rig.send(b"x" * 50, partition=i % 3) for i in range(60)]
