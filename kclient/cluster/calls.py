@@ -63,7 +63,7 @@ class Calls:
         self.counters = counters
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._ended: KafkaError | None = None
-        self._sleepers: set[asyncio.Future[None]] = set()
+        self._sleepers: dict[asyncio.Future[None], None] = {}
 
     async def call(
         self,
@@ -163,12 +163,12 @@ class Calls:
         loop = asyncio.get_running_loop()
         sleeper: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(max(0.0, seconds), _wake, sleeper)
-        self._sleepers.add(sleeper)
+        self._sleepers[sleeper] = None
         try:
             await sleeper
         finally:
             timer.cancel()
-            self._sleepers.discard(sleeper)
+            self._sleepers.pop(sleeper, None)
         self.check_ended()
 
     async def _locate(self, target: Target, effort: Effort) -> int:

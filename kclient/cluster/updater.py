@@ -58,7 +58,7 @@ class MetadataUpdater:
         self._counters = counters
         self._allow_auto_create = allow_auto_create
         self._listeners: list[Callable[[Cluster], object]] = []
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._alarm: asyncio.Future[None] | None = None
         self._ended: KafkaError | None = None
         counters.gauge("metadata.version", lambda: float(self.view.version))
@@ -234,11 +234,11 @@ class MetadataUpdater:
         if self._ended is not None:
             raise self._ended
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
 
     def end(self, error: KafkaError) -> None:
         """No refresh will come any more: all who wait, now or later, get ``error``."""

@@ -68,7 +68,7 @@ class Broker:
         self._info = info
         self._services = services
         self._server: asyncio.Server | Listener | None = None
-        self._channels: set[Channel] = set()
+        self._channels: dict[Channel, None] = {}
         self._unconnected = asyncio.Event()
         self._unconnected.set()
         self.node_id = info.node_id
@@ -210,14 +210,14 @@ class Broker:
 
     def channel_opened(self, channel: Channel) -> None:
         """A connection is there; none is taken any more while the broker leaves."""
-        self._channels.add(channel)
+        self._channels[channel] = None
         self._unconnected.clear()
         if self._server is None:
             channel.abort()
 
     def channel_closed(self, channel: Channel) -> None:
         """A connection is gone."""
-        self._channels.discard(channel)
+        self._channels.pop(channel, None)
         if not self._channels:
             self._unconnected.set()
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import kclient
-from kclient.errors import BrokerError, CorruptRecord, RequestTimedOut
+from kclient.errors import BrokerError, BrokerUnreachable, CorruptRecord, RequestTimedOut
 from tests.history import History, Place, Written
 
-BEARABLE = (BrokerError, CorruptRecord, RequestTimedOut)
+BEARABLE = (BrokerError, BrokerUnreachable, CorruptRecord, RequestTimedOut)
 """What a poll may raise while brokers fail: it names the partition, and the next poll goes on."""
 
 
@@ -51,7 +51,7 @@ class ConsumerWorker:
             self._poll: 35,
             self._poll_cancelled: 15,
             self._iterate: 12,
-            self._poll_arrow: 6,
+            self._poll_arrow: 4,
             self._seek: 10,
             self._seek_to_beginning: 2,
             self._seek_to_end: 2,
@@ -92,7 +92,7 @@ class ConsumerWorker:
 
     async def _poll(self) -> None:
         limit = self._rng.choice((1, 3, 20, 500))
-        timeout = self._rng.choice((0.0, 0.05, 0.5, 2.0))
+        timeout = self._rng.choice((0.0, 0.05, 0.3, 1.0))
         self._take(await self._consumer.poll(limit, timeout=timeout))
 
     async def _poll_cancelled(self) -> None:
@@ -106,7 +106,7 @@ class ConsumerWorker:
     async def _iterate(self) -> None:
         left = self._rng.randrange(1, 12)
         try:
-            async with asyncio.timeout(self._rng.choice((0.01, 0.5, 2.0))):
+            async with asyncio.timeout(self._rng.choice((0.01, 0.3, 1.0))):
                 async for record in self._consumer:
                     self._take([record])
                     left -= 1

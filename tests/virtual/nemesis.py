@@ -120,7 +120,7 @@ class Nemesis:
         self.crashes += what == "crash"
         self._history.note(f"{what} broker {node_id}")
         await end(node_id)
-        self._later(self._seconds(0.1, 3.0), f"restart broker {node_id}", self._restart, node_id)
+        self._later(self._seconds(0.1, 2.0), f"restart broker {node_id}", self._restart, node_id)
 
     async def _restart(self, node_id: int) -> None:
         if not self._cluster.brokers[node_id].running:
@@ -165,18 +165,18 @@ class Nemesis:
         direction = self._rng.choice((None, "to_client", "to_server"))
         address = self._address()
         self._net.freeze(address, direction)
-        self._break(f"freeze {address} {direction or ''}", address, 4.0)
+        self._break(f"freeze {address} {direction or ''}", address, 2.5)
 
     async def _blackhole(self) -> None:
         address = self._address()
         self._net.blackhole(address)
-        self._break(f"blackhole {address}", address, 4.0)
+        self._break(f"blackhole {address}", address, 2.5)
 
     async def _refuse(self) -> None:
         address = self._address()
         self._net.refuse(address)
         self._net.cut(address)
-        self._break(f"refuse {address}", address, 2.0)
+        self._break(f"refuse {address}", address, 1.5)
 
     async def _trickle(self) -> None:
         address = self._address()

@@ -76,14 +76,14 @@ class ProducerWorker:
         if delivery is None:
             return
         try:
-            async with asyncio.timeout(self._rng.choice((0.001, 0.05, 1.0, 20.0))):
+            async with asyncio.timeout(self._rng.choice((0.001, 0.05, 0.5, 3.0))):
                 await delivery
         except (TimeoutError, KafkaError):
             return
 
     async def _enqueue(self) -> None:
         try:
-            async with asyncio.timeout(self._rng.choice((0.0, 0.01, 1.0, 20.0))):
+            async with asyncio.timeout(self._rng.choice((0.0, 0.01, 1.0, 5.0))):
                 await self._enqueue_one(self._record())
         except TimeoutError:
             return
@@ -110,7 +110,7 @@ class ProducerWorker:
         records = self._pulled(topic, sends, self._rng.randrange(1, 12))
         source: Any = _slowly(records) if self._rng.random() < 0.3 else records
         try:
-            async with asyncio.timeout(self._rng.choice((0.05, 5.0, 100.0))):
+            async with asyncio.timeout(self._rng.choice((0.05, 2.0, 10.0))):
                 await self._producer.send_many(topic, source)
         except (TimeoutError, KafkaError) as error:
             for send in sends:
@@ -121,7 +121,7 @@ class ProducerWorker:
 
     async def _flush(self) -> None:
         try:
-            async with asyncio.timeout(self._rng.choice((0.01, 1.0, 30.0))):
+            async with asyncio.timeout(self._rng.choice((0.01, 0.5, 3.0))):
                 await self._producer.flush()
         except (TimeoutError, FlushFailed):
             return
