@@ -320,11 +320,20 @@ class Delivery:
                 listener.set_result(None)
 
     def _refuse(self) -> None:
-        """Raise what an asyncio future in this state raises, by asking one."""
+        """Raise what an asyncio future in this state raises."""
+        self._like().result()
+
+    def _make_cancelled_error(self) -> BaseException:
+        """What ``asyncio.gather`` asks of a future of its that was cancelled."""
+        error: BaseException = self._like()._make_cancelled_error()
+        return error
+
+    def _like(self) -> Any:
+        """An asyncio future in the same state: pending, or cancelled."""
         future = self._outcome.host.loop.create_future()
         if self._index < 0:
             future.cancel()
-        future.result()
+        return future
 
     def __repr__(self) -> str:
         if self._index < 0:

@@ -117,6 +117,22 @@ async def test_gather_wait_wait_for_and_shield_take_it_without_a_task() -> None:
     assert (await asyncio.wait_for(deliveries[4], 5)).offset == 14
 
 
+async def test_a_gather_of_pending_ones_can_be_cancelled() -> None:
+    _, outcome, deliveries = make()
+
+    async def gather() -> None:
+        await asyncio.gather(*deliveries)
+
+    waiting = asyncio.create_task(gather())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert all(delivery.cancelled() for delivery in deliveries)
+    outcome.acknowledge(0)
+
+
 async def test_wait_for_times_out_at_once_and_abandons_the_handle() -> None:
     _, outcome, deliveries = make()
     with pytest.raises(TimeoutError):
