@@ -158,8 +158,10 @@ class NetworkClient:
         close; a node that has moved is dialed at its new address when it is needed.
         """
         gone, moved = self.book.replace(nodes)
+        if gone or moved:
+            known = (*self.book.nodes.values(), *self.book.bootstrap.values())
+            self.states.trim(self.clock.now(), {node.address for node in known})
         for node_id in gone | moved:
-            self.states.forget(node_id)
             self._versions.pop(node_id, None)
             for line in self._lines_of(node_id):
                 if node_id in gone:
@@ -280,7 +282,8 @@ class NetworkClient:
 
     def retry_at(self, node_id: int) -> float:
         """When the node's back-off ends, on the clock's scale; 0.0 if it has none."""
-        return self.states.retry_at(node_id)
+        node = self.book.get(node_id)
+        return self.states.retry_at(node.address) if node is not None else 0.0
 
     def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
         """Have ``listener(node_id, lane)`` called when sending may have become possible.
@@ -342,8 +345,8 @@ class NetworkClient:
         self._reconsider(line)
 
     def line_failed(self, line: Line, error: KafkaError) -> None:
-        """The node is out of reach: whoever waits for it on any lane is told."""
-        for each in self._lines_of(line.key.node_id):
+        """The node is out of reach: whoever waits for that address is told."""
+        for each in (line, *self._lines_beside(line)):
             if each.channel is None:
                 each.fail_waiting(error)
 
@@ -357,7 +360,6 @@ class NetworkClient:
         if line.channel is None and self.book.get(node_id) is None:
             line.close(not_known(node_id))
             self._lines.pop(line.key, None)
-            self.states.forget(node_id)
         for listener in tuple(self._room_listeners):
             try:
                 listener(node_id, lane)
@@ -377,11 +379,10 @@ class NetworkClient:
         return own
 
     def _reconsider(self, line: Line) -> None:
-        """The other lanes of the node may go on."""
+        """Other lines to that address may go on."""
         now = self.clock.now()
-        for other in self._lines_of(line.key.node_id):
-            if other is not line:
-                other.reconsider(now)
+        for other in self._lines_beside(line):
+            other.reconsider(now)
 
     def _new_line(self, node_id: int, lane: Lane) -> Line:
         key = ConnectionKey(node_id, lane)
@@ -391,6 +392,15 @@ class NetworkClient:
     def _lines_of(self, node_id: int) -> list[Line]:
         lines = self._lines
         return [lines[node_id, lane] for lane in Lane if (node_id, lane) in lines]
+
+    def _lines_beside(self, line: Line) -> list[Line]:
+        """The other lanes of its node, and all of other nodes at the same address."""
+        near, address = line.key.node_id, line.address
+        return [
+            other
+            for other in self._lines.values()
+            if other is not line and (other.key.node_id == near or other.address == address)
+        ]
 
     def _least_loaded_of(self, node_ids: list[int], lane: Lane) -> int | None:
         now = self.clock.now()
@@ -409,8 +419,9 @@ class NetworkClient:
         """(0 connected, 1 connecting, 2 dialable; requests there); None if it can't be asked."""
         line = self._lines.get((node_id, lane))
         if line is None:
-            known = self.book.get(node_id) is not None
-            return (2, 0) if known and self.states.can_dial(node_id, now) else None
+            node = self.book.get(node_id)
+            free = node is not None and self.states.can_dial(node.address, now)
+            return (2, 0) if free else None
         if not line.can_send(now):
             return None
         if line.channel is None:

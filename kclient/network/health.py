@@ -57,8 +57,9 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
     node_id, lane = line.key
     node, channel = book.get(node_id), line.channel
     connection = channel.connection if channel is not None else None
-    retry_in = max(0.0, states.retry_at(node_id) - now)
-    error = states.last_error(node_id)
+    address = node.address if node is not None else ""
+    retry_in = max(0.0, states.retry_at(address) - now)
+    error = states.last_error(address)
     if connection is not None:
         state = connection.state.name.lower()
     else:
@@ -67,7 +68,7 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
     return ConnectionHealth(
         node_id=node_id,
         lane=lane.name.lower(),
-        address=node.address if node is not None else "",
+        address=address,
         state=state,
         in_flight=line.in_flight - len(line.waiting),
         waiting=len(line.waiting),
@@ -75,7 +76,7 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
         throttled_for=max(0.0, connection.throttled_until - now) if connection else 0.0,
         retry_in=retry_in,
         idle_for=now - connection.last_used if connection is not None and opened else None,
-        failures=states.failures(node_id),
+        failures=states.failures(address),
         last_error=str(error) if error is not None else None,
     )
 
@@ -118,7 +119,7 @@ class NodeHealth:
 def node_health(node: Node, lines: Sequence[Line], states: NodeStates, now: float) -> NodeHealth:
     """How a node is at ``now``; ``lines`` are all ways to it."""
     answered = [line.answered_at for line in lines if line.answered_at is not None]
-    failure = states.latest_failure(node.node_id)
+    failure = states.latest_failure(node.address)
     return NodeHealth(
         node_id=node.node_id,
         address=node.address,
@@ -128,6 +129,6 @@ def node_health(node: Node, lines: Sequence[Line], states: NodeStates, now: floa
         last_success_age=now - max(answered) if answered else None,
         last_error=str(failure[1]) if failure is not None else None,
         last_error_age=now - failure[0] if failure is not None else None,
-        failures=states.failures(node.node_id),
-        retry_in=max(0.0, states.retry_at(node.node_id) - now),
+        failures=states.failures(node.address),
+        retry_in=max(0.0, states.retry_at(node.address) - now),
     )

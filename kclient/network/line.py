@@ -77,10 +77,12 @@ class Line:
 
     __slots__ = (
         "_closed",
+        "_dialed",
         "_established",
         "_limit",
         "_opened_at",
         "_owner",
+        "_proved",
         "_refused",
         "_timer",
         "_timer_at",
@@ -97,7 +99,9 @@ class Line:
         self.answered_at: float | None = None
         self._owner = owner
         self._limit = owner.selector.in_flight_limit(key.lane)
+        self._dialed = ""  # the address that the present connection goes to
         self._established = False
+        self._proved = False  # the present connection was of use
         self._opened_at = 0.0
         self._refused = False  # somebody was told that there is no room: say when there is
         self._timer: asyncio.TimerHandle | None = None
@@ -134,10 +138,14 @@ class Line:
         return channel.connection.state in HANDSHAKE and len(self.waiting) < self._limit
 
     def _may_open(self, now: float) -> bool:
-        node_id = self.key.node_id
-        return self._owner.book.get(node_id) is not None and self._owner.states.can_dial(
-            node_id, now
-        )
+        node = self._owner.book.get(self.key.node_id)
+        return node is not None and self._owner.states.can_dial(node.address, now)
+
+    @property
+    def address(self) -> str:
+        """Where the node is now; empty if that isn't known."""
+        node = self._owner.book.get(self.key.node_id)
+        return node.address if node is not None else ""
 
     # What the client tells
 
@@ -168,15 +176,16 @@ class Line:
             self.fail_waiting(not_known(node_id))
         elif self.channel is not None:
             return
-        elif owner.states.can_dial(node_id, now):
-            owner.states.dialing(node_id)
-            self._established = False
+        elif owner.states.can_dial(node.address, now):
+            self._dialed = node.address
+            owner.states.dialing(self._dialed)
+            self._established = self._proved = False
             self._opened_at = now
             self.channel = owner.selector.open(
-                self.key, node, owner.states.setup_timeout(node_id), self
+                self.key, node, owner.states.setup_timeout(self._dialed), self
             )
             self._arm(self.channel.setup_deadline)
-        elif (retry_at := owner.states.retry_at(node_id)) > now:
+        elif (retry_at := owner.states.retry_at(node.address)) > now:
             self._arm(retry_at)
         # Else another lane probes the node: its outcome brings us here again.
 
@@ -186,9 +195,12 @@ class Line:
             return
         if self.waiting:
             self.open(now)
-        elif self._refused and self._can_send(now):
-            self._refused = False
-            self._owner.line_changed(self)
+        elif self._refused:
+            if self._can_send(now):
+                self._refused = False
+                self._owner.line_changed(self)
+            elif (retry_at := self._owner.states.retry_at(self.address)) > now:
+                self._arm(retry_at)
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail what isn't written yet with an error like ``error``."""
@@ -226,8 +238,9 @@ class Line:
         owner, now = self._owner, self._owner.clock.now()
         self._established = True
         self.answered_at = now
-        owner.states.usable(self.key.node_id)
+        owner.states.usable(self._dialed, now)
         owner.reporter.opened(channel, now - self._opened_at)
+        self._opened_at = now
         owner.line_ready(self, channel)
         if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it
             self._refused = True
@@ -239,6 +252,9 @@ class Line:
         """A request has its outcome."""
         if request.received_bytes:
             self.answered_at = self._owner.clock.now()
+            if not self._proved:
+                self._proved = True
+                self._owner.states.proved(self._dialed)
         self._answer(request, outcome)
         if request.throttle:
             self._refused = True
@@ -259,7 +275,7 @@ class Line:
 
     def channel_closed(self, channel: Channel) -> None:
         """The connection is gone, or couldn't be made."""
-        owner, now, node_id = self._owner, self._owner.clock.now(), self.key.node_id
+        owner, now, states = self._owner, self._owner.clock.now(), self._owner.states
         established, error = self._established, channel.connection.error
         self.channel = None
         self._established = False
@@ -269,18 +285,18 @@ class Line:
             raise RuntimeError(f"the connection {self.key} closed without a reason")
         if channel.blameless:
             if not established:
-                owner.states.abandoned(node_id)
+                states.abandoned(self._dialed)
                 owner.line_abandoned(self)
         elif established:
-            owner.states.lost(node_id, now, error)
+            states.lost(self._dialed, now, error, lasted=now - self._opened_at)
         else:
             timed_out = channel.connection.setup_timed_out
-            owner.states.failed(node_id, now, error, setup_timed_out=timed_out)
+            states.failed(self._dialed, now, error, setup_timed_out=timed_out)
             owner.line_failed(self, error)
         if self.waiting:
             self.open(now)
-        elif owner.states.retry_at(node_id) > now:
-            self._arm(owner.states.retry_at(node_id))
+        elif (retry_at := states.retry_at(self.address)) > now:
+            self._arm(retry_at)
         owner.line_changed(self)
 
     def channel_is_needed(self, channel: Channel) -> bool:
@@ -371,7 +387,7 @@ class Line:
         if not expired:
             return
         self.waiting = deque(request for request in self.waiting if request.deadline > now)
-        last = self._owner.states.last_error(self.key.node_id)
+        last = self._owner.states.last_error(self.address)
         failure = f"; the last failure was: {last}" if last is not None else ""
         for request in expired:
             error = RequestTimedOut(
@@ -398,7 +414,7 @@ class Line:
             if channel.full_since is not None:
                 times.append(channel.full_since + self._owner.selector.request_timeout)
         else:
-            retry_at = self._owner.states.retry_at(self.key.node_id)
+            retry_at = self._owner.states.retry_at(self.address)
             if retry_at > now:
                 times.append(retry_at)
         return min(times, default=None)

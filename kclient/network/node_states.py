@@ -1,12 +1,14 @@
-"""What we remember about a node between its connections: back-off and setup time-outs.
+"""What we remember about an address between its connections: back-off and setup time-outs.
 
-A node is *fine*, or it has failed ``failures`` times since it was last usable. After each failure
-it is left alone until ``retry_at``, exponentially longer with 20% jitter, and then *one*
-connection may probe it, whatever number of lanes wait. Only a usable connection (versions known,
-authenticated) sets that back: a listener that accepts and hangs up costs as little as a closed
-port. Connections of several lanes that break at once count as one failure. Throttling (KIP-219)
-is per connection and so lives in ``connection.py``. Called by the network client and the
-selector. Sans-IO: ``now`` and ``rng`` come in.
+An address is *fine*, or it has failed ``failures`` times since it was last usable. After each
+failure it is left alone until ``retry_at``, exponentially longer with 20% jitter, and then *one*
+connection may probe it, whatever number of lanes wait and however many nodes are said to be there.
+Only a usable connection (versions known, authenticated) ends that: a listener that accepts and
+hangs up costs as little as a closed port. How long the next wait is, is forgotten only when a
+connection has *proved* itself, by an answer to a request or by lasting: a listener that hangs up
+on everybody right after the handshake is dialed as seldom. Until then the other lanes hold back a
+moment. Connections of several lanes that break at once count as one failure. Throttling (KIP-219)
+is per connection and so lives in ``connection.py``. Sans-IO: ``now`` and ``rng`` come in.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Collection
 
     from kclient.backoff import Backoff
 
@@ -27,10 +30,12 @@ class _NodeState:
         "probing",
         "retry_at",
         "setup_timeouts",
+        "streak",
     )
 
     def __init__(self) -> None:
-        self.failures = 0
+        self.failures = 0  # since the last usable connection
+        self.streak = 0  # since the last one that proved itself
         self.setup_timeouts = 0
         self.retry_at = 0.0
         self.probing = 0
@@ -39,7 +44,7 @@ class _NodeState:
 
 
 class NodeStates:
-    """Back-off per node id.
+    """Back-off per address, ``host:port``.
 
     Args:
         backoff: Waits between attempts.
@@ -53,94 +58,107 @@ class NodeStates:
         self._backoff = backoff
         self._setup = setup
         self._rng = rng
-        self._nodes: dict[int, _NodeState] = {}
+        self._nodes: dict[str, _NodeState] = {}
 
-    def can_dial(self, node_id: int, now: float) -> bool:
-        """A connection may be opened now: no back-off, and nobody else is probing a failed node."""
-        state = self._nodes.get(node_id)
-        if state is None or not state.failures:
+    def can_dial(self, address: str, now: float) -> bool:
+        """A connection may be opened now: no back-off, and nobody else is probing a failed one."""
+        state = self._nodes.get(address)
+        if state is None:
             return True
-        return now >= state.retry_at and not state.probing
+        return now >= state.retry_at and not (state.failures and state.probing)
 
-    def retry_at(self, node_id: int) -> float:
-        """When the back-off of a failed node ends; 0.0 for one that has none."""
-        state = self._nodes.get(node_id)
-        return state.retry_at if state is not None and state.failures else 0.0
+    def retry_at(self, address: str) -> float:
+        """When it may be dialed again; 0.0 where there was no reason to wait."""
+        state = self._nodes.get(address)
+        return state.retry_at if state is not None else 0.0
 
-    def is_probed(self, node_id: int) -> bool:
-        """The node has failed, and a connection that was opened since is not usable yet."""
-        state = self._nodes.get(node_id)
+    def is_probed(self, address: str) -> bool:
+        """It has failed, and a connection that was opened since is not usable yet."""
+        state = self._nodes.get(address)
         return state is not None and state.failures > 0 and state.probing > 0
 
-    def failures(self, node_id: int) -> int:
-        """Consecutive failures since the node was last usable."""
-        state = self._nodes.get(node_id)
+    def failures(self, address: str) -> int:
+        """Consecutive failures since it was last usable."""
+        state = self._nodes.get(address)
         return state.failures if state is not None else 0
 
-    def last_error(self, node_id: int) -> Exception | None:
-        """The latest failure since the node was last usable."""
-        state = self._nodes.get(node_id)
+    def last_error(self, address: str) -> Exception | None:
+        """The latest failure since it was last usable."""
+        state = self._nodes.get(address)
         return state.last_error if state is not None else None
 
-    def latest_failure(self, node_id: int) -> tuple[float, Exception] | None:
-        """When the node failed last and how, also where it was usable since; None if it never did.
+    def latest_failure(self, address: str) -> tuple[float, Exception] | None:
+        """When it failed last and how, also where it was usable since; None if it never did.
 
         For people to look at; ``last_error`` is what counts.
         """
-        state = self._nodes.get(node_id)
+        state = self._nodes.get(address)
         return state.latest_failure if state is not None else None
 
-    def setup_timeout(self, node_id: int) -> float:
+    def setup_timeout(self, address: str) -> float:
         """Seconds for the next attempt, from the start of the dial to a usable connection."""
-        state = self._nodes.get(node_id)
+        state = self._nodes.get(address)
         return self._setup.delay(state.setup_timeouts if state is not None else 0, self._rng)
 
-    def dialing(self, node_id: int) -> None:
+    def dialing(self, address: str) -> None:
         """An attempt begins. It must end in ``usable``, ``failed`` or ``abandoned``."""
-        self._state(node_id).probing += 1
+        self._state(address).probing += 1
 
-    def abandoned(self, node_id: int) -> None:
-        """An attempt ended that says nothing about the node, such as by our own close."""
-        state = self._state(node_id)
+    def abandoned(self, address: str) -> None:
+        """An attempt ended that says nothing about the peer, such as by our own close."""
+        state = self._state(address)
         state.probing = max(0, state.probing - 1)
 
-    def usable(self, node_id: int) -> None:
-        """An attempt gave a usable connection: all is forgiven."""
-        state = self._state(node_id)
+    def usable(self, address: str, now: float) -> None:
+        """An attempt gave a usable connection: forgiven, but not forgotten yet."""
+        state = self._state(address)
         state.probing = max(0, state.probing - 1)
         state.failures = 0
         state.setup_timeouts = 0
-        state.retry_at = 0.0
+        state.retry_at = now + self._backoff.initial if state.streak else 0.0
         state.last_error = None
 
+    def proved(self, address: str) -> None:
+        """A connection was of use for the first time: forgotten."""
+        state = self._state(address)
+        state.streak = 0
+        if not state.failures:
+            state.retry_at = 0.0
+
     def failed(
-        self, node_id: int, now: float, error: Exception, *, setup_timed_out: bool = False
+        self, address: str, now: float, error: Exception, *, setup_timed_out: bool = False
     ) -> None:
         """An attempt failed."""
-        state = self._state(node_id)
+        state = self._state(address)
         state.probing = max(0, state.probing - 1)
         if setup_timed_out:
             state.setup_timeouts += 1
         self._count(state, now, error)
 
-    def lost(self, node_id: int, now: float, error: Exception) -> None:
-        """A usable connection broke."""
-        self._count(self._state(node_id), now, error)
+    def lost(self, address: str, now: float, error: Exception, *, lasted: float = 0.0) -> None:
+        """A connection broke that was usable for ``lasted`` seconds."""
+        state = self._state(address)
+        if lasted >= self._backoff.maximum and not state.failures:
+            state.streak = 0
+        self._count(state, now, error)
 
-    def forget(self, node_id: int) -> None:
-        """The node left, or has another address now."""
-        self._nodes.pop(node_id, None)
+    def trim(self, now: float, wanted: Collection[str]) -> None:
+        """Forget addresses that aren't ``wanted`` any more, once their back-off is over."""
+        for address, state in list(self._nodes.items()):
+            if address not in wanted and not state.probing and now >= state.retry_at:
+                del self._nodes[address]
 
     def _count(self, state: _NodeState, now: float, error: Exception) -> None:
         state.last_error = error
         state.latest_failure = now, error
         if state.failures and now < state.retry_at:
-            return  # another lane of the same node, broken by the same event
-        state.retry_at = now + self._backoff.delay(state.failures, self._rng)
+            return  # another lane, broken by the same event
+        state.retry_at = now + self._backoff.delay(state.streak, self._rng)
         state.failures += 1
+        state.streak += 1
 
-    def _state(self, node_id: int) -> _NodeState:
-        state = self._nodes.get(node_id)
+    def _state(self, address: str) -> _NodeState:
+        state = self._nodes.get(address)
         if state is None:
-            state = self._nodes[node_id] = _NodeState()
+            state = self._nodes[address] = _NodeState()
         return state

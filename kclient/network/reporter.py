@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.network")
 
 WARN_EVERY = 10.0
-"""Seconds between two warnings about the same node; the failures between are logged as DEBUG."""
+"""Seconds between two warnings about one address; the failures between are logged as DEBUG."""
 
 
 class Reporter:
@@ -40,13 +40,12 @@ class Reporter:
         self._hooks = hooks
         self._counters = counters
         self._keeper = keeper
-        self._warned_at: dict[int, float] = {}
+        self._warned_at: dict[str, float] = {}
 
     def opened(self, channel: Channel, seconds: float) -> None:
         """A connection became usable, ``seconds`` after its dial began."""
         connection = channel.connection
         self._counters.add("network.connections_opened")
-        self._warned_at.pop(connection.key.node_id, None)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("connected %s address=%s", connection.key, connection.address)
         if self._hooks.active:
@@ -65,7 +64,7 @@ class Reporter:
             self._counters.add("network.connections_failed")
         self._counters.add("network.bytes_received", channel.bytes_in)
         self._counters.add("network.bytes_sent", channel.bytes_out)
-        level = logging.DEBUG if channel.blameless else self._level(connection.key.node_id, now)
+        level = logging.DEBUG if channel.blameless else self._level(connection.address, now)
         logger.log(level, "closed %s in_flight=%d reason=%s", connection.key, in_flight, reason)
         if self._hooks.active:
             node_id, lane = connection.key
@@ -109,9 +108,9 @@ class Reporter:
         if request.throttle:
             self._hooks.emit(Throttled(node_id, lane, api, request.throttle))
 
-    def _level(self, node_id: int, now: float) -> int:
-        """WARNING, but not again and again for a node that stays away."""
-        if now - self._warned_at.get(node_id, -WARN_EVERY) < WARN_EVERY:
+    def _level(self, address: str, now: float) -> int:
+        """WARNING, but not again and again for a peer that stays away or comes and goes."""
+        if now - self._warned_at.get(address, -WARN_EVERY) < WARN_EVERY:
             return logging.DEBUG
-        self._warned_at[node_id] = now
+        self._warned_at[address] = now
         return logging.WARNING
