@@ -39,7 +39,7 @@ class Admin:
     ``timeout`` is in seconds for the whole call with its retries, ``api_timeout`` by default. Each
     method raises ``RequestTimedOut`` when it is over, ``ClientClosed``, ``WrongContext`` and
     ``BackgroundTaskDied`` as every client does, and ``InvalidArgument`` at once for an argument
-    that can't be right. Cancellation: abandons the answer; a change that is under way may be done.
+    that can't be right.
 
     Args:
         bootstrap: ``"host:port"``, several with commas, or a sequence of them.
@@ -71,6 +71,9 @@ class Admin:
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
+            ClientClosed: It was started before.
+
+        Cancellation: nothing stays open; the client counts as closed.
         """
         await self._core.start()
 
@@ -78,11 +81,15 @@ class Admin:
         """Disconnect; calls that are under way end with ClientClosed. Twice is fine.
 
         Args:
-            timeout: Seconds after which connections are cut off.
+            timeout: Seconds after which connections are cut off. Of several calls at once, the
+                one with the least time counts.
+
+        Cancellation: it closes all the same, a moment later; another ``close()`` waits for that.
         """
         await self._core.close(timeout)
 
     async def __aenter__(self) -> Self:
+        """``start``. Cancellation: as there."""
         await self.start()
         return self
 
@@ -92,6 +99,7 @@ class Admin:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """``close``. Cancellation: as there."""
         await self.close()
 
     # Topics
@@ -142,6 +150,9 @@ class Admin:
             InvalidReplicationFactor: More replicas than brokers.
             InvalidPartitions, BrokerInvalidConfig, PolicyViolation, TopicAuthorizationFailed: As
                 the broker says.
+
+        Cancellation: abandons the answer. Topics may be created, now or a moment later; the client
+        can be used on.
 
         Example::
 
@@ -197,6 +208,9 @@ class Admin:
             TopicDeletionDisabled: The cluster doesn't allow it.
             TopicAuthorizationFailed: This client may not.
             NoCommonVersion: By id, and the controller is too old.
+
+        Cancellation: abandons the answer. Topics may be deleted, now or a moment later; the client
+        can be used on.
         """
         from kclient.admin.creation import delete_topics
 
@@ -251,6 +265,9 @@ class Admin:
             InvalidPartitions: Not more than there are.
             UnknownTopicOrPartition: There is no such topic.
             InvalidReplicaAssignment, TopicAuthorizationFailed: As the broker says.
+
+        Cancellation: abandons the answer. Partitions may be added, now or a moment later; the
+        client can be used on.
         """
         from kclient.admin.creation import create_partitions
 
@@ -296,6 +313,8 @@ class Admin:
             UnknownTopicOrPartition, UnknownTopicId: There is no such topic.
             TopicAuthorizationFailed: This client may not see it.
             NoCommonVersion: By id, and the broker is too old.
+
+        Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
         from kclient.admin.inspection import describe_topics
 
@@ -312,6 +331,8 @@ class Admin:
         Args:
             internal: Kafka's own ones, such as ``__consumer_offsets``, too.
             timeout: Seconds, see the class.
+
+        Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
         from kclient.admin.inspection import list_topics
 
@@ -325,6 +346,8 @@ class Admin:
 
         Args:
             timeout: Seconds, see the class.
+
+        Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
         from kclient.admin.inspection import describe_cluster
 
@@ -373,6 +396,8 @@ class Admin:
             UnknownTopicOrPartition: There is no such partition.
             NoCommonVersion: The leader is too old for that ``OffsetSpec``.
             TopicAuthorizationFailed: This client may not read it.
+
+        Cancellation: safe, nothing is changed anywhere; the client can be used on.
 
         Example::
 

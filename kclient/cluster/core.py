@@ -297,7 +297,10 @@ class ClientCore:
         return Closing(self._supervisor, self.clock, name, work)
 
     async def stop(self, *tasks: asyncio.Task[Any]) -> None:
-        """Cancel tasks of ``spawn`` on purpose, and wait for their end."""
+        """Cancel tasks of ``spawn`` on purpose, and wait for their end.
+
+        Cancellation: they are cancelled all the same.
+        """
         await self._supervisor.stop(*tasks)
 
     @property

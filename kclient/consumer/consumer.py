@@ -194,7 +194,8 @@ class Consumer(Generic[K, V]):
         Those who wait in ``poll`` get ClientClosed; an ``async for`` ends.
 
         Args:
-            timeout: Seconds, after which connections are cut off.
+            timeout: Seconds, after which connections are cut off. Of several calls at once, the
+                one with the least time counts.
 
         Returns:
             Nothing; no task, timer or socket is left.
@@ -202,7 +203,7 @@ class Consumer(Generic[K, V]):
         Raises:
             WrongContext: Called from another loop, thread or process than ``start``.
 
-        Cancellation: it is closed all the same.
+        Cancellation: it closes all the same, a moment later; another ``close()`` waits for that.
 
         Example::
 
@@ -211,6 +212,7 @@ class Consumer(Generic[K, V]):
         await self._engine.close(checked_timeout(timeout))
 
     async def __aenter__(self) -> Self:
+        """``start``. Cancellation: as there."""
         await self.start()
         return self
 
@@ -220,6 +222,7 @@ class Consumer(Generic[K, V]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """``close``. Cancellation: as there."""
         await self.close()
 
     # The assignment

@@ -253,6 +253,7 @@ class Producer(Generic[K, V]):
             raise failure
 
     async def __aenter__(self) -> Self:
+        """``start``. Cancellation: as there."""
         await self.start()
         return self
 
@@ -262,6 +263,7 @@ class Producer(Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """``close``. Cancellation: as there; also where the block itself was cancelled."""
         if error is None:
             await self.close()
             return
@@ -422,7 +424,8 @@ class Producer(Generic[K, V]):
                 the record concerned; those before it are sent all the same.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
-        Cancellation: no more is taken from ``records``; what was taken is sent all the same.
+        Cancellation: no more is taken from ``records``. What was taken is sent all the same, save
+        the one record that waits for room or for the topic's metadata: it is taken back.
 
         Example::
 
@@ -451,8 +454,8 @@ class Producer(Generic[K, V]):
                 its delivery; ``count`` says how many, ``errors`` has the first few.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
-        Cancellation: stops the wait only; everything is still sent. For a time limit use
-        ``asyncio.timeout``.
+        Cancellation: stops the wait only; everything is still sent, and what fails is told by the
+        next ``flush`` or ``close``. For a time limit use ``asyncio.timeout``.
 
         Example::
 

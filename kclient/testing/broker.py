@@ -150,7 +150,10 @@ class Broker:
         self.metadata_state = self.state
 
     async def listen(self, host: str | None = None, port: int | None = None) -> None:
-        """Open the listener, at another address if one is given, and take part in the cluster."""
+        """Open the listener, at another address if one is given, and take part in the cluster.
+
+        Cancellation: the broker stays down; call it again.
+        """
         info, network = self._info, self._services.network
         info.host = info.host if host is None else host
         info.port = info.port if port is None else port
@@ -170,27 +173,35 @@ class Broker:
         return Channel(self, self._services.next_connection())
 
     async def stop(self) -> None:
-        """Leave the cluster, then close the listener and, in order, all connections."""
+        """Leave the cluster, then close the listener and, in order, all connections.
+
+        Cancellation: the broker is down, but connections may still be open; call it again.
+        """
         await self._leave(Channel.close)
 
     async def crash(self) -> None:
-        """Be gone at once: connections are reset, answers that were on their way are lost."""
+        """Be gone at once: connections are reset, answers that were on their way are lost.
+
+        Cancellation: it is gone all the same.
+        """
         await self._leave(Channel.abort)
 
     async def _leave(self, end: Callable[[Channel], None]) -> None:
         server, self._server = self._server, None
-        if server is None:
+        if server is not None:
+            server.close()
+            for channel in tuple(self._channels):
+                end(channel)
+            self.state.broker_down(self.node_id)
+            self.sessions.drop_all()
+        elif not self._channels:
             return
-        server.close()
-        for channel in tuple(self._channels):
-            end(channel)
-        self.state.broker_down(self.node_id)
-        self.sessions.drop_all()
         await self._closed_within(_CLOSE_SECONDS)
         for channel in tuple(self._channels):
             channel.abort()
         await self._closed_within(_CLOSE_SECONDS)
-        await server.wait_closed()
+        if server is not None:
+            await server.wait_closed()
 
     async def wait_unconnected(self) -> None:
         """Wait until no connection is open: clients went, and their ends were noticed.

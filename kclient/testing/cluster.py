@@ -123,6 +123,7 @@ class Cluster:
         self._started = False
 
     async def __aenter__(self) -> Self:
+        """``start``. Cancellation: as there."""
         await self.start()
         return self
 
@@ -132,6 +133,7 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """``close``. Cancellation: as there."""
         await self.close()
 
     async def start(self) -> None:
@@ -195,15 +197,24 @@ class Cluster:
         return self._state.controller_id
 
     async def stop(self, broker: int) -> None:
-        """Shut a broker down in order: its leaderships move, what it answered is still sent."""
+        """Shut a broker down in order: its leaderships move, what it answered is still sent.
+
+        Cancellation: it is down, but connections may still be open; call it again.
+        """
         await self._broker(broker).stop()
 
     async def crash(self, broker: int) -> None:
-        """Let a broker vanish: connections are reset and answers on their way are lost."""
+        """Let a broker vanish: connections are reset and answers on their way are lost.
+
+        Cancellation: it is gone all the same.
+        """
         await self._broker(broker).crash()
 
     async def restart(self, broker: int) -> None:
-        """Bring a broker back, on its old port; stops it first if it is up."""
+        """Bring a broker back, on its old port; stops it first if it is up.
+
+        Cancellation: it may be down then; call it again.
+        """
         found = self._broker(broker)
         await found.stop()
         await found.listen()
@@ -218,6 +229,8 @@ class Cluster:
 
         Raises:
             OSError: That address is taken.
+
+        Cancellation: it may be down then, at its old address; call it again.
         """
         found = self._broker(broker)
         await found.stop()
@@ -226,7 +239,10 @@ class Cluster:
         await found.listen(host, port)
 
     async def swap_addresses(self, one: int, other: int) -> None:
-        """Let two brokers come back, each at the address of the other."""
+        """Let two brokers come back, each at the address of the other.
+
+        Cancellation: one or both may be down then, at whichever address: ``restart`` them.
+        """
         first, second = self._broker(one), self._broker(other)
         await first.stop()
         await second.stop()

@@ -68,7 +68,10 @@ class NetFaults:
         self._names.pop(name, None)
 
     async def resolve(self, name: str) -> Sequence[str]:
-        """The hosts that a name stands for; raises OSError, or never returns."""
+        """The hosts that a name stands for; raises OSError, or never returns.
+
+        Cancellation: leaves nothing behind.
+        """
         found = self._names.get(name, (name,))
         if found is None:
             await asyncio.get_running_loop().create_future()
