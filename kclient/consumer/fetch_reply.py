@@ -80,6 +80,7 @@ class ReplyReader:
     __slots__ = (
         "_back_off",
         "_buffer",
+        "_cap",
         "_check_crcs",
         "_plan",
         "_read_committed",
@@ -95,6 +96,7 @@ class ReplyReader:
         *,
         read_committed: bool,
         check_crcs: bool,
+        decompression_cap: int,
         replica_time: float,
         back_off: Callable[[PartitionState], None],
     ) -> None:
@@ -103,6 +105,7 @@ class ReplyReader:
             subscription, buffer, plan: What responses change.
             read_committed: Aborted transactions are hidden.
             check_crcs: Batches are checked.
+            decompression_cap: Bytes that one batch may inflate to.
             replica_time: Seconds for which a preferred replica is good.
             back_off: Called for a partition that must not be asked again at once.
         """
@@ -111,6 +114,7 @@ class ReplyReader:
         self._plan = plan
         self._read_committed = read_committed
         self._check_crcs = check_crcs
+        self._cap = decompression_cap
         self._replica_time = replica_time
         self._back_off = back_off
 
@@ -187,6 +191,7 @@ class ReplyReader:
             lease=lease,
             aborted=aborted,
             check_crcs=self._check_crcs,
+            decompression_cap=self._cap,
         )
 
     def _read_out_of_range(

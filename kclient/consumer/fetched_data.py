@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kclient.consumer.aborted import AbortedTransactions
 from kclient.errors import CorruptRecord, DecompressionFailed
+from kclient.record.inflate import DEFAULT_CAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -62,6 +63,7 @@ class FetchedData:
         "_aborted",
         "_batch",
         "_batches",
+        "_cap",
         "_check_crcs",
         "_clean",
         "_lease",
@@ -89,6 +91,7 @@ class FetchedData:
         lease: FrameLease | None = None,
         aborted: Iterable[tuple[int, int]] | None = None,
         check_crcs: bool = True,
+        decompression_cap: int = DEFAULT_CAP,
     ) -> None:
         """
         Args:
@@ -101,6 +104,7 @@ class FetchedData:
             lease: The frame that they lie in.
             aborted: (producer id, first offset) of aborted transactions; None: the reader sees all.
             check_crcs: Check each batch.
+            decompression_cap: Bytes that one batch may inflate to.
         """
         self.state = state
         self.fence = state.fence
@@ -117,6 +121,7 @@ class FetchedData:
         self._refused: CorruptRecord | None = None
         self._aborted = None if aborted is None else AbortedTransactions(aborted)
         self._check_crcs = check_crcs
+        self._cap = decompression_cap
         self._lease = lease
         if lease is not None:
             lease.hold()
@@ -140,7 +145,7 @@ class FetchedData:
         batch = self._batch or self._open_next()
         if batch is None:
             return []
-        if batch.needs_thread():
+        if batch.needs_thread(self._cap):
             self.blocked = batch
             return []
         partition = self.state.topic_partition
@@ -163,7 +168,7 @@ class FetchedData:
         The reader's share of it starts at ``offset``; ``pass_to`` says how far it got.
         """
         batch = self._batch or self._open_next()
-        if batch is not None and batch.needs_thread():
+        if batch is not None and batch.needs_thread(self._cap):
             self.blocked = batch
             return None
         return batch

@@ -92,6 +92,7 @@ class Fetcher:
             self.plan,
             read_committed=read_committed,
             check_crcs=config.check_crcs,
+            decompression_cap=config.decompression_cap,
             replica_time=config.metadata_max_age,
             back_off=self._back_off,
         )

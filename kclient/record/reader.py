@@ -225,8 +225,10 @@ class Batch:
         if computed != self.crc:
             raise self.corrupt(f"has CRC {computed:08x} where {self.crc:08x} is announced")
 
-    def needs_thread(self) -> bool:
+    def needs_thread(self, cap: int = DEFAULT_CAP) -> bool:
         """Whether ``inflate`` would hold the loop for long. What would not is inflated right here.
+
+        True also where it can't be inflated, or not within ``cap``: ``inflate`` then says why.
 
         The size that comes out is not known before, and what is declared may lie; so a small
         payload is tried with a small cap, and goes to a thread if it turns out to be larger.
@@ -237,7 +239,7 @@ class Batch:
         if predicted_cost(self.codec, None, size, False) > _INLINE_SECONDS:
             return True
         try:
-            self.inflate(CHUNK)
+            self.inflate(min(CHUNK, cap))
         except DecompressionFailed:
             return True
         return False

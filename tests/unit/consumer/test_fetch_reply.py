@@ -13,6 +13,7 @@ from kclient.consumer.subscription import Phase
 from kclient.error_codes import ErrorCode
 from kclient.errors import CorruptRecord, KafkaError
 from kclient.protocol.messages.fetch import AbortedTransaction, LeaderIdAndEpoch, PartitionData
+from kclient.record.inflate import DEFAULT_CAP
 from kclient.types import OffsetSpec
 from tests.unit.consumer.log_bytes import batch, control
 from tests.unit.consumer.test_fetch_plan import PlanRig, planned
@@ -33,6 +34,7 @@ class ReplyRig:
             self.rig.plan,
             read_committed=read_committed,
             check_crcs=True,
+            decompression_cap=DEFAULT_CAP,
             replica_time=60.0,
             back_off=self._back_off,
         )

@@ -275,6 +275,15 @@ def test_what_compaction_leaves_of_a_batch_is_read_whatever_its_codec(
     assert batch.next_offset == 4
 
 
+def test_a_small_cap_is_kept_by_what_is_inflated_at_once(build: Implementation) -> None:
+    data = encoded(build, 300, Compression.GZIP)
+    assert not only(data).needs_thread(100_000)
+    batch = only(data)
+    assert batch.needs_thread(1000)
+    with pytest.raises(DecompressionFailed):
+        batch.inflate(1000)
+
+
 def test_no_control_type_in_data(build: Implementation) -> None:
     assert only(encoded(build, 1)).control_type() is None
 
