@@ -50,7 +50,7 @@ class IdentityState(enum.Enum):
     ABSENT = "no usable id: ask for one when a batch needs it"
     REQUESTED = "InitProducerId is under way"
     READY = "batches can be numbered"
-    REFUSED = "the cluster gives us none, for good: nothing can be sent"
+    REFUSED = "the cluster gave none: what waited has failed, the next batch asks again"
 
 
 class IdentityEvent(enum.Enum):
@@ -70,7 +70,7 @@ IDENTITY_TRANSITIONS: dict[IdentityState, dict[IdentityEvent, IdentityState]] = 
     _I.ABSENT: {_J.REQUEST: _I.REQUESTED},
     _I.REQUESTED: {_J.GRANT: _I.READY, _J.FAIL: _I.ABSENT, _J.REFUSE: _I.REFUSED},
     _I.READY: {_J.BUMP: _I.READY, _J.EXHAUST: _I.ABSENT},
-    _I.REFUSED: {},
+    _I.REFUSED: {_J.REQUEST: _I.REQUESTED},
 }
 
 
@@ -80,7 +80,7 @@ class ProducerIdentity:
     Attributes:
         state: What there is.
         current: The identity that a partition takes when it starts (over).
-        error: Why the cluster refused.
+        error: Why the cluster refused last; None once it gave one.
     """
 
     __slots__ = ("current", "error", "state")
@@ -97,6 +97,7 @@ class ProducerIdentity:
     def granted(self, producer_id: int, epoch: int) -> None:
         """The cluster gave an identity."""
         self._apply(IdentityEvent.GRANT)
+        self.error = None
         self.current = Identity(producer_id, epoch)
 
     def request_failed(self) -> None:
@@ -104,7 +105,7 @@ class ProducerIdentity:
         self._apply(IdentityEvent.FAIL)
 
     def refused(self, error: KafkaError) -> None:
-        """The cluster refuses for good."""
+        """The cluster refuses, and not for a reason that passes by waiting."""
         self._apply(IdentityEvent.REFUSE)
         self.error = error
 

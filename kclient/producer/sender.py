@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 from kclient.backoff import Backoff
 from kclient.cluster.targets import AnyNode
-from kclient.errors import BrokerError, KafkaError, NoCommonVersion
+from kclient.errors import BrokerError, KafkaError, NoCommonVersion, ProtocolError
 from kclient.network import Lane
-from kclient.producer.idempotence import IdentityState
+from kclient.producer.idempotence import Identity, IdentityState
 from kclient.producer.shipment import Shipment
 from kclient.producer.squeezer import Squeezer
-from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
+from kclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from kclient.protocol.messages.produce import ProduceRequest
 from kclient.record import Compression
 
@@ -301,9 +304,6 @@ class Sender:
                 queue.adopt(fresh)
                 return True
         self._accumulator.unmark(queue)
-        if identity.state is IdentityState.REFUSED and identity.error is not None:
-            self._refuse_queue(queue, identity.error)
-            return False
         self._nameless[queue] = None
         self._request_identity()
         return False
@@ -315,7 +315,7 @@ class Sender:
                 self._settlement.give_up(batch, error)
 
     def _request_identity(self) -> None:
-        if self._identity.state is IdentityState.ABSENT:
+        if self._identity.state in (IdentityState.ABSENT, IdentityState.REFUSED):
             self._identity.requested()
             self._core.spawn(self.identify(), "producer-id")
 
@@ -324,12 +324,14 @@ class Sender:
         attempt = 0
         while self._identity.state is IdentityState.REQUESTED:
             try:
-                response = await self._core.calls.call(
-                    AnyNode(),
-                    InitProducerIdRequest(
-                        transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT
-                    ),
-                    check=lambda response: response.error_code,
+                identity = _granted(
+                    await self._core.calls.call(
+                        AnyNode(),
+                        InitProducerIdRequest(
+                            transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT
+                        ),
+                        check=lambda response: response.error_code,
+                    )
                 )
             except (BrokerError, NoCommonVersion) as error:
                 if error.retriable:
@@ -337,20 +339,39 @@ class Sender:
                     await asyncio.sleep(self._backoff.delay(attempt, self._core.rng))
                     attempt += 1
                     continue
-                logger.error("the cluster gives no producer id: %s", error)
-                self._identity.refused(error)
+                level = logging.ERROR if self._identity.error is None else logging.DEBUG
+                logger.log(level, "the cluster gives no producer id: %s", error)
+                self.identity_refused(error)
+                return
             except KafkaError as error:
                 # It took too long; whoever waits for it has a time limit of its own.
                 self._settlement.last_error = error
                 await asyncio.sleep(self._backoff.delay(attempt, self._core.rng))
                 attempt += 1
             else:
-                self._identity.granted(response.producer_id, response.producer_epoch)
-        waiting, self._nameless = self._nameless, {}
-        for queue in waiting:
-            if not queue.idle:
-                self._accumulator.mark(queue)
+                self._identity.granted(*identity)
+        for queue in self._take_nameless():
+            self._accumulator.mark(queue)
         self.wake()
+
+    def identity_refused(self, error: KafkaError) -> None:
+        """The cluster gives no producer id: what waits for one fails, later batches ask again."""
+        self._identity.refused(error)
+        for queue in self._take_nameless():
+            self._refuse_queue(queue, error)
+        self.wake()
+
+    def _take_nameless(self) -> list[PartitionQueue]:
+        waiting, self._nameless = self._nameless, {}
+        return [queue for queue in waiting if not queue.idle]
+
+
+def _granted(response: InitProducerIdResponse) -> Identity:
+    """The identity in ``response``. Raises ProtocolError for one that can't be."""
+    identity = Identity(response.producer_id, response.producer_epoch)
+    if min(identity) < 0:
+        raise ProtocolError(f"InitProducerId gave {identity}", struct="InitProducerIdResponse")
+    return identity
 
 
 async def _fail(error: Exception) -> None:

@@ -348,6 +348,32 @@ async def test_a_refused_producer_id_fails_every_record_with_the_reason(cluster:
         await out.send("t", b"v")
 
 
+async def test_a_refusal_that_is_taken_back_costs_only_what_waited(cluster: Cluster) -> None:
+    refusal = cluster.faults.error(
+        "InitProducerId", ErrorCode.CLUSTER_AUTHORIZATION_FAILED, times=None
+    )
+    async with kclient.Producer(cluster.bootstrap) as out:
+        with pytest.raises(kclient.errors.BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await out.send("t", b"early")
+        cluster.faults.remove(refusal)
+        await out.send("t", b"late")
+    assert values(cluster) == [b"late"]
+
+
+@pytest.mark.parametrize("identity", [(-1, 0), (5, -1)])
+async def test_a_producer_id_that_cannot_be_is_asked_for_again(
+    cluster: Cluster, identity: tuple[int, int]
+) -> None:
+    def lie(request: Any, response: Any) -> None:
+        response.producer_id, response.producer_epoch = identity
+
+    fault = cluster.faults.rewrite("InitProducerId", lie, times=2)
+    async with kclient.Producer(cluster.bootstrap, **QUICK) as out:
+        await out.send("t", b"v")
+        assert out.health().producer_id not in (None, -1, 5)
+    assert fault.hits == 2
+
+
 async def test_a_producer_id_that_comes_late_holds_up_but_loses_nothing(cluster: Cluster) -> None:
     cluster.faults.error("InitProducerId", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=3)
     async with kclient.Producer(cluster.bootstrap, **QUICK) as out:

@@ -219,12 +219,24 @@ def test_a_refused_producer_id_fails_what_waits_with_the_reason() -> None:
     rig = Rig(identity=False)
     delivery = rig.send(b"v")
     rig.step()
-    rig.identity.refused(BrokerUnreachable("no right to write idempotently"))
-    rig.accumulator.mark(queue_of(rig))
-    rig.step()
+    rig.sender.identity_refused(BrokerUnreachable("no right to write idempotently"))
     error = delivery.exception()
     assert isinstance(error, BrokerUnreachable) and "no right" in str(error)
     assert error.maybe_written is False
+
+
+def test_after_a_refusal_the_next_batch_asks_again() -> None:
+    rig = Rig(identity=False)
+    rig.send(b"v")
+    rig.step()
+    rig.sender.identity_refused(BrokerUnreachable("no right to write idempotently"))
+    again = rig.send(b"w")
+    rig.step()
+    assert rig.core.spawned == ["producer-id"] * 2
+    assert not again.done()
+    rig.grant()
+    rig.step()
+    assert len(rig.network.pending) == 1
 
 
 def test_topic_ids_are_used_from_v13_on() -> None:
