@@ -46,9 +46,9 @@ async def watched_loop() -> AsyncIterator[None]:
     before = _open_sockets()
     yield
     deadline = loop.time() + GRACE
-    # Nothing announces that the last transport has closed, so the loop is turned until it has.
+    # Nothing announces that the last transport has closed, so time passes until it has.
     while (left := _left_behind(loop, before)) and loop.time() < deadline:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
     gc.collect()
     await asyncio.sleep(0)
     if left or reported:
