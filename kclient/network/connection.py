@@ -29,7 +29,7 @@ from kclient.network.frames import FramePool, FrameReader
 from kclient.network.handshake import Handshake, Identity, Step
 from kclient.network.in_flight import InFlightRequests
 from kclient.network.requests import PendingRequest, RawResponse
-from kclient.network.throttling import must_keep_silent, throttle_ms_of_raw
+from kclient.network.throttling import LONGEST_SILENCE, must_keep_silent, throttle_ms_of_raw
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.transitions import IllegalTransition, step
 
@@ -310,7 +310,7 @@ class Connection:
 
     def _throttle(self, request: PendingRequest, milliseconds: int, now: float) -> None:
         if milliseconds > 0:
-            request.throttle = milliseconds / 1000
+            request.throttle = min(milliseconds / 1000, LONGEST_SILENCE)
             self.throttled_until = max(self.throttled_until, now + request.throttle)
 
     # The handshake

@@ -16,6 +16,7 @@ from kclient.network.connection_states import (
 )
 from kclient.network.frames import FramePool
 from kclient.network.handshake import Identity
+from kclient.network.throttling import LONGEST_SILENCE
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
 )
@@ -71,6 +72,15 @@ class TestThrottling:
         submit(connection, request)
         deliver(connection, answer(request, fetch_response(b"", throttle_ms=1500)), now=5.0)
         assert connection.throttled_until == 6.5
+
+    @pytest.mark.parametrize("raw", [False, True])
+    def test_no_answer_silences_a_connection_for_days(self, raw: bool) -> None:
+        connection = ready()
+        request = pending(FetchRequest(), raw=raw)
+        submit(connection, request)
+        damaged = fetch_response(b"", throttle_ms=2**31 - 1)
+        deliver(connection, answer(request, damaged), now=5.0)
+        assert connection.throttled_until == 5.0 + LONGEST_SILENCE
 
     @pytest.mark.parametrize(("highest", "silent"), [(5, False), (6, True)])
     def test_old_versions_were_delayed_by_the_broker_already(
