@@ -131,6 +131,7 @@ class _Fanout:
             except KafkaError as error:
                 outcomes.append((key, "no broker", error))
         outcomes += await self._ask(groups, view)
+        self.calls.check_ended()  # no answer of a key, but the end of the client
         verdicts = {}
         for key, where, outcome in outcomes:
             if isinstance(outcome, KafkaError):

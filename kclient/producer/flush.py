@@ -44,7 +44,11 @@ class FailureTally:
             return None
         records = "1 record was" if self.count == 1 else f"{self.count:,} records were"
         first = f"; first: {self.errors[0]}" if self.errors else ""
-        return FlushFailed(f"{records} not delivered{first}", count=self.count, errors=self.errors)
+        failure = FlushFailed(
+            f"{records} not delivered{first}", count=self.count, errors=self.errors
+        )
+        failure.__cause__ = self.errors[0] if self.errors else None
+        return failure
 
 
 class FlushWait:

@@ -456,6 +456,15 @@ class Intake:
             maybe_written=False,
         )
 
+    def _waits_for(self, parked: Parked) -> str:
+        name = parked.topic
+        if not self.lot.has_line(name):
+            return f"a record for topic {name} found no room: {self._memory_words()}"
+        code = self._metadata.view.topic_error(name)
+        if code == UnknownTopicOrPartition.code:
+            return f"topic {name} doesn't exist"
+        return f"the metadata of topic {name} is not here yet"
+
     def refusing(
         self, error: KafkaError, *, enqueued_only: bool = False
     ) -> Generator[None, None, None]:
@@ -465,6 +474,7 @@ class Intake:
             if parked.line is not None and (parked.waiter is not None or not enqueued_only):
                 own = copy.copy(error)
                 own.__cause__ = error.__cause__
+                own.message = f"{error.message}; {self._waits_for(parked)}"
                 own.maybe_written = False  # it was in no batch, whatever became of others
                 parked.refused(own)
                 yield

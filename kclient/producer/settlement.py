@@ -230,12 +230,9 @@ class Settlement:
         if shipment is not None and shipment.carries(batch):
             batch.maybe_written = True
         attempts = f"{batch.attempts} attempt{'' if batch.attempts == 1 else 's'}"
-        why = f"; last problem: {batch.last_error}" if batch.last_error is not None else ""
-        if batch.last_error is None and batch.queue.leader in (None, -1):
-            why = "; the partition has no leader"
         error = DeliveryTimedOut(
             f"{batch.queue.topic_partition}: not acknowledged within "
-            f"delivery_timeout={self._delivery_timeout:g} s, {attempts}{why}",
+            f"delivery_timeout={self._delivery_timeout:g} s, {attempts}{_why(batch)}",
             topic_partition=batch.queue.topic_partition,
             maybe_written=batch.maybe_written,
         )
@@ -257,12 +254,12 @@ class Settlement:
         else:
             queue.rejected(batch)
         own = type(error)(
-            f"{queue.topic_partition}: {error.message}",
+            f"{queue.topic_partition}: {error.message}{_why(batch)}",
             topic_partition=queue.topic_partition,
             hint=error.hint,
             maybe_written=batch.maybe_written,
         )
-        own.__cause__ = batch.last_error
+        own.__cause__ = error.__cause__ if error.__cause__ is not None else batch.last_error
         self._failed(batch, own)
 
     def drop_doubtful(self, queue: PartitionQueue) -> None:
@@ -377,3 +374,13 @@ class Settlement:
             endpoints,
         )
         return {batch for batch, leader in before.items() if batch.queue.leader != leader}
+
+
+def _why(batch: ProducerBatch) -> str:
+    """What stood in the way of a batch, for the text of its failure."""
+    if batch.last_error is not None:
+        return f"; last problem: {batch.last_error}"
+    shipment = batch.shipment
+    if shipment is not None and shipment.encoded:
+        return f"; broker {shipment.node_id} has not answered"
+    return "; the partition has no leader" if batch.queue.leader in (None, -1) else ""
