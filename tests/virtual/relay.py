@@ -1,0 +1,222 @@
+"""What the network's tests on virtual time share: a relay that tampers with frames, and watchers.
+
+A ``Relay`` takes the place of a broker under its name: clients connect to it, and it passes what
+they say on to the broker and back, frame by frame, past the functions of a test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, cast
+
+import kclient
+from kclient.cluster.core import ClientCore
+from kclient.config import CommonConfig
+from kclient.hooks import ConnectionClosed, ConnectionOpened, Event, RequestCompleted
+from kclient.protocol.headers import decode_request_header
+from kclient.testing import Cluster, MemoryNet, VirtualLoop
+
+_SIZE = struct.Struct(">i")
+
+
+def network() -> MemoryNet:
+    """The network of the loop that the test runs on."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop.network
+
+
+def now() -> float:
+    """Virtual seconds."""
+    return asyncio.get_running_loop().time()
+
+
+class Watcher:
+    """An observer that keeps what it was told, with the time."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[float, Event]] = []
+
+    def observe(self, event: Event, /) -> None:
+        self.told.append((now(), event))
+
+    @property
+    def opened(self) -> list[ConnectionOpened]:
+        """Connections that became usable."""
+        return [event for _, event in self.told if isinstance(event, ConnectionOpened)]
+
+    @property
+    def closed(self) -> list[ConnectionClosed]:
+        """Connections that ended."""
+        return [event for _, event in self.told if isinstance(event, ConnectionClosed)]
+
+    def completed(self, api: str) -> list[tuple[float, RequestCompleted]]:
+        """Requests of one API that came to an end, and when."""
+        return [(at, e) for at, e in self.told if isinstance(e, RequestCompleted) and e.api == api]
+
+
+class Asked(NamedTuple):
+    """One request that passed a relay."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    frame: bytes
+
+
+class Frames:
+    """Cuts bytes into frames."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def take(self, data: bytes) -> Iterable[bytes]:
+        """The frames that are complete with ``data``, without their sizes."""
+        self._held += data
+        while len(self._held) >= 4:
+            (size,) = _SIZE.unpack_from(self._held)
+            if len(self._held) < 4 + size:
+                return
+            frame = bytes(self._held[4 : 4 + size])
+            del self._held[: 4 + size]
+            yield frame
+
+
+class Session(asyncio.Protocol):
+    """One client's connection to a relay, and the one that it has to the broker.
+
+    Attributes:
+        asked: Requests that passed, oldest first.
+        at: When it was opened.
+    """
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._frames = Frames()
+        self._waiting: deque[Asked] = deque()
+        self._back: asyncio.Transport
+        self._front: asyncio.Transport
+        self.asked: list[Asked] = []
+        self.at = now()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._front = cast(asyncio.Transport, transport)
+        back, _ = network().connect(self._relay.broker, self._relay.port, lambda: _Back(self))
+        self._back = cast(asyncio.Transport, back)
+        self._relay.sessions.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.take(data):
+            header = decode_request_header(frame)
+            asked = Asked(header.api_key, header.api_version, header.correlation_id, frame)
+            self.asked.append(asked)
+            self._waiting.append(asked)
+            for passed in self._relay.on_request(self, asked):
+                self._back.write(_SIZE.pack(len(passed)) + passed)
+
+    def answered(self, frame: bytes) -> None:
+        """The broker answered the oldest request."""
+        for passed in self._relay.on_answer(self, self._waiting.popleft(), frame):
+            self.say(passed)
+
+    def say(self, frame: bytes) -> None:
+        """Send a frame to the client."""
+        self._front.write(_SIZE.pack(len(frame)) + frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._back.abort()
+
+    def close(self) -> None:
+        """Close it in good order, as a broker closes an idle connection."""
+        self._front.close()
+
+    def broker_gone(self) -> None:
+        """The broker ended the connection."""
+        self._front.close()
+
+
+class _Back(asyncio.Protocol):
+    """The relay's own connection to the broker."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._frames = Frames()
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.take(data):
+            self._session.answered(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._session.broker_gone()
+
+
+class Relay:
+    """Stands in for a broker.
+
+    Args:
+        broker: Its host on the network.
+        port: Its port.
+        name: What clients call it; the broker's host by default, so that all go through here.
+
+    Attributes:
+        on_request: Given session and request; gives the frames that are passed on.
+        on_answer: Given session, request and the frame of its answer; the same.
+        sessions: Connections of clients, oldest first.
+    """
+
+    def __init__(self, broker: str = "broker-1", port: int = 9092, name: str | None = None) -> None:
+        self.broker = broker
+        self.port = port
+        self.sessions: list[Session] = []
+        self.on_request: Callable[[Session, Asked], Iterable[bytes]] = lambda _, asked: [
+            asked.frame
+        ]
+        self.on_answer: Callable[[Session, Asked, bytes], Iterable[bytes]] = lambda _, __, frame: [
+            frame
+        ]
+        host = f"relay-of-{broker}"
+        network().set_name(broker if name is None else name, host)
+        self.listener = network().listen(lambda: Session(self), host, port)
+
+    def asked(self, api_key: int) -> list[Asked]:
+        """The requests of one API, over all connections."""
+        return [one for session in self.sessions for one in session.asked if one.api_key == api_key]
+
+
+def core_of(cluster: Cluster, **settings: Any) -> AbstractAsyncContextManager[ClientCore]:
+    """What all clients have in common, started."""
+    return _Running(ClientCore(CommonConfig.of(None, {"bootstrap": cluster.bootstrap, **settings})))
+
+
+class _Running(AbstractAsyncContextManager[ClientCore]):
+    def __init__(self, core: ClientCore) -> None:
+        self._core = core
+
+    async def __aenter__(self) -> ClientCore:
+        await self._core.start()
+        return self._core
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._core.close()
+
+
+def values(cluster: Cluster, topic: str = "t", partition: int = 0) -> list[bytes]:
+    """What is in a log."""
+    return [record.value or b"" for record in cluster.records(topic, partition)]
+
+
+async def sent_in_order(
+    producer: kclient.Producer[Any, Any], count: int, *, partition: int = 0, first: int = 0
+) -> None:
+    """Send numbers one after the other, each when the one before is there."""
+    for number in range(first, first + count):
+        await producer.send("t", b"%d" % number, partition=partition)
+
+
+def numbers(count: int) -> list[bytes]:
+    """What ``sent_in_order`` leaves in a log."""
+    return [b"%d" % number for number in range(count)]
