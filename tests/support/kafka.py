@@ -19,6 +19,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -113,6 +114,22 @@ def stop(version: str) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def private(version: str, purpose: str) -> Iterator[RunningBroker]:
+    """A broker that nobody else uses, for tests that stop or hurt it; gone at the end."""
+    parse_version(version)
+    name = f"{version}-{purpose}-{os.getpid()}"
+    broker = _start(version, name)
+    try:
+        yield broker
+    finally:
+        for process in broker.processes:
+            if process.alive():
+                os.kill(process.pid, signal.SIGCONT)  # a stopped one doesn't hear of its end
+            process.stop(STOP_GRACE)
+        shutil.rmtree(_directory() / name, ignore_errors=True)
+
+
 def running() -> list[RunningBroker]:
     """Return the brokers that run now."""
     states = sorted(_directory().glob("*/state.json"))
@@ -126,10 +143,11 @@ def log_tail(version: str, characters: int = 4000) -> str:
     return log.read_text(errors="replace")[-characters:] if log.exists() else "(no log)"
 
 
-def _start(version: str) -> RunningBroker:
+def _start(version: str, name: str | None = None) -> RunningBroker:
+    """Start a broker with its files in the folder ``name``, by default that of its release."""
     number = parse_version(version)
     java, jars, store = require_java(), class_path(version), tls.keystore()
-    directory = _directory() / version
+    directory = _directory() / (name or version)
     for attempt in range(_PORT_ATTEMPTS):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
@@ -153,7 +171,7 @@ def _start(version: str) -> RunningBroker:
         except BaseException as error:
             for process in started:
                 process.stop(STOP_GRACE)
-            port_taken = "BindException" in log_tail(version, 100_000)
+            port_taken = "BindException" in log_tail(directory.name, 100_000)
             if port_taken and attempt + 1 < _PORT_ATTEMPTS and isinstance(error, RuntimeError):
                 continue
             raise

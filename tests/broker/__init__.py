@@ -1,0 +1,1 @@
+"""Tests of clients against a real broker of their own, which they may stop and hurt."""
