@@ -243,3 +243,58 @@ def test_close_ends_all_tasks_and_says_what_failed_while_it_did(
     with caplog.at_level(logging.WARNING, "kclient.cluster"):
         run(main())
     assert "kclient:two failed while it was stopped" in caplog.text
+
+
+def test_an_endless_task_that_returns_has_died() -> None:
+    async def main() -> None:
+        supervisor, _ = make()
+        supervisor.enter()
+        supervisor.spawn(asyncio.sleep(0), "metadata", endless=True)
+        await turns(3)
+        with pytest.raises(BackgroundTaskDied, match="kclient:metadata ended, though"):
+            supervisor.check()
+
+    run(main())
+
+
+def test_the_death_of_one_task_ends_the_others_but_not_those_that_are_lent() -> None:
+    async def main() -> None:
+        deaths: list[KafkaError] = []
+        supervisor, counters = make(deaths)
+        supervisor.enter()
+        other = supervisor.spawn(forever(), "other", endless=True)
+        lent = supervisor.lend(forever(), "close")
+        supervisor.spawn(crash(), "one")
+        await turns(6)
+        assert other.cancelled()
+        assert not lent.done()
+        assert supervisor.tasks == ("kclient:close",)
+        assert len(deaths) == counters.get("tasks.died") == 1
+        late = supervisor.spawn(forever(), "late")
+        await turns(3)
+        assert late.cancelled()
+        lent.cancel()
+        await supervisor.close()
+
+    run(main())
+
+
+def test_a_lent_task_may_end_in_any_way() -> None:
+    async def main() -> None:
+        supervisor, counters = make()
+        supervisor.enter()
+        supervisor.lend(crash(), "dial")
+        supervisor.lend(forever(), "dial").cancel()
+        supervisor.lend(asyncio.sleep(0), "dial")
+        await turns(3)
+        supervisor.check()
+        assert supervisor.tasks == ()
+        assert counters.get("tasks.died") == 0
+
+    run(main())
+
+
+def test_restarts_are_counted() -> None:
+    supervisor, counters = make()
+    supervisor.restarting("dial-1-fetch", "it was cancelled from outside")
+    assert supervisor.restarts == counters.get("tasks.restarted") == 1
