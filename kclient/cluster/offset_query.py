@@ -11,7 +11,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnsupportedForMessageFormat
-from kclient.errors import InvalidArgument, KafkaError, NoCommonVersion, broker_error
+from kclient.errors import (
+    InvalidArgument,
+    KafkaError,
+    NoCommonVersion,
+    ProtocolError,
+    broker_error,
+)
 from kclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -34,6 +40,9 @@ SINCE = {
 
 CONSUMER = -1
 """Replica id of one who is not a broker."""
+
+NOT_FOUND = -1
+"""The offset that stands for none: no record is so young."""
 
 BROKER_SHARE = 0.8
 """Part of the request's time that the broker may use up; the rest is for the way."""
@@ -116,11 +125,26 @@ class OffsetQuery:
                     doing = f"ListOffsets of {key} failed"
                     found[key] = broker_error(said.error_code, doing, topic_partition=key)
                 elif said.old_style_offsets:  # version 0: a list, of which one was asked for
-                    found[key] = OffsetAndTimestamp(said.old_style_offsets[0])
+                    found[key] = self._checked(key, OffsetAndTimestamp(said.old_style_offsets[0]))
                 else:
                     epoch = said.leader_epoch if said.leader_epoch >= 0 else None
-                    found[key] = OffsetAndTimestamp(said.offset, said.timestamp, epoch)
+                    answer = OffsetAndTimestamp(said.offset, said.timestamp, epoch)
+                    found[key] = self._checked(key, answer)
         return found
+
+    def _checked(
+        self, key: TopicPartition, answer: OffsetAndTimestamp
+    ) -> OffsetAndTimestamp | KafkaError:
+        """``answer`` if it can be one: a position must never become what can't be an offset."""
+        always_there = self._specs.get(key) in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+        if answer.offset >= (0 if always_there else NOT_FOUND):
+            return answer
+        return ProtocolError(
+            f"ListOffsets answered offset {answer.offset} for {key}",
+            struct="ListOffsetsPartitionResponse",
+            field="offset",
+            topic_partition=key,
+        )
 
     def is_final(self, error: KafkaError) -> bool:
         """Old message formats have no timestamps, however often they are asked for them."""

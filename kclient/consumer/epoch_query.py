@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kclient.errors import KafkaError, NoCommonVersion, broker_error
+from kclient.errors import KafkaError, NoCommonVersion, ProtocolError, broker_error
 from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -94,6 +94,13 @@ class EpochQuery:
                 if said.error_code:
                     doing = f"OffsetForLeaderEpoch of {key} failed"
                     found[key] = broker_error(said.error_code, doing, topic_partition=key)
+                elif said.end_offset < UNDEFINED:
+                    found[key] = ProtocolError(
+                        f"OffsetForLeaderEpoch answered offset {said.end_offset} for {key}",
+                        struct="EpochEndOffset",
+                        field="end_offset",
+                        topic_partition=key,
+                    )
                 else:
                     found[key] = EpochEnd(said.leader_epoch, said.end_offset)
         return found

@@ -14,7 +14,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from kclient.errors import BrokerUnreachable, KafkaError, RequestTimedOut
+from kclient.errors import BrokerUnreachable, KafkaError, NoCommonVersion, RequestTimedOut
 from kclient.network.addresses import AddressBook, ConnectionKey
 from kclient.network.channel import Channel, closed_by_us
 from kclient.network.connection_errors import doesnt_read
@@ -31,6 +31,8 @@ FLUSH_BYTES = 256 * 1024
 """So much is joined into one write at most, but for a single request that is larger."""
 SMALL_REQUEST = 16 * 1024
 """Below that many bytes a request may wait for the loop's next round, to share a write."""
+VERSIONS_GOOD_FOR = 30.0
+"""Seconds after which a connection that lacks a version of what is asked is made anew."""
 TIMER_SLACK = 0.001
 """Seconds: uvloop counts in whole milliseconds and would run a timer before it is due."""
 _NEVER = math.inf
@@ -325,6 +327,9 @@ class Line:
             if isinstance(error, KafkaError) and error.maybe_written is None:
                 error.maybe_written = False
             self._answer(request, error)
+            if isinstance(error, NoCommonVersion) and now - self._opened_at >= VERSIONS_GOOD_FOR:
+                # Maybe what the broker said of itself was damaged, and it was upgraded maybe.
+                self.retire("the broker's versions are asked for again")
             return False
         return True
 

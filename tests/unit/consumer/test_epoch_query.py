@@ -6,7 +6,7 @@ import pytest
 
 from kclient.broker_errors import FencedLeaderEpoch
 from kclient.consumer.epoch_query import EpochEnd, EpochQuery
-from kclient.errors import NoCommonVersion
+from kclient.errors import NoCommonVersion, ProtocolError
 from kclient.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -60,3 +60,13 @@ def test_a_log_that_ends_before_the_position_was_cut() -> None:
 @pytest.mark.parametrize("end", [EpochEnd(-1, 50), EpochEnd(2, -1), EpochEnd(-1, -1)])
 def test_an_epoch_that_the_leader_does_not_know_is_no_data_loss(end: EpochEnd) -> None:
     assert not end.cuts(51)
+
+
+def test_an_end_that_is_no_offset_is_no_answer() -> None:
+    said = EpochEndOffset(partition=0, leader_epoch=2, end_offset=-5)
+    response = OffsetForLeaderEpochResponse(
+        topics=[OffsetForLeaderTopicResult(topic="t", partitions=[said])]
+    )
+    error = EpochQuery({A: 2}).read(response, [A])[A]
+    assert isinstance(error, ProtocolError)
+    assert error.topic_partition == A
