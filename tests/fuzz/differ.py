@@ -1,28 +1,21 @@
-"""Reads mutants with both builds and compares all that can be seen; one process of the fuzz test.
+"""Record batches: both builds read each mutant, and all that can be seen must be the same.
 
-Run as ``python -m tests.fuzz.differ SEED COUNT FILE``. The mutant at work stands in FILE, so that
-whoever started this can tell which one ended the process. Any difference, and any exception that is
-not CorruptRecord (or DecompressionFailed, which is one), is printed with the mutant, and ends it.
+Any difference, and any exception that is not CorruptRecord (or DecompressionFailed, which is one),
+is a failure. The inner doors of the codec are tried as well, with arguments that batches would
+keep from them.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import random
-import resource
-import sys
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import legacy, reader
 from kclient.record.implementation import Implementation, load
 from kclient.types import TimestampType
-from tests.fuzz.mutants import INFLATED_CAP, VARINTS, mutant, seeds
-
-ADDRESS_SPACE = 3 << 30
-"""Bytes that the process may ask for: an allocation by a lying size must fail here."""
+from tests.fuzz.mutants import INFLATED_CAP, mutant, seeds
+from tests.fuzz.targets import Broken, Mutant, Verdict
 
 ERRORS = (CorruptRecord.__name__, DecompressionFailed.__name__)
 DOORS = 2
@@ -138,41 +131,36 @@ def seen_inside(build: Implementation, source: random.Random, data: bytes) -> li
     return found
 
 
-def main(seed: int, count: int, scratch: Path) -> None:
-    """Compare ``count`` mutants; a summary of what they led to is the last line."""
-    faulthandler.enable()
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    builds = (load("pure"), load("cython"))
-    source = random.Random(seed)
-    pool = seeds()
-    outcomes: Counter[str] = Counter()
-    with scratch.open("wb", buffering=0) as file:
-        for number in range(count):
-            data = mutant(source, pool)
-            if source.random() < 0.1:
-                data = source.choice(VARINTS) + data[source.choice((0, 61)) :]
-            file.seek(0)
-            file.truncate()
-            file.write(data)
-            inner = source.getrandbits(64)
-            try:
-                pure, compiled = (
-                    [*seen(build, data), *seen_inside(build, random.Random(inner), data)]
-                    for build in builds
-                )
-            except BaseException as error:
-                sys.stdout.write(f"seed {seed} number {number}: {error!r}\n{data.hex()}\n")
-                raise
-            if pure != compiled:
-                parts = [(p, c) for p, c in zip(pure, compiled, strict=False) if p != c]
-                sys.stdout.write(
-                    f"seed {seed} number {number} differs: {parts[:1]}\n{data.hex()}\n"
-                )
-                sys.exit(1)
-            refused = any(type(part) is tuple and part[0] in ERRORS for part in pure[:-DOORS])
-            outcomes["refused" if refused else "sound"] += 1
-    sys.stdout.write(f"{outcomes['sound']} {outcomes['refused']}\n")
+class Batches:
+    """The target; see the docstring of the file."""
+
+    traced = False
+
+    def __init__(self) -> None:
+        self._pool = seeds()
+        self._builds = (load("pure"), load("cython"))
+
+    def mutant(self, source: random.Random) -> Mutant:
+        """Of batches that brokers stored, and of our own."""
+        made = mutant(source, self._pool)
+        return Mutant(made.operator, made.repaired, made.data, "batches", source.getrandbits(64))
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Read it twice."""
+        data = mutant.data
+        pure, compiled = (
+            [*seen(build, data), *seen_inside(build, random.Random(mutant.extra), data)]
+            for build in self._builds
+        )
+        if pure != compiled:
+            parts = [(p, c) for p, c in zip(pure, compiled, strict=False) if p != c]
+            raise Broken(f"the builds differ: {parts[:1]}")
+        said = [part[0] for part in pure[:-DOORS] if type(part) is tuple and part[0] in ERRORS]
+        # Before the columns, which come last, there is something if a batch could be opened.
+        reached = len(pure) > DOORS + 1 + len(said)
+        return Verdict(said[0] if said else "sound", reached)
 
 
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+def make() -> Batches:
+    """The target."""
+    return Batches()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import struct
 import zlib
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -51,6 +52,17 @@ VARINTS = (
     b"\x80" * 10,
     b"\xff" * 11,
 )
+KINDS = (
+    "bits flipped",
+    "byte overwritten",
+    "truncated",
+    "bytes removed",
+    "bytes inserted",
+    "varint overwritten",
+    "part doubled",
+    "spliced",
+    "edge value",
+)
 INFLATED_CAP = 1 << 20
 
 
@@ -77,49 +89,67 @@ def seeds() -> list[bytes]:
     return found
 
 
-def mutant(source: random.Random, pool: list[bytes]) -> bytes:
-    """One malformed (or, seldom, still sound) piece of a fetch."""
+class BatchMutant(NamedTuple):
+    """A piece of a fetch, malformed or, seldom, still sound.
+
+    Attributes:
+        operator: How it was spoiled; of several ways the first one.
+        repaired: Lengths and CRCs were made right afterwards.
+        data: The bytes.
+    """
+
+    operator: str
+    repaired: bool
+    data: bytes
+
+
+def mutant(source: random.Random, pool: list[bytes]) -> BatchMutant:
+    """One of the many."""
     data = bytearray(source.choice(pool))
     repair = source.random() < 0.5
     inside = repair and source.random() < 0.6
+    if source.random() < 0.1:  # in the place of a header: for the decoders' inner doors
+        varint = source.choice(VARINTS)
+        return BatchMutant("varint in front", False, varint + data[source.choice((0, 61)) :])
     if inside and len(data) > HEADER_BYTES and data[MAGIC_AT] == 2:
-        data = spoiled_inside(source, data, pool)
+        operator, data = spoiled_inside(source, data, pool)
     else:
-        for _ in range(source.choice((1, 1, 1, 2, 3, 8))):
-            spoil(source, data, 0, pool)
+        ways = [spoil(source, data, 0, pool) for _ in range(source.choice((1, 1, 1, 2, 3, 8)))]
+        operator = ways[0]
     if repair:
         repaired(data)
-    return bytes(data)
+    return BatchMutant(operator, repair, bytes(data))
 
 
-def spoil(source: random.Random, data: bytearray, start: int, pool: list[bytes]) -> None:
-    """Change ``data`` from ``start`` on in one of many ways."""
+def spoil(source: random.Random, data: bytearray, start: int, pool: list[bytes]) -> str:
+    """Change ``data`` from ``start`` on in one of many ways, and say in which."""
     if len(data) <= start:
-        return
+        return "nothing left"
     at = source.randrange(start, len(data))
-    kind = source.randrange(9)
-    if kind == 0:
+    kind = source.choice(KINDS)
+    if kind == "bits flipped":
         data[at] ^= 1 << source.randrange(8)
-    elif kind == 1:
+    elif kind == "byte overwritten":
         data[at] = source.choice((0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF, source.randrange(256)))
-    elif kind == 2:
+    elif kind == "truncated":
         del data[at:]
-    elif kind == 3:
+    elif kind == "bytes removed":
         del data[at : at + source.randrange(1, 9)]
-    elif kind == 4:
+    elif kind == "bytes inserted":
         data[at:at] = source.randbytes(source.randrange(1, 9))
-    elif kind == 5:
+    elif kind == "varint overwritten":
         varint = source.choice(VARINTS)
         data[at : at + source.randrange(len(varint) + 1)] = varint
-    elif kind == 6:
+    elif kind == "part doubled":
         end = at + source.randrange(1, 64)
         data[at:at] = data[at:end]
-    elif kind == 7:
+    elif kind == "spliced":
         other = source.choice(pool)
         begin = source.randrange(len(other))
         data[at : at + source.randrange(64)] = other[begin : begin + source.randrange(64)]
     elif start == 0 and len(data) >= HEADER_BYTES:
         spoil_field(source, data)
+    return kind
 
 
 def spoil_field(source: random.Random, data: bytearray) -> None:
@@ -132,19 +162,20 @@ def spoil_field(source: random.Random, data: bytearray) -> None:
     struct.pack_into(layout, data, at, value)
 
 
-def spoiled_inside(source: random.Random, data: bytearray, pool: list[bytes]) -> bytearray:
-    """A v2 batch with a spoiled payload, compressed again as it was."""
+def spoiled_inside(
+    source: random.Random, data: bytearray, pool: list[bytes]
+) -> tuple[str, bytearray]:
+    """A v2 batch with a spoiled payload, compressed again as it was, and the way it was spoiled."""
     codec = Compression(data[22] & 7)
     try:
         payload = bytearray(decompress(codec, data[HEADER_BYTES:], INFLATED_CAP))
     except CorruptRecord:  # a seed of several batches, compressed
-        return data
-    for _ in range(source.choice((1, 1, 2, 4))):
-        spoil(source, payload, 0, pool)
+        return "none", data
+    ways = [spoil(source, payload, 0, pool) for _ in range(source.choice((1, 1, 2, 4)))]
     if source.random() < 0.3:
         spoil_field(source, data)
         data[22] = data[22] & 0xF8 | codec
-    return data[:HEADER_BYTES] + compress(codec, payload)
+    return f"inside: {ways[0]}", data[:HEADER_BYTES] + compress(codec, payload)
 
 
 def repaired(data: bytearray) -> None:

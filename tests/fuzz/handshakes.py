@@ -1,0 +1,121 @@
+"""ApiVersions answers, as the first thing that a peer says on a new connection.
+
+The answers of a lying broker come again and again until the connection is usable or closed, which
+must be so after a few of them, however the versions that it names go up and down. What is usable
+must then be able to say, of every API, in which version it is spoken.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+
+from kclient.errors import BrokerUnreachable, ConnectionLost, NoCommonVersion
+from kclient.network.connection import Connection
+from kclient.network.connection_states import ConnectionState
+from kclient.protocol import registry
+from kclient.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from tests.fuzz.frames import LATER, SETUP, answer_mutant, deliver, new_connection
+from tests.fuzz.seeds import response_seed, seeds_of
+from tests.fuzz.targets import Broken, Mutant, Verdict
+
+API_VERSIONS = ApiVersionsRequest.API_KEY
+UNSUPPORTED_VERSION = 35
+ROUNDS = 8
+"""Answers after which the handshake must be over: there are five versions to ask in."""
+CLASSES = [registry.request_class(api.key) for api in registry.ALL]
+
+
+def sound_answers() -> list[ApiVersionsResponse]:
+    """What brokers of several ages say."""
+    keys = [ApiVersion(api.key, api.min_version, api.max_version) for api in registry.ALL]
+    fallback = ApiVersionsResponse(UNSUPPORTED_VERSION, [ApiVersion(API_VERSIONS, 0, 3)])
+    features = [SupportedFeatureKey("metadata.version", 1, 27)]
+    finalized = [FinalizedFeatureKey("metadata.version", 25, 25)]
+    return [
+        ApiVersionsResponse(0, keys[::3]),
+        ApiVersionsResponse(
+            0,
+            keys,
+            supported_features=features,
+            finalized_features=finalized,
+            finalized_features_epoch=4,
+        ),
+        fallback,
+        ApiVersionsResponse(UNSUPPORTED_VERSION, []),
+    ]
+
+
+class Handshakes:
+    """The target; see the docstring of the file."""
+
+    traced = True
+
+    def __init__(self) -> None:
+        self._seeds = [seed for seeds in seeds_of(API_VERSIONS) for seed in seeds]
+        for response in sound_answers():
+            for version in (0,) if response.error_code else (3, 4):
+                self._seeds.append(response_seed(API_VERSIONS, version, response.encode(version)))
+        self._others = [seed.root.raw for seed in self._seeds]
+
+    def mutant(self, source: random.Random) -> Mutant:
+        """Of an ApiVersions response, most of them in a version that is looked for."""
+        return answer_mutant(source, source.choice(self._seeds), self._others)
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Say it on a new connection, as often as it takes."""
+        connection = new_connection()
+        connection.opened(0.0, SETUP)
+        answer = mutant.extra
+        rounds = 0
+        while connection.state is ConnectionState.NEGOTIATING and rounds < ROUNDS:
+            rounds += 1
+            asked = connection.in_flight.oldest
+            if asked is None or not connection.take_output():
+                break
+            wrong = (asked.correlation_id + answer.correlation) & 0xFFFFFFFF
+            frame = struct.pack(">iI", answer.size, wrong) + mutant.data
+            deliver(connection, frame * answer.copies, 1.0)
+        if connection.state is ConnectionState.READY:
+            if answer.copies == 1:
+                ask_for_versions(connection)
+            return Verdict("usable", True)
+        waited = not connection.is_closed
+        connection.expire(LATER)
+        if not connection.is_closed or rounds >= ROUNDS:
+            raise Broken(f"after {rounds} answers it is {connection.state.name}")
+        if not isinstance(connection.error, (BrokerUnreachable, ConnectionLost)):
+            raise Broken(f"it ended with {connection.error!r}")
+        if connection.take_answers():
+            raise Broken("a request of the handshake was told to its driver")
+        if waited:
+            return Verdict("waited for more", rounds > 1)
+        return Verdict(f"closed after {min(rounds, 2)}", rounds > 1 or len(mutant.data) > 10)
+
+
+def ask_for_versions(connection: Connection) -> None:
+    """Which version of every API is spoken: one of ours, or a typed error."""
+    versions = connection.versions
+    if versions is None:
+        raise Broken("it is usable without versions")
+    for cls in CLASSES:
+        try:
+            spoken = versions.latest_usable(cls)
+        except NoCommonVersion as error:
+            str(error)
+            if versions.supports(cls):
+                raise Broken(f"{cls.__name__} is supported, but {error}") from error
+        else:
+            if not cls.MIN_VERSION <= spoken <= cls.MAX_VERSION or not versions.supports(cls):
+                raise Broken(f"{cls.__name__} is to be spoken in version {spoken}")
+
+
+def make() -> Handshakes:
+    """The target."""
+    return Handshakes()
