@@ -83,6 +83,12 @@ async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
             await asyncio.sleep(0.001)
 
 
+async def quiet(consumer: Any) -> None:
+    """Pause everything, and wait until no fetch is under way."""
+    consumer.pause()
+    await asyncio.sleep(1.0)
+
+
 async def read(consumer: Any, count: int, seconds: float = 60.0) -> list[Any]:
     """Poll until ``count`` records came."""
     records: list[Any] = []

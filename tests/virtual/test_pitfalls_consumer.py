@@ -22,6 +22,7 @@ from tests.virtual.consumer_scene import (
     lead,
     offsets,
     parts_of,
+    quiet,
     read,
     reading,
     scene,
@@ -100,14 +101,18 @@ async def test_pitfall_35_what_was_buffered_for_the_position_before_a_seek_is_dr
 async def test_pitfall_35_an_error_for_the_position_before_a_seek_is_dropped() -> None:
     async with scene(30) as (cluster, consumer):
         await read(consumer, 30)
-        held = cluster.faults.hold("Fetch", after=True)
-        consumer.seek(P, 99)  # out of range
-        await until(lambda: held.held)
+        await quiet(consumer)
         consumer.seek(P, 12)
+        held = cluster.faults.hold("Fetch", after=True)
+        cluster.faults.error("Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=T)
+        consumer.resume()
+        await until(lambda: held.held)
+        consumer.seek(P, 11)
+        consumer.seek(P, 13)
         held.release()
         await asyncio.sleep(1.0)
-        assert consumer.positions() == {P: 12}
-        assert offsets(await read(consumer, 18)) == {0: list(range(12, 30))}
+        assert consumer.positions() == {P: 13}
+        assert offsets(await read(consumer, 17)) == {0: list(range(13, 30))}
 
 
 async def test_pitfall_35_a_paused_partition_gives_nothing_that_is_buffered_or_on_its_way() -> None:
@@ -163,8 +168,7 @@ def out_of_range(_: Any, response: Any) -> None:
 async def test_pitfall_48_a_follower_that_is_behind_does_not_reset_the_position() -> None:
     async with scene(30, client_rack="a") as (cluster, consumer):
         await read(consumer, 30)
-        consumer.pause(P)
-        await asyncio.sleep(0.5)
+        await quiet(consumer)
         consumer.seek(P, 20)
         cluster.faults.rewrite("Fetch", prefer(2), broker=1)
         refused = cluster.faults.rewrite("Fetch", out_of_range, broker=2)
@@ -185,8 +189,10 @@ async def test_pitfall_48_the_leader_that_says_so_is_believed() -> None:
 async def test_pitfall_48_a_stale_answer_for_an_old_position_resets_nothing() -> None:
     async with scene(30) as (cluster, consumer):
         await read(consumer, 30)
-        held = cluster.faults.hold("Fetch", after=True)
+        await quiet(consumer)
         consumer.seek(P, 1000)
+        held = cluster.faults.hold("Fetch", after=True)
+        consumer.resume()
         await until(lambda: held.held)
         consumer.seek(P, 25)
         held.release()
@@ -197,14 +203,17 @@ async def test_pitfall_48_a_stale_answer_for_an_old_position_resets_nothing() ->
 async def test_pitfall_48_a_broker_that_led_before_resets_nothing() -> None:
     async with scene(30, metadata_max_age=0.2) as (cluster, consumer):
         await read(consumer, 30)
-        cluster.faults.rewrite("Fetch", out_of_range, broker=1, times=None)
+        stale = cluster.faults.rewrite("Fetch", out_of_range, broker=1, times=None)
         held = cluster.faults.hold("Fetch", after=True, broker=1)
+        slow = cluster.faults.hold("Fetch", after=True, broker=2)
+        cluster.append(T, 0, batch(30, 5))
         await until(lambda: held.held)
         cluster.move_leader(T, 0, 2)
-        await until(lambda: consumer.health().partitions[P].node_id == 2)
+        await until(lambda: slow.held)
         held.release()
+        await until(lambda: stale.hits)
         await asyncio.sleep(0.05)
-        cluster.append(T, 0, batch(30, 5))
+        slow.release()
         assert offsets(await read(consumer, 5)) == {0: list(range(30, 35))}
         assert cluster.requests.count("ListOffsets") == 1
 
@@ -215,11 +224,13 @@ async def test_pitfall_48_out_of_range_waits_for_what_a_loop_has_not_handed_over
         async for record in consumer:
             seen.append(record.offset)
             if record.offset == 9:
-                cluster.faults.rewrite("Fetch", out_of_range, times=3)
-                await asyncio.sleep(0.5)  # the fetch ahead of it is refused meanwhile
-            if len(seen) == 30:
+                refused = cluster.faults.rewrite("Fetch", out_of_range)
+                cluster.append(T, 0, batch(30, 5))
+                await until(lambda fault=refused: fault.hits)  # the fetch ahead of it
+                await asyncio.sleep(0.05)
+            if len(seen) == 35:
                 break
-        assert seen == list(range(30))
+        assert seen == list(range(35))
 
 
 # 49: fetch sessions
@@ -247,10 +258,10 @@ async def test_pitfall_49_a_lost_session_costs_one_full_fetch_at_once(code: Erro
         await read(consumer, 20)
         await asyncio.sleep(0.5)
         cluster.requests.clear()
+        began = the_loop().time()
         cluster.faults.rewrite("Fetch", lose(code))
         await until(lambda: cluster.requests.count("Fetch") == 2)
         cluster.append(T, 0, batch(10, 5))
-        began = the_loop().time()
         assert offsets(await read(consumer, 5)) == {0: list(range(10, 15))}
         assert the_loop().time() - began < 0.5
         await asyncio.sleep(0.5)

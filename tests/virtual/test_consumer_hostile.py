@@ -1,0 +1,369 @@
+"""Consumers in hostile surroundings: topics made anew, leaders on the run, brokers that freeze.
+
+Each test is about records that must not come (of another incarnation, of an old position, of a
+partition taken away), or about those that must go on coming.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.errors import LogTruncated
+from kclient.testing import Cluster
+from kclient.types import TopicPartition
+from tests.unit.consumer.log_bytes import batch
+from tests.virtual.consumer_scene import (
+    Ledger,
+    P,
+    Q,
+    T,
+    fill,
+    lead,
+    offsets,
+    quiet,
+    read,
+    reading,
+    scene,
+    the_loop,
+    until,
+)
+
+NEW = 8
+"""Bytes of the values of a topic that was made anew; before, they are shorter."""
+
+
+def make_anew(cluster: Cluster, count: int, partitions: int = 1) -> None:
+    """Delete the topic and create it again, with other records."""
+    cluster.delete_topic(T)
+    fill(cluster, count, partitions, value_bytes=NEW)
+
+
+async def by_poll(consumer: Any) -> list[Any]:
+    records: list[Any] = await consumer.poll(max_records=3, timeout=5.0)
+    return records
+
+
+async def by_loop(consumer: Any) -> list[Any]:
+    return [await anext(aiter(consumer))]
+
+
+async def by_columns(consumer: Any) -> list[Any]:
+    class Row:
+        def __init__(self, row: dict[str, Any]) -> None:
+            self.__dict__.update(row)
+
+    return [Row(row) for row in (await consumer.poll_arrow(timeout=5.0)).to_pylist()]
+
+
+reads = pytest.mark.parametrize("take", [by_poll, by_loop, by_columns])
+Take = Callable[[Any], Awaitable[list[Any]]]
+
+
+# Topics made anew
+
+
+@reads
+async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_from_its_beginning(
+    take: Take,
+) -> None:
+    async with scene(100, 3, metadata_max_age=0.5, max_partition_fetch_bytes=500) as (
+        cluster,
+        consumer,
+    ):
+        while len(seen := await take(consumer)) == 0 or seen[-1].offset < 15:
+            pass
+        make_anew(cluster, 40, 2)
+        new: list[Any] = []
+        async with asyncio.timeout(30.0):
+            while len(new) < 80:
+                got = [one for one in await take(consumer) if len(one.value) == NEW or new]
+                new += got
+        assert all(len(one.value) == NEW for one in new), "the old topic came after the new one"
+        assert offsets(new) == {0: list(range(40)), 1: list(range(40))}
+        assert consumer.assignment == {P, Q}
+        assert consumer.health().ok
+
+
+@reads
+async def test_an_answer_about_the_deleted_topic_is_not_taken_for_the_new_one(take: Take) -> None:
+    async with scene(10, metadata_max_age=0.2) as (cluster, consumer):
+        await read(consumer, 10)
+        await quiet(consumer)
+        consumer.seek(P, 0)
+        held = cluster.faults.hold("Fetch", after=True)
+        consumer.resume()
+        await until(lambda: held.held)  # the old records, from offset 0 on
+        make_anew(cluster, 10)
+        await until(lambda: cluster.requests.count("ListOffsets") == 2)
+        assert await consumer.position(P) == 0
+        held.release()
+        new: list[Any] = []
+        while len(new) < 10:
+            new += await take(consumer)
+        assert [len(one.value) for one in new] == [NEW] * 10
+
+
+async def test_a_lookup_in_the_deleted_topic_is_not_taken_for_the_new_one() -> None:
+    async with scene(50, metadata_max_age=0.2) as (cluster, consumer):
+        await read(consumer, 50)
+        held = cluster.faults.hold("ListOffsets", after=True)
+        consumer.seek_to_end(P)
+        await until(lambda: held.held)  # says 50
+        make_anew(cluster, 80)
+        await asyncio.sleep(1.0)
+        held.release()
+        assert await consumer.position(P) == 0  # by policy, as the position was lost
+        assert offsets(await read(consumer, 80)) == {0: list(range(80))}
+
+
+async def test_records_that_a_loop_holds_are_not_given_after_their_topic_was_made_anew() -> None:
+    async with scene(500, metadata_max_age=0.2, per_batch=100) as (cluster, consumer):
+        values: list[bytes] = []
+        async for record in consumer:
+            values.append(record.value)
+            if len(values) == 10:
+                make_anew(cluster, 20)
+                await asyncio.sleep(1.0)
+            if record.offset == 19 and len(record.value) == NEW:
+                break
+        assert [len(value) for value in values[10:]] == [NEW] * 20
+
+
+async def test_a_partition_that_is_gone_is_told_and_the_others_go_on() -> None:
+    async with Cluster(brokers=1) as cluster:
+        fill(cluster, 10, 2)
+        async with reading(cluster, metadata_max_age=0.5) as consumer:
+            consumer.assign([P, Q])
+            await read(consumer, 20)
+            make_anew(cluster, 30)
+            seen: list[Any] = []
+            told = 0
+            async with asyncio.timeout(60.0):
+                while len(seen) < 30 or told < 3:
+                    try:
+                        seen += await consumer.poll(timeout=5.0)
+                    except UnknownTopicOrPartition as error:
+                        assert error.topic_partition == Q
+                        told += 1
+            assert offsets(seen) == {0: list(range(30))}
+            consumer.assign([P])
+            assert await consumer.poll(timeout=10.0) == []
+
+
+# Leaders on the run
+
+
+async def test_leaders_that_move_under_every_fetch_lose_and_repeat_nothing() -> None:
+    rng = the_loop().rng
+    async with scene(0, 3, max_partition_fetch_bytes=500) as (cluster, consumer):
+        ledger = Ledger(3)
+        for _ in range(300):
+            index = rng.randrange(3)
+            end = cluster.end_offset(T, index)
+            cluster.append(T, index, batch(end, rng.randrange(1, 30)))
+            lead(cluster, index, rng.randrange(1, 4))
+            ledger.take(await consumer.poll(timeout=rng.uniform(0, 0.2)))
+        ends = {partition: cluster.end_offset(*partition) for partition in ledger.next}
+        async with asyncio.timeout(60.0):
+            while ledger.next != ends:
+                ledger.take(await consumer.poll(timeout=1.0))
+        assert "consumer.truncations" not in consumer.metrics()
+
+
+@reads
+async def test_reading_on_while_a_position_is_validated_is_no_truncation(take: Take) -> None:
+    settings = {"auto_offset_reset": "none", "metadata_max_age": 0.2}
+    async with scene(10, **settings) as (cluster, consumer):
+        cluster.move_leader(T, 0, 2)
+        cluster.append(T, 0, batch(10, 10))
+        consumer.seek(P, 0)
+        assert offsets(await read(consumer, 5)) == {0: [0, 1, 2, 3, 4]}
+        await asyncio.sleep(0.5)  # what was appended by the second leader is buffered
+        held = cluster.faults.hold("OffsetForLeaderEpoch", after=True)
+        cluster.move_leader(T, 0, 3)
+        await until(lambda: held.held)  # says that the first leader's log ends at 10
+        seen: list[int] = []
+        while len(seen) < 15:
+            seen += [one.offset for one in await take(consumer)]
+        held.release()
+        await asyncio.sleep(1.0)
+        assert seen == list(range(5, 20))
+        cluster.append(T, 0, batch(20, 3))
+        more: list[int] = []
+        while len(more) < 3:
+            more += [one.offset for one in await take(consumer)]
+        assert more == [20, 21, 22]
+        assert "consumer.truncations" not in consumer.metrics()
+
+
+async def test_records_that_a_loop_holds_are_not_given_after_the_log_was_cut_before_them() -> None:
+    async with scene(30, metadata_max_age=0.2, per_batch=15) as (cluster, consumer):
+        seen: list[int] = []
+        async for record in consumer:
+            seen.append(record.offset)
+            if len(seen) == 16:
+                cluster.log(T).truncate(15)
+                cluster.move_leader(T, 0, 2)
+                cluster.append(T, 0, batch(15, 10))
+                await asyncio.sleep(1.0)
+            if len(seen) == 26:
+                break
+        assert seen == [*range(16), *range(15, 25)]
+
+
+async def test_a_cut_log_is_told_while_a_loop_holds_records() -> None:
+    settings = {"metadata_max_age": 0.2, "auto_offset_reset": "none"}
+    async with scene(30, per_batch=30, **settings) as (cluster, consumer):
+        consumer.seek(P, 0)
+        with pytest.raises(LogTruncated) as failed:
+            async for record in consumer:
+                if record.offset == 20:
+                    cluster.log(T).truncate(0)
+                    cluster.move_leader(T, 0, 2)
+                    cluster.append(T, 0, batch(0, 5))
+                    await asyncio.sleep(1.0)
+                    await consumer.poll(timeout=1.0)
+        assert failed.value.topic_partition == P
+
+
+# Brokers that freeze
+
+
+async def test_the_partitions_of_other_brokers_go_on_beside_a_frozen_one() -> None:
+    async with scene(0, 3, request_timeout=10.0) as (cluster, consumer):
+        ledger = Ledger(3)
+        frozen = cluster.brokers[2].address
+        for round_number in range(3):
+            first = round_number * 20
+            the_loop().network.freeze(frozen)
+            for index in (0, 2):
+                cluster.append(T, index, batch(first, 20))
+            began = the_loop().time()
+            ledger.take(await read(consumer, 40))
+            assert the_loop().time() - began < 1.0
+            cluster.append(T, 1, batch(first, 20))
+            the_loop().network.heal(frozen)
+            ledger.take(await read(consumer, 20))
+        await ledger.read_to(consumer, 60)
+
+
+async def test_a_broker_that_is_frozen_from_the_start_holds_up_its_own_partitions_only() -> None:
+    async with Cluster(brokers=3) as cluster:
+        fill(cluster, 20, 3)
+        network = the_loop().network
+        held = cluster.faults.hold("ListOffsets", broker=2, times=None)
+        async with reading(cluster, request_timeout=10.0) as consumer:
+            began = the_loop().time()
+            seen = await read(consumer, 40)
+            assert the_loop().time() - began < 1.0
+            assert set(offsets(seen)) == {0, 2}
+            network.freeze(cluster.brokers[2].address)
+            held.release()
+            assert await consumer.poll(timeout=1.0) == []
+            network.heal(cluster.brokers[2].address)
+            assert offsets(await read(consumer, 20)) == {1: list(range(20))}
+
+
+async def test_a_lookup_follows_its_leader_away_from_a_frozen_broker() -> None:
+    async with Cluster(brokers=3) as cluster:
+        fill(cluster, 20, 3)
+        cluster.faults.drop("ListOffsets", broker=2, times=None)
+        settings = {"metadata_max_age": 0.5, "request_timeout": 25.0, "api_timeout": 60.0}
+        async with reading(cluster, **settings) as consumer:
+            await read(consumer, 40)
+            cluster.move_leader(T, 1, 3)
+            began = the_loop().time()
+            assert offsets(await read(consumer, 20)) == {1: list(range(20))}
+            assert the_loop().time() - began < 2.0
+
+
+# Storms
+
+
+@pytest.mark.parametrize("kind", ["poll", "loop"])
+async def test_ten_thousand_seeks_give_no_record_of_an_old_position(kind: str) -> None:
+    rng = the_loop().rng
+    count, seeks = 2000, 10_000
+    async with scene(count, 2, max_partition_fetch_bytes=1000) as (_, consumer):
+        ledger = Ledger(2)
+        steps = aiter(consumer)
+        for number in range(seeks):
+            partition = (P, Q)[rng.randrange(2)]
+            # Often to where it is, or was: what is on its way then has the right offset.
+            near = rng.choice([ledger.next[partition], rng.randrange(count)])
+            offset = min(max(near + rng.choice((0, 0, -1, 7)), 0), count)
+            consumer.seek(partition, offset)
+            ledger.next[partition] = offset
+            if number % 3:
+                await asyncio.sleep(rng.choice((0, 0, 0.0005, 0.002)))
+                continue
+            try:
+                async with asyncio.timeout(rng.choice((0, 0.001, 0.01))):
+                    if kind == "poll":
+                        ledger.take(await consumer.poll(rng.choice((1, 5, 50)), timeout=None))
+                    else:
+                        ledger.take([await anext(steps)])
+            except TimeoutError:
+                pass
+        assert ledger.taken > 1000
+        await ledger.read_to(consumer, count)
+
+
+async def test_a_storm_of_pauses_gives_nothing_of_paused_partitions_and_loses_nothing() -> None:
+    rng = the_loop().rng
+    async with scene(3000, 3, max_partition_fetch_bytes=1000) as (_, consumer):
+        ledger = Ledger(3)
+        steps = aiter(consumer)
+        async with asyncio.timeout(600.0):
+            while min(ledger.next.values()) < 3000:
+                some = rng.sample(list(ledger.next), rng.randrange(4))
+                (consumer.pause if rng.random() < 0.5 else consumer.resume)(*some)
+                paused = consumer.paused
+                try:
+                    async with asyncio.timeout(rng.choice((0, 0.001, 0.01))):
+                        if rng.random() < 0.5:
+                            got = await consumer.poll(rng.choice((1, 20)), timeout=None)
+                        else:
+                            got = [await anext(steps)]
+                except TimeoutError:
+                    continue
+                assert not paused & {record.topic_partition for record in got}
+                ledger.take(got)
+        assert max(ledger.next.values()) == 3000
+
+
+async def test_assignments_that_change_under_every_fetch_give_what_is_assigned_only() -> None:
+    rng = the_loop().rng
+    count = 300
+    async with scene(count, 4, max_partition_fetch_bytes=1000) as (_, consumer):
+        ledger = Ledger(4)
+        everything = [TopicPartition(T, index) for index in range(4)]
+        consumer.assign(everything)
+        for _ in range(2000):
+            kept = consumer.assignment
+            wanted = rng.sample(everything, rng.randrange(5))
+            if wanted:
+                consumer.assign(wanted)
+            else:
+                consumer.unassign()
+            for partition in wanted:
+                if partition not in kept:
+                    ledger.next[partition] = 0  # it starts anew, by policy
+            assert consumer.assignment == frozenset(wanted)
+            if not wanted:
+                await asyncio.sleep(rng.choice((0, 0.001)))
+                continue
+            got = await consumer.poll(rng.choice((1, 30)), timeout=rng.choice((0.0, 0.002, 0.01)))
+            assert {record.topic_partition for record in got} <= set(wanted)
+            ledger.take(got)
+        assert ledger.taken > 1000
+        consumer.assign(everything)
+        for partition in everything:
+            consumer.seek(partition, 0)
+            ledger.next[partition] = 0
+        await ledger.read_to(consumer, count)
