@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.errors import ClientClosed, FlushFailed
+from kclient.errors import BufferFull, ClientClosed, FlushFailed
 from kclient.types import TopicPartition
 from tests.support import kafka, raw_admin
 from tests.support.kafka import RunningBroker
@@ -162,7 +162,10 @@ async def test_stopped_with_all_memory_taken(broker: RunningBroker, topic: str) 
     await producer.start()
     await use("producer", producer, topic)
     with stopped(broker):
-        deliveries = [producer.send(topic, b"x" * 1_000) for _ in range(100)]
+        deliveries = []
+        with pytest.raises(BufferFull):
+            while True:
+                deliveries.append(producer.send(topic, b"x" * 1_000))
         calls = [asyncio.create_task(producer.enqueue(topic, b"y" * 1_000)) for _ in range(5)]
         await asyncio.sleep(0.2)
         assert not any(call.done() for call in calls)

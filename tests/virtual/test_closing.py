@@ -8,6 +8,7 @@ and ``flush`` doesn't hang.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 import kclient
 from kclient.clock import SystemClock
-from kclient.errors import ClientClosed, FlushFailed, KafkaError
+from kclient.errors import BufferFull, ClientClosed, FlushFailed, KafkaError
 from kclient.network.dialer import SocketAddress, TcpDialer
 from kclient.testing import Cluster, run_virtually
 from kclient.types import TopicPartition
@@ -111,10 +112,13 @@ class World:
         """Calls that are under way when close comes."""
         client = self.client
         if self.kind == "producer":
-            count = MANY if self.state is State.HEALTHY else 100
-            for number in range(count):
-                value = b"%08d" % number + (b"x" * 180 if self.state is State.BUFFER_FULL else b"")
-                self.deliveries.append(client.send("t", value, partition=number % 2))
+            full = self.state is State.BUFFER_FULL
+            count = MANY if self.state is State.HEALTHY else 1_000 if full else 100
+            with contextlib.suppress(BufferFull) if full else contextlib.nullcontext():
+                for number in range(count):
+                    value = b"%08d" % number + (b"x" * 180 if full else b"")
+                    self.deliveries.append(client.send("t", value, partition=number % 2))
+            assert not full or len(self.deliveries) < count
             if self.state is State.BUFFER_FULL:
                 for _ in range(5):
                     self._wait(client.enqueue("t", b"y" * 500), "enqueue")
