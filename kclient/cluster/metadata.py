@@ -67,12 +67,15 @@ class Ask:
         full: These are all that are wanted, so the answer also counts as a refresh by age.
         serial: Needs up to this number are met by the answer.
         bootstrap: Ask one of the bootstrap addresses, not a known broker.
+        elsewhere: The latest answer was no help: ask who wasn't asked yet. A broker that lags
+            behind must not be asked again and again, just because a connection to it is there.
     """
 
     topics: tuple[str, ...]
     full: bool
     serial: int
     bootstrap: bool = False
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,8 @@ class MetadataState:
             self._wanted[name].asked = True
         if self._unanswered_since is None:
             self._unanswered_since = now
-        return Ask(topics, full, self._needs.serial, self._goes_to_bootstrap(now))
+        elsewhere = bool(self.failures or (self._needs and self._stalls))
+        return Ask(topics, full, self._needs.serial, self._goes_to_bootstrap(now), elsewhere)
 
     def _goes_to_bootstrap(self, now: float) -> bool:
         if self._told_to_rebootstrap or not self.view.brokers:

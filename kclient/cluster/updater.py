@@ -61,6 +61,7 @@ class MetadataUpdater:
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._alarm: asyncio.Future[None] | None = None
         self._ended: KafkaError | None = None
+        self._tried: list[int] = []
         counters.gauge("metadata.version", lambda: float(self.view.version))
         counters.gauge("metadata.topics", lambda: float(len(self.view.topics)))
         counters.gauge("metadata.brokers", lambda: float(len(self.view.brokers)))
@@ -279,10 +280,22 @@ class MetadataUpdater:
     def _choose(self, ask: Ask) -> int | None:
         network, known = self._network, self.view.brokers
         if known and not ask.bootstrap:
-            node_id = network.least_loaded(known)
+            node_id = network.least_loaded(self._untried(known) if ask.elsewhere else known)
+            if node_id is None:
+                node_id = network.least_loaded(known)
             if node_id is not None:
+                self._tried = [node_id] if not ask.elsewhere else [*self._tried, node_id]
                 return node_id
         return network.least_loaded([node.node_id for node in network.bootstrap_nodes])
+
+    def _untried(self, known: Iterable[int]) -> list[int]:
+        """Those that were not asked since an answer helped; the next round where all were."""
+        untried = [node_id for node_id in known if node_id not in self._tried]
+        if not untried:
+            last = self._tried[-1]
+            self._tried = []
+            untried = [node_id for node_id in known if node_id != last]
+        return untried
 
     def send(self, ask: Ask, node_id: int) -> RequestFuture[RawResponse]:
         """Ask ``node_id``; the answer is not decoded yet, hand it to ``absorb``."""

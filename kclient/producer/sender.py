@@ -196,8 +196,8 @@ class Sender:
         if queue.needs_identity() and not self._identify_queue(queue):
             return None
         batch = queue.next_batch(now)
-        if batch is None and self._config.linger == 0.0 and self._may_seal(queue):
-            if self.in_flight.get(node_id):
+        if batch is None and self._may_seal(queue):
+            if self._config.linger == 0.0 and self.in_flight.get(node_id):
                 return None  # it stays marked, and fills, until the broker has answered
             queue.seal_open()
             batch = queue.next_batch(now)
@@ -219,7 +219,8 @@ class Sender:
 
     @staticmethod
     def _may_seal(queue: PartitionQueue) -> bool:
-        return queue.open is not None and not queue.sealed and queue.may_send_new()
+        ripe = queue.open is not None and queue.open.ripe
+        return ripe and not queue.sealed and queue.may_send_new()
 
     def _compressed(self, batch: ProducerBatch, error: KafkaError | None) -> None:
         """A thread is through with ``batch``."""
@@ -283,7 +284,12 @@ class Sender:
         self.wake()
 
     def _room(self, node_id: int, lane: Lane) -> None:
-        if lane is Lane.PRODUCE and self._accumulator.busy:
+        if lane is not Lane.PRODUCE:
+            return
+        if self._acks == 0 and not self._network.is_connected(node_id, lane):
+            # Without answers, its end is all that a broker can say about not being the leader.
+            self._metadata.request_update()
+        if self._accumulator.busy:
             self.wake()
 
     def _metadata_changed(self) -> None:

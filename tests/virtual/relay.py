@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 import kclient
 from kclient.cluster.core import ClientCore
+from kclient.cluster.view import Cluster as Cluster_
 from kclient.config import CommonConfig
 from kclient.hooks import ConnectionClosed, ConnectionOpened, Event, RequestCompleted
 from kclient.protocol.headers import decode_request_header
@@ -202,6 +203,14 @@ class _Running(AbstractAsyncContextManager[ClientCore]):
 
     async def __aexit__(self, *_: object) -> None:
         await self._core.close()
+
+
+async def refresh(client: Any) -> Cluster_:
+    """Have a producer, a consumer or a core ask for metadata once; gives the new view."""
+    core = client if isinstance(client, ClientCore) else client._core
+    seen = core.metadata.view.version
+    core.metadata.request_update()
+    return cast(Cluster_, await core.metadata.wait_newer(seen, 30.0))
 
 
 def values(cluster: Cluster, topic: str = "t", partition: int = 0) -> list[bytes]:

@@ -291,6 +291,50 @@ def test_dead_brokers_lead_back_to_the_bootstrap_address() -> None:
     run(main())
 
 
+def test_a_refresh_after_one_that_brought_nothing_new_goes_to_another_broker() -> None:
+    """Else one that lags behind would be asked for ever, as the connection to it is there."""
+
+    def script(node: int, request: Request, version: int) -> Response:
+        return answer(topic("t", [(1, 1)], topic_id=A), brokers=[1, 2, 3])
+
+    async def main() -> None:
+        network = FakeNetwork(script)
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            asked = []
+            for _ in range(7):
+                version = updater.view.version
+                updater.request_update()
+                await updater.wait_newer(version, 5.0)
+                asked.append(network.sent[-1][1])
+        assert asked == [1, 2, 3, 1, 2, 3, 1]
+
+    run(main())
+
+
+def test_a_broker_that_answers_without_sense_is_not_asked_again_at_once() -> None:
+    def script(node: int, request: Request, version: int) -> Response:
+        if node in mad:
+            return answer(brokers=[])
+        return answer(topic("t", [(1, 1)], topic_id=A))
+
+    mad: set[int] = set()
+    network = FakeNetwork(script)
+
+    async def main() -> None:
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            mad.add(1)
+            before, version = len(network.sent), updater.view.version
+            updater.request_update()
+            await updater.wait_newer(version, 5.0)
+            assert [node for _, node, _ in network.sent[before:]] == [1, 2]
+
+    run(main())
+
+
 def test_malformed_metadata_is_a_failed_refresh_and_not_a_dead_task() -> None:
     async def main() -> None:
         network = FakeNetwork(lambda *_: answer(brokers=[]))
