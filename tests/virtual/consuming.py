@@ -12,11 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import kclient
-from kclient.errors import BrokerError, BrokerUnreachable, CorruptRecord, RequestTimedOut
+from kclient.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    ConnectionLost,
+    CorruptRecord,
+    RequestTimedOut,
+)
 from tests.history import History, Place, Written
 
-BEARABLE = (BrokerError, BrokerUnreachable, CorruptRecord, RequestTimedOut)
-"""What a poll may raise while brokers fail: it names the partition, and the next poll goes on."""
+BEARABLE = (BrokerError, BrokerUnreachable, ConnectionLost, CorruptRecord, RequestTimedOut)
+"""What a poll may raise while brokers fail, or have for a minute; the next one goes on."""
 
 
 class ConsumerWorker:

@@ -1,8 +1,8 @@
 """What breaks while the workload runs: brokers, connections, the way between, and answers.
 
 ``simulation`` runs one ``Nemesis`` beside the workload and calls ``heal`` at its end. Each fault is
-noted in the history. What is broken mends itself after a while, so that runs get somewhere; all
-brokers may be down at once.
+noted in the history. What is broken mends itself after a while, and after some faults all is mended
+for a moment, so that runs get somewhere; in between, all brokers may be down at once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ REFUSALS = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
 )
 """Answers to a Produce that was not carried out."""
 REGRETS = (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)
@@ -65,7 +66,7 @@ class Nemesis:
         self.crashes = 0
 
     async def run(self) -> None:
-        """Break things for ever."""
+        """Break things for ever: storms, and calms in which clients may get on."""
         kinds: dict[Callable[[], Awaitable[None]], int] = {
             self._crash: 14,
             self._stop: 5,
@@ -86,18 +87,20 @@ class Nemesis:
             self._add_partition: 1,
         }
         while True:
-            await asyncio.sleep(self._rng.expovariate(1 / self._pause))
-            [fault] = self._rng.choices(list(kinds), list(kinds.values()))
-            await fault()
+            faults = self._rng.randrange(5, 30)
+            for fault in self._rng.choices(list(kinds), list(kinds.values()), k=faults):
+                await asyncio.sleep(self._rng.expovariate(1 / self._pause))
+                await fault()
+            await self.heal()
+            await asyncio.sleep(self._seconds(0.1, 2.0))
 
     async def heal(self) -> None:
-        """Mend everything."""
+        """Mend everything that was broken on purpose; the weather stays."""
         for task in list(self._repairs):
             task.cancel()
         await asyncio.gather(*self._repairs, return_exceptions=True)
         self._net.heal()
         self._net.latency = self._latency
-        self._net.split = self._net.cut_probability = 0.0
         self._cluster.faults.clear()
         for node_id, broker in self._cluster.brokers.items():
             if not broker.running:
