@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 
 _OPEN_AT_MOST = 1.0
-"""Seconds for which a batch takes records without linger, if it can't be sent before."""
+"""Seconds for which a batch takes records beyond linger, if it can't be sent before."""
+BATCH_UPKEEP = 1536
+"""Bytes that a batch takes beside its records, about."""
+_UPKEEP_SHARE = 4
+"""The upkeep of batches may take one such part of the memory budget beyond it; more counts."""
+_FREE_BATCHES = 40
+"""So many batches are free, however small the budget is."""
 
 _SETTLED = frozenset({BatchState.DONE, BatchState.FAILED, BatchState.SPLIT})
 
@@ -117,7 +123,7 @@ class Accumulator:
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0
-        """Bytes of records that aren't settled."""
+        """Bytes of records that aren't settled, and of batches where those are very many."""
         self.sealed_count = 0
         """Batches sealed so far: who appends yields to the loop when it moves."""
         self.busy: dict[PartitionQueue, None] = {}
@@ -127,7 +133,11 @@ class Accumulator:
         self.wake = wake
         self._linger = config.linger
         # Where nothing can be sent, records must not join a batch whose time is nearly over.
-        self._open_for = config.linger or min(_OPEN_AT_MOST, config.delivery_timeout / 10)
+        longest = min(_OPEN_AT_MOST, config.delivery_timeout / 10)
+        self._open_for = max(config.linger, longest)
+        self._batches = 0
+        share = config.buffer_memory // _UPKEEP_SHARE // BATCH_UPKEEP
+        self._free_batches = max(share, _FREE_BATCHES)
         self._delivery_timeout = config.delivery_timeout
         self._batch_size = config.batch_size
         self._idempotent = config.idempotence
@@ -197,22 +207,30 @@ class Accumulator:
             self.seal(queue)
         outcome = BatchOutcome(self._host, queue.topic, queue.index)
         batch = ProducerBatch(queue, builder, outcome, now, now + self._delivery_timeout)
-        batch.reserved = size
-        self.used += size
+        batch.reserved = size if self._batches < self._free_batches else size + BATCH_UPKEEP
+        self.used += batch.reserved
+        self._batches += 1
         queue.open = batch
         self.busy[queue] = None
         self._deadlines.push(batch.deadline, batch)
         if builder.size_bytes >= queue.batch_limit:
             self.seal(queue)
         else:
-            first = self._lingering.next_at() is None
-            self._lingering.push(now + self._open_for, batch)
-            if self._linger == 0.0:
-                self.mark(queue)
-                self.wake()
-            elif first:
-                self.wake()
+            self._let_linger(batch, now)
         return Delivery(outcome, index, timestamp)
+
+    def _let_linger(self, batch: ProducerBatch, now: float) -> None:
+        """Have ``batch``, which is new, sent when its time is over, or at once without linger."""
+        if self._linger == 0.0:
+            batch.ripe = True
+            self._lingering.push(now + self._open_for, batch)
+            self.mark(batch.queue)
+            self.wake()
+            return
+        planned = self._lingering.next_at()
+        self._lingering.push(now + self._linger, batch)
+        if planned is None or planned > now + self._linger:
+            self.wake()
 
     def shorten(self, batch: ProducerBatch, deadline: float) -> None:
         """A record of ``batch`` has waited before: the batch's time is over at ``deadline``."""
@@ -287,11 +305,21 @@ class Accumulator:
     def come_due(self, now: float) -> Iterator[ProducerBatch]:
         """Mark what lingered or backed off long enough; yield each batch past its deadline."""
         while (lingered := self._lingering.pop_due(now)) is not None:
-            self.seal(lingered.queue)
+            self._ripen(lingered, now)
         while (queue := self._retries.pop_due(now)) is not None:
             self.mark(queue)
         while (batch := self._deadlines.pop_due(now)) is not None:
             yield batch
+
+    def _ripen(self, batch: ProducerBatch, now: float) -> None:
+        """Have ``batch`` sent; while that isn't possible it takes more records, for a moment."""
+        until = batch.created + self._open_for
+        if batch.ripe or until <= now:
+            self.seal(batch.queue)
+        else:
+            batch.ripe = True
+            self._lingering.push(until, batch)
+            self.mark(batch.queue)
 
     def next_due(self) -> float | None:
         """When ``come_due`` has work again."""
@@ -314,6 +342,7 @@ class Accumulator:
     def release(self, batch: ProducerBatch) -> None:
         """``batch`` is settled: give its memory back."""
         self.used -= batch.reserved
+        self._batches -= 1
         batch.reserved = 0
         batch.forget()
         if batch.queue.idle:
@@ -323,6 +352,7 @@ class Accumulator:
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """``batch`` goes on as ``parts``, which share its memory, deadline and flushes."""
         share = batch.reserved // len(parts)
+        self._batches += len(parts)
         for part in parts:
             part.reserved = share
             batch.reserved -= share

@@ -123,6 +123,7 @@ class ProducerBatch:
         split_in_doubt: It is part of a batch that the log may have: a repeat of the part isn't
             recognised there, so being refused proves nothing about it.
         flushes: Who waits for it.
+        ripe: It has lingered, and is to go as soon as its partition may send.
     """
 
     __slots__ = (
@@ -142,6 +143,7 @@ class ProducerBatch:
         "queue",
         "reserved",
         "retry_at",
+        "ripe",
         "sequence",
         "shipment",
         "split_in_doubt",
@@ -163,6 +165,7 @@ class ProducerBatch:
         self.created = created
         self.deadline = deadline
         self.retry_at = 0.0
+        self.ripe = False
         self.attempts = 0
         self.maybe_written = False
         self.split_in_doubt = False

@@ -11,6 +11,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BrokerError,
     BrokerUnreachable,
+    BufferFull,
     ClientClosed,
     ConnectionLost,
     DeliveryTimedOut,
@@ -684,6 +685,59 @@ def test_an_outage_does_not_flood_the_log_with_unseen_failures(
     lines = [r.getMessage() for r in caplog.records if "nobody looked" in r.message]
     assert len(lines) == 4
     assert all("since_last_line=80" in line for line in lines[1:])
+
+
+def test_records_join_a_batch_that_lingered_as_long_as_it_cannot_go() -> None:
+    rig, broker = Rig(linger=0.01), ModelBroker()
+    rig.network.blocked.add(1)
+    for i in range(50):
+        rig.send(b"%02d" % i)
+        rig.pass_time(0.015)
+    assert rig.accumulator.queue(rig.accumulator.topic("t"), 0).backlog == 1
+    rig.network.blocked.clear()
+    rig.step()
+    serve(rig, broker)
+    assert broker.log("t", 0).values == [b"%02d" % i for i in range(50)]
+    assert rig.accumulator.used == 0
+
+
+def test_a_batch_that_cannot_go_takes_records_for_a_second_only() -> None:
+    """Those that join late have a little less time, so it must stay a little."""
+    rig = Rig(linger=0.01)
+    rig.network.blocked.add(1)
+    for _ in range(30):
+        rig.send(b"x")
+        rig.pass_time(0.1)
+    assert rig.accumulator.queue(rig.accumulator.topic("t"), 0).backlog == 3
+
+
+def test_a_new_batch_wakes_the_sender_for_its_linger_whatever_lingers_longer() -> None:
+    rig = Rig(2, linger=0.01)
+    rig.network.blocked.add(1)
+    rig.send(b"x", partition=0)
+    rig.pass_time(0.02)
+    rig.wakes = 0
+    rig.send(b"x", partition=1)
+    assert rig.wakes == 1
+    assert rig.accumulator.next_due() == pytest.approx(rig.clock.now() + 0.01)
+
+
+def test_very_many_small_batches_count_against_memory() -> None:
+    rig = Rig(2000, buffer_memory=1_000_000, linger=1.0, max_parked=0)
+    rig.network.blocked.add(1)
+    taken = 0
+    with pytest.raises(BufferFull):
+        for index in range(2000):
+            rig.send(b"x", partition=index)
+            taken += 1
+    assert 600 < taken < 900  # 1.25 MB by their upkeep
+    rig.network.blocked.clear()
+    broker = ModelBroker()
+    rig.pass_time(2.0)
+    while rig.network.pending:
+        serve(rig, broker)
+        rig.step()
+    assert rig.accumulator.used == 0
 
 
 def test_memory_comes_back_after_everything() -> None:
