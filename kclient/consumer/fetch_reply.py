@@ -153,11 +153,13 @@ class ReplyReader:
         news: ReplyNews,
         now: float,
     ) -> None:
-        if part.preferred_read_replica != NO_REPLICA and state.node_id == news.node_id:
+        sent_on = part.preferred_read_replica != NO_REPLICA
+        if sent_on and state.node_id == news.node_id:
             self._plan.prefer(state, part.preferred_read_replica, now + self._replica_time, now)
         records = part.records
         if not records:
-            state.failures = 0
+            if not sent_on:
+                self._subscription.in_range(state)
             return
         news.partitions += 1
         news.size_bytes += len(records)
@@ -198,8 +200,10 @@ class ReplyReader:
         self, state: PartitionState, ask: Ask, part: PartitionData, now: float
     ) -> None:
         if state.replica is not None:
-            # Only the leader knows; a follower may lag behind (KIP-392).
+            # Only the leader knows; a follower may lag behind (KIP-392), for a while: whom the
+            # leader sends to it again must not go to and fro in a rush.
             self._plan.back_to_leader([state], now)
+            self._back_off(state)
             return
         self._subscription.recall()
         if self._buffer.holds(state):
@@ -216,7 +220,8 @@ class ReplyReader:
                 part.log_start_offset,
                 self._subscription.default_reset.name.lower(),
             )
-            self._subscription.ask_reset(state, self._subscription.default_reset)
+            if self._subscription.reset_out_of_range(state, self._subscription.default_reset):
+                self._back_off(state)
             return
         error = broker_error(
             part.error_code,

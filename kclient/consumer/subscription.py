@@ -92,6 +92,7 @@ class PartitionState:
         error: Raised by the next poll, then cleared.
         failures: Tries in a row that brought nothing but an error (fetch, lookup).
         retry_at: Not to be asked for before this time.
+        resets: Resets in a row, by policy, after which the offset was out of range again.
         leader_epoch: Newest leader epoch seen, -1 unknown.
         topic_id: The incarnation of the topic that the position belongs to (KIP-516).
         buffered_bytes: Of data that waits for poll. Writer: fetch_buffer.
@@ -120,6 +121,7 @@ class PartitionState:
         "replica",
         "replica_until",
         "reset_to",
+        "resets",
         "retry_at",
         "topic_id",
         "topic_partition",
@@ -138,6 +140,7 @@ class PartitionState:
         self.error: KafkaError | None = None
         self.failures = 0
         self.retry_at = 0.0
+        self.resets = 0
         self.leader_epoch = -1
         self.topic_id: bytes | None = None
         self.buffered_bytes = 0
@@ -303,6 +306,21 @@ class Subscription:
         state.reset_to = to
         self._unplace(state)
 
+    def reset_out_of_range(self, state: PartitionState, to: OffsetSpec) -> bool:
+        """The leader has nothing at this offset. True where it wasn't the first time in a row.
+
+        Then the lookup and the fetch contradict each other, and should not do so in a rush.
+        """
+        again = state.resets
+        self.ask_reset(state, to)
+        state.resets = again + 1
+        state.failures = again
+        return again > 0
+
+    def in_range(self, state: PartitionState) -> None:
+        """The broker has the offset that was asked for."""
+        state.failures = state.resets = 0
+
     def lose_position(self, state: PartitionState) -> OffsetSpec | None:
         """The position means nothing any more: reset it by policy. None if there is no policy."""
         if self.default_reset is not None:
@@ -330,14 +348,16 @@ class Subscription:
 
     def advance(self, state: PartitionState, offset: int, leader_epoch: int) -> None:
         """Records up to ``offset`` are handed over, or skipped since nobody may see them."""
+        if offset != state.position:
+            state.failures = 0  # to have looked at a batch is no progress: it may fail yet
         state.position = offset
-        state.failures = 0
         if leader_epoch >= 0:
             state.position_epoch = leader_epoch
 
     def fetched_to(self, state: PartitionState, offset: int) -> None:
         """Data up to ``offset`` is buffered."""
         state.fetch_offset = offset
+        state.resets = 0
         self._on_change(state)
 
     def rewind_fetch(self, state: PartitionState) -> None:

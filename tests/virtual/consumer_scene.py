@@ -132,7 +132,7 @@ class Ledger:
         partition = TopicPartition(topic, index)
         expected = self.next[partition]
         assert offset == expected, f"{partition}: {offset}, not {expected}"
-        assert int(value) == expected
+        assert int(value.rstrip(b".") if isinstance(value, bytes) else value) == expected
         self.next[partition] = expected + 1
         self.taken += 1
 

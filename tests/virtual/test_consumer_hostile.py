@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.error_codes import ErrorCode
 from kclient.errors import LogTruncated
+from kclient.record import Compression
 from kclient.testing import Cluster
 from kclient.types import TopicPartition
 from tests.unit.consumer.log_bytes import batch
@@ -25,6 +27,7 @@ from tests.virtual.consumer_scene import (
     fill,
     lead,
     offsets,
+    parts_of,
     quiet,
     read,
     reading,
@@ -367,3 +370,74 @@ async def test_assignments_that_change_under_every_fetch_give_what_is_assigned_o
             consumer.seek(partition, 0)
             ledger.next[partition] = 0
         await ledger.read_to(consumer, count)
+
+
+# Brokers that lie
+
+
+def out_of_range(_: Any, response: Any) -> None:
+    for part in parts_of(response):
+        part.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        part.records = None
+
+
+async def test_resets_that_lead_out_of_range_again_are_not_repeated_in_a_rush() -> None:
+    async with scene(30, retry_backoff=0.1, retry_backoff_max=1.0) as (cluster, consumer):
+        await quiet(consumer)
+        cluster.faults.rewrite("Fetch", out_of_range, times=None)
+        cluster.requests.clear()
+        consumer.resume()
+        assert await consumer.poll(timeout=20.0) == []
+        assert 15 < cluster.requests.count("ListOffsets") < 40
+        assert cluster.requests.count("Fetch") < 40
+        cluster.faults.clear()
+        assert offsets(await read(consumer, 30)) == {0: list(range(30))}
+
+
+async def test_a_follower_that_is_named_and_refuses_is_not_asked_in_a_rush() -> None:
+    settings = {"client_rack": "a", "retry_backoff": 0.1, "retry_backoff_max": 1.0}
+    async with scene(30, **settings) as (cluster, consumer):
+        await quiet(consumer)
+
+        def prefer(_: Any, response: Any) -> None:
+            for part in parts_of(response):
+                part.preferred_read_replica = 2
+                part.records = None
+
+        cluster.faults.rewrite("Fetch", prefer, broker=1, times=None)
+        cluster.faults.rewrite("Fetch", out_of_range, broker=2, times=None)
+        cluster.requests.clear()
+        consumer.resume()
+        assert await consumer.poll(timeout=20.0) == []
+        assert cluster.requests.count("Fetch") < 120
+        cluster.faults.clear()
+        assert offsets(await read(consumer, 30)) == {0: list(range(30))}
+
+
+async def test_storms_over_batches_that_are_inflated_in_threads_lose_nothing() -> None:
+    rng = the_loop().rng
+    count = 400
+    async with Cluster(brokers=1) as cluster:
+        fill(cluster, count, 3, per_batch=50, value_bytes=20_000, codec=Compression.GZIP)
+        async with reading(cluster) as consumer:
+            ledger = Ledger(3)
+            for _ in range(300):
+                some = rng.sample(list(ledger.next), rng.randrange(1, 4))
+                match rng.randrange(4):
+                    case 0:
+                        consumer.pause(*some)
+                    case 1:
+                        consumer.resume()
+                    case 2:
+                        offset = rng.randrange(count)
+                        consumer.seek(some[0], offset)
+                        ledger.next[some[0]] = offset
+                    case _:
+                        await asyncio.sleep(rng.choice((0, 0.0005, 0.01)))
+                paused = consumer.paused
+                got = await consumer.poll(rng.choice((1, 20)), timeout=rng.choice((0.0, 0.002)))
+                assert not paused & {record.topic_partition for record in got}
+                ledger.take(got)
+            consumer.resume()
+            while min(ledger.next.values()) < count:
+                ledger.take(await consumer.poll(timeout=1.0))

@@ -207,6 +207,19 @@ def test_out_of_range_is_reset_by_policy() -> None:
     assert rig.error() is None
 
 
+def test_resets_that_lead_out_of_range_again_back_off_until_something_is_read() -> None:
+    rig = ReplyRig(reset=OffsetSpec.EARLIEST)
+    for count in range(4):
+        rig.read(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        assert len(rig.backed_off) == count
+        assert rig.state.failures == (count and count + 1)
+        rig.rig.subscription.finish_reset(rig.state, rig.state.fence, 0)
+    rig.read(records=batch(0, 3))
+    rig.rig.take(3)
+    rig.read(asked=3, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert len(rig.backed_off) == 3
+
+
 def test_out_of_range_without_a_policy_is_an_error_with_the_offset() -> None:
     rig = ReplyRig()
     rig.rig.subscription.seek(rig.state, 500)
