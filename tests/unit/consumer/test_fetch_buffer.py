@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, PIECES_PER_PARTITION
 from kclient.consumer.subscription import PartitionState
-from kclient.errors import CorruptRecord
+from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import Batch, Compression
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch, corrupted
@@ -165,6 +165,23 @@ def test_a_corrupt_batch_is_reported_once_and_the_offset_stays() -> None:
     assert error.offset == 2
     assert rig.state(0).fetch_offset == 2  # dropped, and fetched anew
     assert rig.frames_held == 0
+
+
+def test_a_batch_that_fails_to_inflate_again_and_again_is_failure_after_failure() -> None:
+    """Or the back-off would never grow, and the same bomb be fetched without a pause."""
+    rig = BufferRig(1)
+    state = rig.state(0)
+    for failures in range(3):
+        state.failures = failures
+        rig.add(0, batch(0, 10, codec=Compression.GZIP, value_bytes=200_000), at=0)
+        assert rig.take(1) == []
+        (data,) = rig.buffer.blocked
+        assert data.blocked is not None
+        data.refuse(data.blocked, DecompressionFailed("a bomb"))
+        rig.buffer.unblock(data)
+        assert rig.take(1) == []
+        assert state.failures == failures
+    assert len(rig.corrupt) == 3
 
 
 def test_a_partition_is_full_by_bytes_only_beyond_its_first_piece() -> None:
