@@ -321,3 +321,48 @@ def test_a_dialer_that_takes_no_cancellation_does_not_hold_up_close() -> None:
         await asyncio.sleep(0.1)
 
     run_virtually(main())
+
+
+def test_what_was_written_and_is_never_read_is_dropped() -> None:
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic("t", partitions=4)
+            producer = kclient.Producer(cluster.bootstrap)
+            await producer.start()
+            await asyncio.gather(*(producer.send("t", b"first", partition=p) for p in range(4)))
+            loop.network.freeze()
+            for number in range(200):
+                producer.send("t", b"x" * 20_000, partition=number % 4)
+            await asyncio.sleep(0.1)
+            assert any(not one.writable for one in producer.health().client.connections)
+            began = loop.time()
+            with pytest.raises(FlushFailed):
+                await producer.close(0.5)
+            assert loop.time() - began <= 1.5
+            loop.network.heal()
+            await asyncio.sleep(0.01)
+            assert loop.network.links == []
+
+    run_virtually(main())
+
+
+def test_callers_who_wait_for_room_are_told_at_once() -> None:
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        world = World("producer", State.BUFFER_FULL)
+        async with world.cluster:
+            await world.set_up()
+            enqueued = [task for task in world.waiting if task.get_name() == "enqueue"]
+            closing = loop.create_task(world.close(5.0))
+            await asyncio.sleep(0.01)
+            assert len(enqueued) == 5
+            for task in enqueued:
+                error = task.exception()
+                assert isinstance(error, ClientClosed)
+                assert error.maybe_written is False
+            assert not closing.done()
+            loop.network.heal()
+            await asyncio.gather(closing, *world.waiting, return_exceptions=True)
+
+    run_virtually(main())
