@@ -205,12 +205,20 @@ class _Running(AbstractAsyncContextManager[ClientCore]):
         await self._core.close()
 
 
+def core_inside(client: Any) -> ClientCore:
+    """What a producer, a consumer or an admin has in common with the others."""
+    if isinstance(client, ClientCore):
+        return client
+    inside = client._engine.core if isinstance(client, kclient.Consumer) else client._core
+    return cast(ClientCore, inside)
+
+
 async def refresh(client: Any) -> Cluster_:
-    """Have a producer, a consumer or a core ask for metadata once; gives the new view."""
-    core = client if isinstance(client, ClientCore) else client._core
+    """Have a client ask for metadata once; gives the new view."""
+    core = core_inside(client)
     seen = core.metadata.view.version
     core.metadata.request_update()
-    return cast(Cluster_, await core.metadata.wait_newer(seen, 30.0))
+    return await core.metadata.wait_newer(seen, 30.0)
 
 
 def values(cluster: Cluster, topic: str = "t", partition: int = 0) -> list[bytes]:
