@@ -23,6 +23,9 @@ from kclient.testing import Cluster, MemoryNet, VirtualLoop
 
 _SIZE = struct.Struct(">i")
 
+READ: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait": 0.05}
+"""Settings of a consumer that reads all there is, quickly."""
+
 
 def network() -> MemoryNet:
     """The network of the loop that the test runs on."""
@@ -237,3 +240,12 @@ async def sent_in_order(
 def numbers(count: int) -> list[bytes]:
     """What ``sent_in_order`` leaves in a log."""
     return [b"%d" % number for number in range(count)]
+
+
+async def read(consumer: Any, count: int) -> list[bytes]:
+    """Poll until ``count`` values came."""
+    found: list[bytes] = []
+    async with asyncio.timeout(300.0):
+        while len(found) < count:
+            found += [record.value for record in await consumer.poll(timeout=1.0)]
+    return found
