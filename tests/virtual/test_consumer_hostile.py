@@ -441,3 +441,36 @@ async def test_storms_over_batches_that_are_inflated_in_threads_lose_nothing() -
             consumer.resume()
             while min(ledger.next.values()) < count:
                 ledger.take(await consumer.poll(timeout=1.0))
+
+
+async def test_tasks_that_share_a_consumer_get_each_record_once() -> None:
+    rng = the_loop().rng
+    count = 500
+    async with scene(count, 2, max_partition_fetch_bytes=700) as (_, consumer):
+        seen: dict[int, list[int]] = {0: [], 1: []}
+
+        async def poll() -> None:
+            while True:
+                for record in await consumer.poll(rng.choice((1, 9)), timeout=0.1):
+                    seen[record.partition].append(record.offset)
+                await asyncio.sleep(rng.choice((0, 0.001)))
+
+        async def iterate() -> None:
+            async for record in consumer:
+                seen[record.partition].append(record.offset)
+                await asyncio.sleep(rng.choice((0, 0, 0.001)))
+
+        async def columns() -> None:
+            while True:
+                for row in (await consumer.poll_arrow(timeout=0.1)).to_pylist():
+                    seen[row["partition"]].append(row["offset"])
+                await asyncio.sleep(0.01)
+
+        tasks = [asyncio.ensure_future(job()) for job in (poll, iterate, iterate, columns, poll)]
+        await until(lambda: sum(map(len, seen.values())) >= 2 * count)
+        await asyncio.sleep(1.0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() for task in tasks)
+        assert seen == {0: list(range(count)), 1: list(range(count))}
