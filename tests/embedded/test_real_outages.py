@@ -1,13 +1,17 @@
-"""Outages in real time, on real sockets: how often clients dial a listener that hangs up on them.
+"""Outages in real time, on real sockets: how often clients dial, and how much memory they take.
 
-The exact schedule is tested on virtual time (``tests/virtual/test_reconnects.py``); this shows once
-that loops, kernels and sockets don't add to it.
+The exact figures are tested on virtual time (``test_reconnects.py`` and
+``test_memory_in_outages.py`` there); this shows once that loops, kernels, sockets and allocators
+don't add to them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import sys
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,6 +20,9 @@ from kclient.errors import KafkaError
 from kclient.testing import Cluster
 
 MOST_IN_20_SECONDS = 28
+MIB = 1024 * 1024
+BUDGET = 16 * MIB
+PARTITIONS = 200
 
 
 async def producing(bootstrap: str, over: asyncio.Event) -> None:
@@ -79,3 +86,74 @@ async def test_a_listener_that_hangs_up_is_dialed_at_most_28_times_in_20_seconds
         ]
     counts = [task.result() for task in tasks]
     assert all(10 <= count <= MOST_IN_20_SECONDS for count in counts), counts
+
+
+class Log:
+    """All partitions of the topic, read off and emptied now and then."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def end(self) -> int:
+        """Records written so far."""
+        return sum(self._cluster.end_offset("flights", n) for n in range(PARTITIONS))
+
+    async def grows(self, seconds: float) -> int:
+        """Records written in that time."""
+        before = self.end()
+        for _ in range(int(seconds * 5)):
+            await asyncio.sleep(0.2)
+            for n in range(PARTITIONS):
+                self._cluster.delete_records("flights", n, self._cluster.end_offset("flights", n))
+        return self.end() - before
+
+
+async def be_frozen(cluster: Cluster, seconds: float) -> None:
+    """As stopped processes: kernels accept connections and bytes, nobody looks at them."""
+    time.sleep(seconds)  # noqa: ASYNC251 - on purpose: the brokers are in this loop
+
+
+async def be_refused(cluster: Cluster, seconds: float) -> None:
+    for node_id in (1, 2, 3):
+        await cluster.crash(node_id)
+    await asyncio.sleep(seconds)
+    for node_id in (1, 2, 3):
+        await cluster.restart(node_id)
+
+
+async def be_silent(cluster: Cluster, seconds: float) -> None:
+    """Connections stay open, and nothing comes back on them, as half-open ones."""
+    silence = cluster.faults.drop(None, times=None)
+    await asyncio.sleep(seconds)
+    cluster.faults.remove(silence)
+
+
+OUTAGES = ((be_frozen, 1.5), (be_refused, 1.5), (be_silent, 3.5))
+"""With the seconds until the rate is looked at: the last kind is noticed by time-outs of 2 s."""
+
+
+async def test_a_producer_at_full_rate_keeps_its_memory_in_outages_and_loses_nothing() -> None:
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("flights", partitions=PARTITIONS)
+        arguments = ("-m", "tests.support.full_rate", cluster.bootstrap, "flights", str(BUDGET))
+        pipe = asyncio.subprocess.PIPE
+        service = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+        )
+        assert service.stdin is not None and service.stdout is not None
+        log = Log(cluster)
+        try:
+            assert await service.stdout.readline() == b"writing\n"
+            usual = await log.grows(1.0)
+            for outage, settles in OUTAGES:
+                await outage(cluster, 2.0)
+                await log.grows(settles)
+                assert await log.grows(1.0) > 0.2 * usual, outage.__name__
+            service.stdin.close()
+            said = json.loads(await service.stdout.readline())
+        finally:
+            service.stdin.close()
+            await service.wait()
+        assert said["grown"] <= 1.5 * BUDGET + 16 * MIB, said
+        assert said["refused"] > 0
+        assert said["taken"] == said["delivered"] == log.end()
