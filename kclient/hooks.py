@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kclient.errors import InvalidConfig
 
@@ -150,12 +150,30 @@ class Observer(Protocol):
         ...
 
 
+class ClientLog(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose lines begin with the name of a client; records have it as ``client``."""
+
+    def process(
+        self, msg: object, kwargs: MutableMapping[str, Any]
+    ) -> tuple[object, MutableMapping[str, Any]]:
+        """Put the name in front."""
+        msg, kwargs = super().process(msg, kwargs)
+        name = str((self.extra or {}).get("client", "")).replace("%", "%%")
+        return (f"[{name}] {msg}" if name else msg), kwargs
+
+
 class Hooks:
-    """The observers of one client; ``if hooks.active:`` before ``emit`` costs nothing idle."""
+    """The observers of one client; ``if hooks.active:`` before ``emit`` costs nothing idle.
 
-    __slots__ = ("_broken", "_observers", "active")
+    Args:
+        observers: Are told of events.
+        client: The name of the client in log lines.
+    """
 
-    def __init__(self, observers: Sequence[Observer] = ()) -> None:
+    __slots__ = ("_broken", "_observers", "active", "client")
+
+    def __init__(self, observers: Sequence[Observer] = (), client: str = "") -> None:
+        self.client = client
         self._observers = tuple(observers)
         for observer in self._observers:
             require_method("observers", observer, "observe")
@@ -170,7 +188,11 @@ class Hooks:
             except Exception:
                 if type(event) not in self._broken:
                     self._broken.add(type(event))
-                    logger.exception("an observer failed on %s", type(event).__name__)
+                    self.log(logger).exception("an observer failed on %s", type(event).__name__)
+
+    def log(self, room: logging.Logger) -> ClientLog:
+        """The log of a room, with the client's name in front of each line."""
+        return ClientLog(room, {"client": self.client})
 
 
 class Counters:

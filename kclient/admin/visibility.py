@@ -47,7 +47,9 @@ async def wait_until_seen(core: ClientCore, counts: Mapping[str, int], time_left
     while waiting:
         left = deadline - core.clock.now()
         if left <= 0:
-            logger.info("topics=%d not yet seen by brokers=%s", len(counts), waiting)
+            core.hooks.log(logger).info(
+                "topics=%d not yet seen by brokers=%s", len(counts), waiting
+            )
             return False
         waiting = await _unaware(core, waiting, counts, left)
         if waiting:
@@ -76,7 +78,7 @@ async def _unaware(
                 unaware.append(node_id)
         except KafkaError as error:
             core.calls.check_ended()
-            logger.debug("node=%d can't be asked for topics: %s", node_id, error)
+            core.hooks.log(logger).debug("node=%d can't be asked for topics: %s", node_id, error)
     return unaware
 
 

@@ -9,7 +9,6 @@ can't help, as with a wrong certificate or a listener of TLS that is spoken to w
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from kclient.errors import (
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from kclient.cluster.metadata import Ask
     from kclient.cluster.updater import MetadataUpdater
     from kclient.network import NetworkClient, RawResponse, RequestFuture
-
-logger = logging.getLogger("kclient.cluster")
 
 STAGGER = 0.5
 """Seconds that an address has for itself before the next one is tried beside it."""
@@ -104,7 +101,7 @@ class Bootstrap:
 
     def _note(self, node_id: int, error: KafkaError) -> None:
         if node_id not in self._reasons:
-            logger.debug("bootstrap %s failed: %s", self._addresses[node_id], error)
+            self._updater.log.debug("bootstrap %s failed: %s", self._addresses[node_id], error)
         self._reasons[node_id] = error
         delay = self._backoff.delay(self._failures[node_id], self._rng)
         self._failures[node_id] += 1

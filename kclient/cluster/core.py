@@ -8,6 +8,7 @@ of records, groups or topics administration.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
@@ -39,6 +40,8 @@ T = TypeVar("T")
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` takes at most, unless told otherwise: only sockets are left to close."""
 
+_made = itertools.count(1)
+"""Numbers the clients of this process."""
 BACKOFF_FLOOR = 0.01
 """Seconds between two refreshes of metadata at least, even where ``retry_backoff`` is 0."""
 
@@ -48,6 +51,7 @@ class Health:
     """A snapshot of how a client is.
 
     Attributes:
+        name: The client's, as log lines begin with it.
         state: ``new``, ``running``, ``failed`` (an internal task died) or ``closed``.
         cluster_id: Of the cluster that it is connected to; None before that.
         brokers: How many brokers are known.
@@ -62,6 +66,7 @@ class Health:
         restarts: How often an internal task was started anew after somebody had killed it.
     """
 
+    name: str
     state: str
     cluster_id: str | None
     brokers: int
@@ -96,6 +101,7 @@ class ClientCore:
 
     Attributes:
         config, clock, rng, hooks, counters: As given or made here.
+        name: Of this client among those of its process, for log lines.
         network: The connections.
         metadata: The view of the cluster, and its refresh.
         calls: Requests with retries.
@@ -117,7 +123,9 @@ class ClientCore:
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.rng = rng if rng is not None else random.Random()
         self._own_rng, self._own_dialer = rng is None, dialer is None
-        self.hooks = Hooks(observers)
+        self.name = _name_of(config)
+        self.hooks = Hooks(observers, self.name)
+        self._log = self.hooks.log(logger)
         self.counters = Counters()
         self._supervisor = Supervisor(self.hooks, self.counters, self._fail)
         # An attribute, not a method around it: it is called for every record.
@@ -261,14 +269,13 @@ class ClientCore:
         self.calls.end(error)
         self._tell(self._end_listeners, error)
 
-    @staticmethod
-    def _tell(listeners: Sequence[Callable[[KafkaError], object]], error: KafkaError) -> None:
+    def _tell(self, listeners: Sequence[Callable[[KafkaError], object]], error: KafkaError) -> None:
         """Nobody waits in vain because somebody else's listener is broken, too."""
         for listener in listeners:
             try:
                 listener(error)
             except Exception:
-                logger.exception("a listener failed while a client ended")
+                self._log.exception("a listener failed while a client ended")
 
     def add_end_listener(self, listener: Callable[[KafkaError], object]) -> None:
         """Have ``listener(error)`` called when an internal task dies, and when ``close`` begins.
@@ -322,6 +329,7 @@ class ClientCore:
         refreshed = self.metadata.refreshed_at
         error = self.metadata.last_error
         return Health(
+            name=self.name,
             state=state,
             cluster_id=view.cluster_id,
             brokers=len(view.brokers),
@@ -338,3 +346,9 @@ class ClientCore:
     def metrics(self) -> dict[str, float]:
         """All counters and gauges by name, ``room.what``."""
         return self.counters.snapshot()
+
+
+def _name_of(config: CommonConfig) -> str:
+    """Such as ``kclient producer-3``: clients of one ``client_id`` are told apart by number."""
+    kind = type(config).__name__.removesuffix("Config").lower()
+    return f"{config.client_id} {kind}-{next(_made)}"

@@ -56,6 +56,7 @@ class Supervisor:
         self, hooks: Hooks, counters: Counters, on_death: Callable[[KafkaError], object]
     ) -> None:
         self._hooks = hooks
+        self._log = hooks.log(logger)
         self._counters = counters
         self._on_death = on_death
         self._tasks: dict[asyncio.Task[Any], Duty] = {}
@@ -156,7 +157,7 @@ class Supervisor:
         """A task of ``lend`` was killed, and another one takes its place."""
         self.restarts += 1
         self._counters.add("tasks.restarted")
-        logger.warning("internal task kclient:%s is started anew: %s", name, why)
+        self._log.warning("internal task kclient:%s is started anew: %s", name, why)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -171,7 +172,7 @@ class Supervisor:
         if task in self._expected or self._closed:
             self._expected.discard(task)
             if error is not None:
-                logger.warning(
+                self._log.warning(
                     "task %s failed while it was stopped", task.get_name(), exc_info=error
                 )
         elif task.cancelled():
@@ -187,7 +188,7 @@ class Supervisor:
 
     def _died(self, name: str, how: str, error: BaseException | None) -> None:
         self._counters.add("tasks.died")
-        logger.error("internal task %s %s", name, how, exc_info=error)
+        self._log.error("internal task %s %s", name, how, exc_info=error)
         if self._hooks.active:
             self._hooks.emit(TaskDied(name, how))
         if self.failure is None:

@@ -55,6 +55,7 @@ class MetadataUpdater:
         self._network = network
         self._clock = clock
         self._hooks = hooks
+        self.log = hooks.log(logger)
         self._counters = counters
         self._allow_auto_create = allow_auto_create
         self._listeners: list[Callable[[Cluster], object]] = []
@@ -335,7 +336,7 @@ class MetadataUpdater:
         first = self._state.failures == 0
         self._state.failed(error, self._clock.now())
         self._counters.add("metadata.failures")
-        logger.log(
+        self.log.log(
             logging.INFO if first else logging.DEBUG,
             "metadata refresh failed topics=%d full=%s bootstrap=%s: %s",
             len(ask.topics),

@@ -61,6 +61,7 @@ class Engine:
         """``topics``: those of which all partitions are read from ``start`` on."""
         self.config = config
         self.core = ClientCore(config, observers=observers, dialer=dialer)
+        self._log = self.core.hooks.log(logger)
         self.read_committed = config.isolation_level == "read_committed"
         self.isolation = IsolationLevel(int(self.read_committed))
         reset = RESETS.get(config.auto_offset_reset or "none")
@@ -134,7 +135,7 @@ class Engine:
                 await self.fetcher.close()
                 await self.poller.close()
         except TimeoutError:
-            logger.info("closing took too long: the connections are cut off")
+            self._log.info("closing took too long: the connections are cut off")
         finally:
             await self.core.close(max(self._closing.time_left, LAST_MOMENT))
 
@@ -154,7 +155,7 @@ class Engine:
             for index in range(view.partition_count(topic) or 0):
                 partition = TopicPartition(topic, index)
                 if partition not in self.subscription:
-                    logger.info("new partition partition=%s", partition)
+                    self._log.info("new partition partition=%s", partition)
                     self.subscription.add_new(partition)
         self._see_leaders(view)
         self.fetcher.follow_view(view)
@@ -167,12 +168,12 @@ class Engine:
             topic, partition = state.topic_partition
             if topic in whole and partition >= (view.partition_count(topic) or math.inf):
                 # Topics don't shrink: it was deleted, and made anew with fewer partitions.
-                logger.warning("partition is gone partition=%s", state.topic_partition)
+                self._log.warning("partition is gone partition=%s", state.topic_partition)
                 subscription.remove(state)
                 continue
             topic_id = view.topic_id(topic)
             if topic_id is not None and subscription.see_topic_id(state, topic_id):
-                logger.warning("topic was made anew partition=%s", state.topic_partition)
+                self._log.warning("topic was made anew partition=%s", state.topic_partition)
             subscription.see_leader(state, view.leader_epoch(topic, partition))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kclient.consumer.fetch_session import Ask
     from kclient.consumer.fetched_data import FrameLease
     from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.hooks import ClientLog
     from kclient.protocol.messages.fetch import PartitionData
     from kclient.record import Batch
     from kclient.types import TopicPartition
@@ -86,6 +87,7 @@ class ReplyReader:
         "_read_committed",
         "_replica_time",
         "_subscription",
+        "log",
     )
 
     def __init__(
@@ -117,6 +119,7 @@ class ReplyReader:
         self._cap = decompression_cap
         self._replica_time = replica_time
         self._back_off = back_off
+        self.log: logging.Logger | ClientLog = logger
 
     def read(
         self,
@@ -212,7 +215,7 @@ class ReplyReader:
             return
         node_id = state.node_id
         if self._subscription.default_reset is not None:
-            logger.info(
+            self.log.info(
                 "offset %d is out of range partition=%s node=%s log_start=%d: resetting to %s",
                 ask.offset,
                 state.topic_partition,
@@ -239,7 +242,7 @@ class ReplyReader:
         code, node_id = part.error_code, state.node_id
         partition = state.topic_partition
         info = TABLE.get(code)
-        logger.debug(
+        self.log.debug(
             "fetch failed partition=%s node=%s error=%s",
             partition,
             node_id,

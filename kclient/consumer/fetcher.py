@@ -61,6 +61,7 @@ class Fetcher:
         self, core: ClientCore, config: ConsumerConfig, subscription: Subscription
     ) -> None:
         self._core = core
+        self._log = core.hooks.log(logger)
         self._config = config
         self._subscription = subscription
         initial = max(config.retry_backoff, BACKOFF_FLOOR)
@@ -96,6 +97,7 @@ class Fetcher:
             replica_time=config.metadata_max_age,
             back_off=self._back_off,
         )
+        self._reader.log = self._log
 
     # Told by the consumer
 
@@ -125,7 +127,7 @@ class Fetcher:
     def _on_corrupt(self, state: PartitionState, error: CorruptRecord) -> None:
         self._core.counters.add("consumer.corrupt_batches")
         level = logging.DEBUG if state.failures else logging.WARNING
-        logger.log(level, "a batch can't be read partition=%s: %s", state.topic_partition, error)
+        self._log.log(level, "a batch can't be read partition=%s: %s", state.topic_partition, error)
         self._subscription.fail(state, error)
         self._back_off(state)
 
@@ -312,7 +314,7 @@ class Fetcher:
         delay = self._backoff.delay(queue.failures - 1, core.rng)
         queue.retry_at = now + delay
         core.metadata.request_update()
-        logger.log(
+        self._log.log(
             logging.INFO if queue.failures == 1 else logging.DEBUG,
             "fetch failed node=%d lane=fetch failures=%d retry_in=%.2f: %s",
             queue.node_id,
@@ -371,7 +373,7 @@ class Fetcher:
             )
             raw.release()
         except KafkaError as error:
-            logger.debug("session not ended node=%d: %s", queue.node_id, error)
+            self._log.debug("session not ended node=%d: %s", queue.node_id, error)
 
     def _free_lane(self, node_id: int) -> Lane | None:
         """A connection on which a request isn't parked behind a long poll; None without one."""

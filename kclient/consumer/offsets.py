@@ -55,6 +55,7 @@ class OffsetKeeper:
         self, core: ClientCore, config: ConsumerConfig, subscription: Subscription, plan: FetchPlan
     ) -> None:
         self._core = core
+        self._log = core.hooks.log(logger)
         self._config = config
         self._subscription = subscription
         self._plan = plan
@@ -146,7 +147,7 @@ class OffsetKeeper:
                 continue
             epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
             if self._subscription.finish_reset(state, fence, answer.offset, epoch):
-                logger.info(
+                self._log.info(
                     "position reset partition=%s to=%s offset=%d",
                     state.topic_partition,
                     state.reset_to.name.lower(),
@@ -186,7 +187,7 @@ class OffsetKeeper:
             self._subscription.finish_validation(state, state.leader_epoch)
             return
         self._core.counters.add("consumer.truncations")
-        logger.warning(
+        self._log.warning(
             "log truncated partition=%s position=%d diverges_at=%d epoch=%d",
             state.topic_partition,
             position,
@@ -210,7 +211,7 @@ class OffsetKeeper:
     def _failed(self, state: PartitionState, error: KafkaError) -> None:
         if not state.assigned:
             return
-        logger.info("offset lookup failed partition=%s: %s", state.topic_partition, error)
+        self._log.info("offset lookup failed partition=%s: %s", state.topic_partition, error)
         self._back_off(state)
         self._subscription.fail(state, error)
 

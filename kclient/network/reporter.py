@@ -34,10 +34,11 @@ class Reporter:
         keeper: Hears of each exception that escaped from a listener.
     """
 
-    __slots__ = ("_counters", "_hooks", "_keeper", "_warned_at")
+    __slots__ = ("_counters", "_hooks", "_keeper", "_log", "_warned_at")
 
     def __init__(self, hooks: Hooks, counters: Counters, keeper: TaskKeeper) -> None:
         self._hooks = hooks
+        self._log = hooks.log(logger)
         self._counters = counters
         self._keeper = keeper
         self._warned_at: dict[str, float] = {}
@@ -46,8 +47,8 @@ class Reporter:
         """A connection became usable, ``seconds`` after its dial began."""
         connection = channel.connection
         self._counters.add("network.connections_opened")
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("connected %s address=%s", connection.key, connection.address)
+        if self._log.isEnabledFor(logging.DEBUG):
+            self._log.debug("connected %s address=%s", connection.key, connection.address)
         if self._hooks.active:
             node_id, lane = connection.key
             self._hooks.emit(
@@ -65,7 +66,7 @@ class Reporter:
         self._counters.add("network.bytes_received", channel.bytes_in)
         self._counters.add("network.bytes_sent", channel.bytes_out)
         level = logging.DEBUG if channel.blameless else self._level(connection.address, now)
-        logger.log(level, "closed %s in_flight=%d reason=%s", connection.key, in_flight, reason)
+        self._log.log(level, "closed %s in_flight=%d reason=%s", connection.key, in_flight, reason)
         if self._hooks.active:
             node_id, lane = connection.key
             self._hooks.emit(
@@ -83,7 +84,7 @@ class Reporter:
     def fault(self, error: Exception, where: str) -> None:
         """A listener raised: a defect of whoever registered it."""
         self._counters.add("network.faults")
-        logger.error("a listener failed on %s", where, exc_info=error)
+        self._log.error("a listener failed on %s", where, exc_info=error)
         if self._hooks.active:
             self._hooks.emit(TaskDied(f"network listener ({where})", type(error).__name__))
         self._keeper.fault(error)

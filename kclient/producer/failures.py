@@ -14,7 +14,7 @@ from kclient.producer.flush import FailureTally
 if TYPE_CHECKING:
     import asyncio
 
-    from kclient.hooks import Counters
+    from kclient.hooks import ClientLog, Counters
     from kclient.producer.delivery import BatchOutcome
 
 logger = logging.getLogger("kclient.producer")
@@ -28,14 +28,16 @@ class UnseenFailures:
 
     Attributes:
         loop: The producer's loop, set by ``start``.
+        log: Where they are told; the producer puts its own in place.
         tally: Unseen failures since the last ``take``.
     """
 
-    __slots__ = ("_counters", "_logged_at", "_not_logged", "loop", "tally")
+    __slots__ = ("_counters", "_logged_at", "_not_logged", "log", "loop", "tally")
 
     def __init__(self, counters: Counters) -> None:
         self.loop: asyncio.AbstractEventLoop
         self.tally = FailureTally()
+        self.log: logging.Logger | ClientLog = logger
         self._counters = counters
         self._logged_at: dict[str, float] = {}
         self._not_logged: dict[str, int] = {}
@@ -51,7 +53,7 @@ class UnseenFailures:
             self._not_logged[topic] = self._not_logged.get(topic, 0) + count
             return
         self._logged_at[topic] = now
-        logger.error(
+        self.log.error(
             "records were not delivered, and nobody looked: topic=%s partition=%d records=%d "
             "since_last_line=%d maybe_written=%s error=%s",
             topic,

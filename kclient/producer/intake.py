@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kclient.cluster.metadata import Endpoint, LeaderHint
     from kclient.cluster.view import Cluster
     from kclient.config import ProducerConfig
-    from kclient.hooks import Partitioner, Serializer
+    from kclient.hooks import ClientLog, Partitioner, Serializer
     from kclient.producer.accumulator import Accumulator, TopicQueues
     from kclient.producer.delivery import DeliveryHost
     from kclient.producer.partition_queue import PartitionQueue
@@ -94,7 +94,12 @@ class Topics(Protocol):
 
 
 class Intake:
-    """The way in of one producer."""
+    """The way in of one producer.
+
+    Attributes:
+        lot: Who waits to get into a batch.
+        log: Where users are warned; the producer puts its own in place.
+    """
 
     def __init__(
         self,
@@ -107,6 +112,7 @@ class Intake:
         partitioner: Partitioner | None,
     ) -> None:
         self.lot = ParkingLot(config.max_parked, config.buffer_memory)
+        self.log: logging.Logger | ClientLog = logger
         self._accumulator = accumulator
         self._known = accumulator.topics
         self._host = host
@@ -400,7 +406,7 @@ class Intake:
         """Say once that records wait for a topic that the brokers don't know."""
         if code == UnknownTopicOrPartition.code and name not in self._unknown:
             self._unknown.add(name)
-            logger.warning(
+            self.log.warning(
                 "topic %s doesn't exist: its records wait for it, send() up to %g s "
                 "(create it, or check its spelling)",
                 name,

@@ -159,6 +159,7 @@ class Producer(Generic[K, V]):
             require_method("partitioner", partitioner, "partition")
         self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
         self._failures = UnseenFailures(core.counters)
+        self._failures.log = core.hooks.log(logger)
         self._accumulator = Accumulator(self._config, self._failures, core.rng, self._wake)
         self._intake = Intake(
             self._config,
@@ -169,6 +170,7 @@ class Producer(Generic[K, V]):
             (key_serializer, value_serializer),
             partitioner,
         )
+        self._intake.log = self._failures.log
         self._identity = ProducerIdentity()
         self._settlement = Settlement(
             self._config,
@@ -272,7 +274,9 @@ class Producer(Generic[K, V]):
         except FlushFailed as failure:
             # The block's own error says why it ended; this must not hide it.
             error.add_note(f"while the producer was closed: {failure}")
-            logger.warning("closed after an error, with records not delivered: %s", failure)
+            self._core.hooks.log(logger).warning(
+                "closed after an error, with records not delivered: %s", failure
+            )
 
     # Sending.
 

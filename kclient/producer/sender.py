@@ -67,6 +67,7 @@ class Sender:
         self.in_flight: dict[int, int] = {}
         """Requests under way by node id."""
         self._core = core
+        self._log = core.hooks.log(logger)
         self._clock = core.clock
         self._network = core.network
         self._metadata = core.metadata
@@ -346,7 +347,7 @@ class Sender:
                     attempt += 1
                     continue
                 level = logging.ERROR if self._identity.error is None else logging.DEBUG
-                logger.log(level, "the cluster gives no producer id: %s", error)
+                self._log.log(level, "the cluster gives no producer id: %s", error)
                 self.identity_refused(error)
                 return
             except KafkaError as error:

@@ -65,6 +65,7 @@ class Settlement:
         self._identity = identity
         self._metadata = metadata
         self._hooks = hooks
+        self._log = hooks.log(logger)
         self._counters = counters
         self._rng = rng
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
@@ -191,7 +192,7 @@ class Settlement:
     def _split(self, batch: ProducerBatch) -> None:
         parts = batch.queue.split(batch)
         self._counters.add("producer.splits")
-        logger.info(
+        self._log.info(
             "batch too large for its topic, split: partition=%s records=%d parts=%d",
             batch.queue.topic_partition,
             batch.record_count,
@@ -213,7 +214,7 @@ class Settlement:
             gap_proven=behind_gap and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         )
         self._counters.add("producer.numberings_lost")
-        logger.warning(
+        self._log.warning(
             "sequence numbers of a partition start over: partition=%s reason=%s",
             queue.topic_partition,
             batch.last_error,
