@@ -44,6 +44,8 @@ _ACKS = {"all": -1, 1: 1, 0: 0}
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _EXPIRED_AT_ONCE = 5000
 """Records that are given up before others get their turn on the loop: each may have a waiter."""
+_SENT_AT_ONCE = 250
+"""Batches that are sent before others get their turn on the loop, and that one request has."""
 _BATCH_COST = 10
 """What giving up a batch costs by itself, in records."""
 
@@ -82,6 +84,7 @@ class Sender:
         )
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._nameless: dict[PartitionQueue, None] = {}
+        self._turn = 0
         self._sleeper: asyncio.Future[None] | None = None
         self._woken = False
         self._network.add_room_listener(self._room)
@@ -141,8 +144,7 @@ class Sender:
         self._intake.admit()
         if not self.in_flight and self._intake.lot.room_head() is not None:
             accumulator.hurry()  # all memory is in batches that linger
-        for node_id in accumulator.ready_nodes():
-            self._serve(node_id, now)
+        self._serve_all(now)
         if accumulator.has_leaderless():
             self._metadata.request_update()
 
@@ -158,18 +160,35 @@ class Sender:
 
     # Requests.
 
-    def _serve(self, node_id: int, now: float) -> None:
-        """Send what is ready for one broker, as far as it takes more."""
-        network = self._network
+    def _serve_all(self, now: float) -> None:
+        """Send what is ready; of very many batches some now and the others in the next step."""
+        nodes = self._accumulator.ready_nodes()
+        first = self._turn % len(nodes) if nodes else 0
+        left = _SENT_AT_ONCE
+        for node_id in nodes[first:] + nodes[:first]:
+            left -= self._serve(node_id, now, left)
+            if left <= 0:
+                self._turn += 1
+                self.wake()
+                return
+
+    def _serve(self, node_id: int, now: float, most: int) -> int:
+        """Send what is ready for one broker, as far as it takes more; how many batches.
+
+        It may be a request more than ``most``.
+        """
+        network, sent = self._network, 0
         if node_id not in self._metadata.view.brokers:
             self._metadata.request_update()  # a leader without an address
-        while network.can_send(node_id, Lane.PRODUCE):
+        while sent < most and network.can_send(node_id, Lane.PRODUCE):
             if self.in_flight.get(node_id) and not network.is_connected(node_id, Lane.PRODUCE):
-                return  # the first request waits for the connection; it will make room
+                break  # the first request waits for the connection; it will make room
             batches = self._collect(node_id, now)
             if not batches:
-                return
+                break
             self._ship(node_id, batches, now)
+            sent += len(batches)
+        return sent
 
     def _collect(self, node_id: int, now: float) -> list[ProducerBatch]:
         """One batch of each ready partition, as many as a request takes."""
@@ -181,7 +200,7 @@ class Sender:
             if batch is None:
                 continue
             size = batch.records().encoded_bytes
-            if batches and size > left:
+            if batches and (size > left or len(batches) >= _SENT_AT_ONCE):
                 break
             left -= size
             batches.append(batch)

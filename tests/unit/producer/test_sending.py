@@ -722,6 +722,20 @@ def test_a_new_batch_wakes_the_sender_for_its_linger_whatever_lingers_longer() -
     assert rig.accumulator.next_due() == pytest.approx(rig.clock.now() + 0.01)
 
 
+def test_very_many_batches_go_in_several_steps_and_no_broker_is_left_out() -> None:
+    rig = Rig(topics={"t": [1] * 2000 + [2] * 10}, linger=0.01)
+    for index in range(2010):
+        rig.send(b"x", partition=index)
+    rig.clock.time += 1.0
+    counts = []
+    for _ in range(4):
+        rig.step()
+        counts.append(sum(len(values(sent.message())) for sent in rig.network.pending))
+        rig.network.pending.clear()
+    # The second broker's turn is in the second step, whatever the first one has left.
+    assert counts == [250, 10 + 250, 250, 250]
+
+
 def test_very_many_small_batches_count_against_memory() -> None:
     rig = Rig(2000, buffer_memory=1_000_000, linger=1.0, max_parked=0)
     rig.network.blocked.add(1)
