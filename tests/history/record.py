@@ -150,6 +150,10 @@ class History:
         self.lines: list[str] = []
         self._now = now
 
+    def begin(self, now: Callable[[], float]) -> None:
+        """Take the times of events from ``now``."""
+        self._now = now
+
     # Writing.
 
     def producer(self, name: str, *, idempotent: bool = True) -> None:

@@ -8,48 +8,92 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import kclient
 from kclient.errors import (
+    BootstrapFailed,
     BrokerError,
     BrokerUnreachable,
     ConnectionLost,
     CorruptRecord,
+    MetadataTimedOut,
     RequestTimedOut,
 )
 from tests.history import History, Place, Written
+from tests.virtual.casting import API_TIMEOUT, BOOTSTRAP_TIMEOUT, Cast
+from tests.virtual.stopwatch import within
 
+CLOSE_TIMEOUT = 5.0
 BEARABLE = (BrokerError, BrokerUnreachable, ConnectionLost, CorruptRecord, RequestTimedOut)
 """What a poll may raise while brokers fail, or have for a minute; the next one goes on."""
 
 
 class ConsumerWorker:
-    """Drives one consumer.
+    """Drives one consumer after the other.
 
     Args:
-        name: In the history.
-        consumer: Started, with partitions assigned that begin at offset 0.
+        name: In the history; each of its consumers has a number behind it.
+        cast: Makes consumers.
+        settings: Of all of them.
+        topics: Names of what is read as a whole; empty where single partitions are assigned.
+        places: The partitions to assign.
         ends: Tells the end of a partition's log.
         pause: Mean seconds between two operations.
+
+    Attributes:
+        name: Of the present one.
     """
 
     def __init__(
         self,
         name: str,
-        consumer: kclient.Consumer[Any, Any],
+        cast: Cast,
+        settings: dict[str, Any],
+        topics: Sequence[str],
+        places: Sequence[Place],
         history: History,
         ends: Callable[[Place], int],
         rng: random.Random,
         pause: float,
     ) -> None:
-        self.name = name
-        self._consumer = consumer
+        self._who = name
+        self._cast = cast
+        self._settings = settings
+        self._topics = topics
+        self._wanted = places
         self._history = history
         self._ends = ends
         self._rng = rng
         self._pause = pause
+        self._lives = 0
+        self.name: str
+        self._consumer: kclient.Consumer[Any, Any]
+
+    async def start(self, positions: Mapping[Place, int | None] | None = None) -> None:
+        """Start a consumer, however often it takes; it goes on at ``positions``."""
+        while True:
+            self._lives += 1
+            self.name = f"{self._who}.{self._lives}"
+            self._consumer = self._cast.consumer(self._topics, self._settings)
+            try:
+                with within(BOOTSTRAP_TIMEOUT + API_TIMEOUT + 1.0, f"start of {self.name}"):
+                    await self._consumer.start()
+                break
+            except (BootstrapFailed, MetadataTimedOut):
+                self._history.note(f"{self.name} found no cluster")
+        if not self._topics:
+            self._consumer.assign(kclient.TopicPartition(*place) for place in self._wanted)
+        for place, offset in (positions or {}).items():
+            if offset is not None and place in self._places():
+                self._consumer.seek(kclient.TopicPartition(*place), offset)
+                self._history.seek(self.name, place, offset)
+
+    async def close(self) -> None:
+        """Close it."""
+        with within(CLOSE_TIMEOUT + 1.0, f"close of {self.name}"):
+            await self._consumer.close()
 
     async def run(self, steps: int) -> None:
         """Do ``steps`` operations, whatever they come to."""
@@ -63,6 +107,7 @@ class ConsumerWorker:
             self._seek_to_end: 2,
             self._pause_or_resume: 8,
             self._positions: 10,
+            self._start_anew: 1,
         }
         for step in self._rng.choices(list(kinds), list(kinds.values()), k=steps):
             if self._rng.random() < 0.5:
@@ -99,7 +144,8 @@ class ConsumerWorker:
     async def _poll(self) -> None:
         limit = self._rng.choice((1, 3, 20, 500))
         timeout = self._rng.choice((0.0, 0.05, 0.3, 1.0))
-        self._take(await self._consumer.poll(limit, timeout=timeout))
+        with within(timeout, f"poll of {self.name}"):
+            self._take(await self._consumer.poll(limit, timeout=timeout))
 
     async def _poll_cancelled(self) -> None:
         """A poll that is cut short has taken nothing."""
@@ -181,6 +227,11 @@ class ConsumerWorker:
 
     async def _positions(self) -> None:
         self._note_positions()
+
+    async def _start_anew(self) -> None:
+        positions = {Place(*one): at for one, at in sorted(self._consumer.positions().items())}
+        await self.close()
+        await self.start(positions)
 
     def _note_positions(self) -> None:
         for partition, offset in sorted(self._consumer.positions().items()):

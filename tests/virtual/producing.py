@@ -13,20 +13,23 @@ from functools import partial
 from typing import Any
 
 import kclient
-from kclient.errors import FlushFailed, KafkaError
+from kclient.errors import BootstrapFailed, FlushFailed, KafkaError
 from kclient.producer import Delivery
 from kclient.producer.outgoing import Outgoing
 from tests.history import History, Place, Send
+from tests.virtual.casting import BOOTSTRAP_TIMEOUT, Cast
+from tests.virtual.stopwatch import within
 
 KEYS = (None, None, b"k0", b"k1", b"k2", b"k3")
 
 
 class ProducerWorker:
-    """Drives one producer.
+    """Drives one producer after the other.
 
     Args:
-        name: In the history.
-        producer: Started; the worker doesn't close it.
+        name: In the history; each of its producers has a number behind it.
+        cast: Makes producers.
+        settings: Of all of them.
         topics: Names, with how many partitions each had at the start.
         pause: Mean seconds between two operations.
     """
@@ -34,20 +37,48 @@ class ProducerWorker:
     def __init__(
         self,
         name: str,
-        producer: kclient.Producer[Any, Any],
+        cast: Cast,
+        settings: dict[str, Any],
         topics: Mapping[str, int],
         history: History,
         rng: random.Random,
         pause: float,
     ) -> None:
-        self._name = name
-        self._producer = producer
+        self._who = name
+        self._cast = cast
+        self._settings = settings
         self._topics = topics
         self._history = history
         self._rng = rng
         self._pause = pause
+        self._lives = 0
         self._count = 0
         self._open: list[Delivery] = []
+        self._name: str
+        self._producer: kclient.Producer[Any, Any]
+
+    async def start(self) -> None:
+        """Start a producer, however often it takes."""
+        while True:
+            self._lives += 1
+            self._name = f"{self._who}.{self._lives}"
+            self._history.producer(self._name, idempotent=self._settings["idempotence"])
+            self._producer = self._cast.producer(self._settings)
+            try:
+                with within(BOOTSTRAP_TIMEOUT + 1.0, f"start of {self._name}"):
+                    await self._producer.start()
+                return
+            except BootstrapFailed:
+                self._history.note(f"{self._name} found no cluster")
+
+    async def close(self, timeout: float) -> None:
+        """Close it, whatever it could not deliver."""
+        self._history.note(f"{self._name} is closed within {timeout} s")
+        try:
+            with within(timeout + 1.0, f"close of {self._name}"):
+                await self._producer.close(timeout)
+        except FlushFailed:
+            return
 
     async def run(self, steps: int) -> None:
         """Do ``steps`` operations, whatever they come to."""
@@ -59,6 +90,7 @@ class ProducerWorker:
             self._send_many: 12,
             self._flush: 8,
             self._cancel: 5,
+            self._start_anew: 4,
         }
         for step in self._rng.choices(list(kinds), list(kinds.values()), k=steps):
             if self._rng.random() < 0.7:
@@ -133,13 +165,17 @@ class ProducerWorker:
         else:
             await self._send()
 
+    async def _start_anew(self) -> None:
+        await self.close(self._rng.choice((0.0, 0.2, 2.0)))
+        await self.start()
+
     # Records.
 
     def _record(self) -> tuple[str, Outgoing]:
         rng = self._rng
         topic = rng.choice(list(self._topics))
         self._count += 1
-        value = b"%s-%d " % (self._name.encode(), self._count)
+        value = b"%s-%d " % (self._who.encode(), self._count)
         return topic, Outgoing(
             value=value + b"." * rng.choice((0, 10, 100, 600)),
             key=rng.choice(KEYS),

@@ -19,15 +19,12 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any
 
-import kclient
-from kclient.errors import FlushFailed
-from kclient.hooks import ConnectionOpened, Event
 from kclient.testing import Cluster, MemoryNet, run_virtually
 from tests.history import History, Place, Report, Written, check
+from tests.virtual.casting import Cast, consumer_settings, producer_settings
 from tests.virtual.consuming import ConsumerWorker
 from tests.virtual.nemesis import Nemesis
 from tests.virtual.producing import ProducerWorker
@@ -38,6 +35,8 @@ LIMIT = 2_000.0
 """Virtual seconds that a run may take; a healthy one takes about a minute."""
 SETTLING = 300.0
 """Virtual seconds after healing in which everything must be settled and read."""
+LATE = 2.0
+"""Seconds in which a request arrives that was on its way when its producer was closed."""
 
 
 @dataclass(slots=True)
@@ -105,20 +104,6 @@ class Run:
         return "\n".join([f"seed {self.seed}:", *found, f"to see it again: {command}"])
 
 
-class Reconnects:
-    """Counts connections to where there was one before; an observer of one client."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._known: set[tuple[int, str]] = set()
-
-    def observe(self, event: Event) -> None:
-        """Take one event."""
-        if isinstance(event, ConnectionOpened):
-            self.count += (event.node_id, event.lane) in self._known
-            self._known.add((event.node_id, event.lane))
-
-
 def simulate(seed: int) -> Run:
     """Run one seed. Never raises for what goes wrong in the run: that is in what it returns."""
     net = MemoryNet(seed=seed)
@@ -137,12 +122,8 @@ class _Scene:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._rng = random.Random(f"plan {run.seed}")
-        self._reconnects: list[Reconnects] = []
-        self._clients: list[Any] = []
-        self._topics = {
-            name: self._rng.randrange(1, 4)
-            for name in ("ants", "bees")[: self._rng.randrange(1, 3)]
-        }
+        names = ("ants", "bees")[: self._rng.randrange(1, 3)]
+        self._topics = {name: self._rng.randrange(1, 4) for name in names}
 
     async def play(self) -> None:
         """All of it."""
@@ -151,62 +132,64 @@ class _Scene:
         loop.set_exception_handler(
             lambda _, context: run.trouble.append(f"reached the loop: {context!r}")
         )
-        run.history._now = lambda: loop.time() - started
+        run.history.begin(lambda: loop.time() - started)
         async with Cluster(brokers=BROKERS, seed=run.seed) as cluster:
             for name, partitions in self._topics.items():
                 cluster.create_topic(name, partitions=partitions)
-            finished = await self._act(cluster)
+            cast = Cast(cluster.bootstrap)
+            finished = await self._act(cluster, cast)
             logs = _logs(cluster)
             run.totals.leader_moves = sum(cluster.leader_epoch(*place) for place in logs)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         run.trouble += [f"left behind: {task!r}" for task in left]
         run.report = check(run.history, logs, finished=finished)
-        self._count(loop.time() - started)
+        self._count(cast, loop.time() - started)
 
-    async def _act(self, cluster: Cluster) -> dict[str, Sequence[Place]]:
-        rng, history = self._rng, self._run.history
-        async with AsyncExitStack() as stack:
-            producers = [
-                await self._producer(f"p{n}", cluster, stack)
-                for n in range(rng.choice((1, 1, 2, 3)))
-            ]
-            consumers = [
-                await self._consumer(f"c{n}", cluster, stack) for n in range(rng.choice((1, 1, 2)))
-            ]
-            self._weather()
-            nemesis = Nemesis(
-                cluster, self._run.net, history, random.Random(rng.random()), rng.choice((0.2, 0.6))
-            )
-            storm = asyncio.get_running_loop().create_task(nemesis.run(), name="nemesis")
-            try:
-                await self._work([*producers, *consumers])
-            finally:
-                storm.cancel()
-                await asyncio.gather(storm, return_exceptions=True)
-            self._run.totals.crashes = nemesis.crashes
-            await nemesis.heal()
-            self._run.net.cut_probability = 0.0
-            async with asyncio.timeout(SETTLING):
-                for client in self._clients:
-                    if isinstance(client, kclient.Producer):
-                        await _close(client)
-                return await self._read_on(consumers)
-        raise AssertionError("unreachable: the stack hides no error")
+    async def _act(self, cluster: Cluster, cast: Cast) -> dict[str, Sequence[Place]]:
+        rng = self._rng
+        producers = [self._producer(n, cast) for n in range(rng.choice((1, 1, 2, 3)))]
+        consumers = [self._consumer(n, cast, cluster) for n in range(rng.choice((1, 1, 2)))]
+        nemesis = Nemesis(
+            cluster,
+            self._run.net,
+            self._run.history,
+            random.Random(rng.random()),
+            rng.choice((0.2, 0.6)),
+        )
+        self._weather()
+        storm = asyncio.get_running_loop().create_task(nemesis.run(), name="nemesis")
+        try:
+            await self._work([*producers, *consumers])
+        finally:
+            storm.cancel()
+            await asyncio.gather(storm, return_exceptions=True)
+        self._run.totals.crashes = nemesis.crashes
+        await nemesis.heal()
+        self._run.net.cut_probability = 0.0
+        async with asyncio.timeout(SETTLING):
+            for producer in producers:
+                await producer.close(SETTLING)
+            await asyncio.sleep(LATE)
+            finished = {}
+            for consumer in consumers:
+                finished[consumer.name] = await consumer.catch_up(again=False)
+            finished[consumers[0].name] = await consumers[0].catch_up(again=True)
+            for consumer in consumers:
+                await consumer.close()
+        return finished
 
-    async def _work(self, workers: Sequence[Any]) -> None:
+    async def _work(self, workers: Sequence[ProducerWorker | ConsumerWorker]) -> None:
         """Share the operations out."""
         shares = [OPERATIONS // len(workers)] * len(workers)
         shares[0] += OPERATIONS - sum(shares)
+
+        async def work(worker: ProducerWorker | ConsumerWorker, share: int) -> None:
+            await worker.start()
+            await worker.run(share)
+
         async with asyncio.TaskGroup() as group:
             for worker, share in zip(workers, shares, strict=True):
-                group.create_task(worker.run(share))
-
-    async def _read_on(self, consumers: Sequence[ConsumerWorker]) -> dict[str, Sequence[Place]]:
-        finished: dict[str, Sequence[Place]] = {}
-        for worker in consumers:
-            finished[worker.name] = await worker.catch_up(again=False)
-        finished[consumers[0].name] = await consumers[0].catch_up(again=True)
-        return finished
+                group.create_task(work(worker, share))
 
     def _weather(self) -> None:
         """How the network is for the whole run."""
@@ -215,75 +198,33 @@ class _Scene:
         net.split = rng.choice((0.0, 0.0, 0.2))
         net.cut_probability = rng.choice((0.0, 0.002, 0.01))
 
-    async def _producer(self, name: str, cluster: Cluster, stack: AsyncExitStack) -> ProducerWorker:
-        rng, history = self._rng, self._run.history
-        short = rng.random() < 0.2  # of memory
-        producer: kclient.Producer[Any, Any] = kclient.Producer(
-            cluster.bootstrap,
-            observers=[self._observer()],
-            compression=rng.choice(("none", "none", "lz4", "gzip")),
-            batch_size=rng.choice((300, 2_000, 4_000) if short else (300, 2_000, 65_536)),
-            linger=rng.choice((0.0, 0.005, 0.05)),
-            max_in_flight=rng.choice((1, 2, 5, 5)),
-            buffer_memory=4_000 if short else 32 << 20,
-            delivery_timeout=rng.choice((0.7, 3.0, 120.0, 120.0, 120.0)),
-            request_timeout=rng.choice((1.0, 3.0, 10.0)),
-            connection_setup_timeout=1.0,
-            connection_setup_timeout_max=rng.choice((1.0, 4.0)),
-            max_block=rng.choice((0.5, 60.0, None)),
-            retry_backoff=rng.choice((0.01, 0.1)),
-        )
-        history.producer(name)
-        await stack.enter_async_context(_closing(producer))
-        self._clients.append(producer)
+    def _producer(self, number: int, cast: Cast) -> ProducerWorker:
+        rng = self._rng
         return ProducerWorker(
-            name,
-            producer,
+            f"p{number}",
+            cast,
+            producer_settings(rng),
             self._topics,
-            history,
+            self._run.history,
             random.Random(rng.random()),
             rng.choice((0.02, 0.12)),
         )
 
-    async def _consumer(self, name: str, cluster: Cluster, stack: AsyncExitStack) -> ConsumerWorker:
+    def _consumer(self, number: int, cast: Cast, cluster: Cluster) -> ConsumerWorker:
         rng = self._rng
-        by_topic = rng.random() < 0.5
-        consumer: kclient.Consumer[Any, Any] = kclient.Consumer(
-            cluster.bootstrap,
-            *(self._topics if by_topic else ()),
-            observers=[self._observer()],
-            auto_offset_reset="earliest",
-            isolation_level=rng.choice(("read_uncommitted", "read_committed")),
-            fetch_max_wait=rng.choice((0.1, 0.5, 0.5)),
-            max_partition_fetch_bytes=rng.choice((200, 5_000, 1 << 20)),
-            buffer_memory=rng.choice((5_000, 64 << 20)),
-            request_timeout=rng.choice((1.0, 3.0, 10.0)),
-            connection_setup_timeout=1.0,
-            connection_setup_timeout_max=rng.choice((1.0, 4.0)),
-            retry_backoff=rng.choice((0.01, 0.1)),
-        )
-        await stack.enter_async_context(consumer)
-        self._clients.append(consumer)
-        if not by_topic:
-            consumer.assign(
-                kclient.TopicPartition(topic, partition)
-                for topic, count in self._topics.items()
-                for partition in range(count)
-            )
         return ConsumerWorker(
-            name,
-            consumer,
+            f"c{number}",
+            cast,
+            consumer_settings(rng),
+            list(self._topics) if rng.random() < 0.5 else (),
+            [Place(name, index) for name, count in self._topics.items() for index in range(count)],
             self._run.history,
             lambda place: cluster.end_offset(*place),
             random.Random(rng.random()),
             rng.choice((0.02, 0.12)),
         )
 
-    def _observer(self) -> Reconnects:
-        self._reconnects.append(Reconnects())
-        return self._reconnects[-1]
-
-    def _count(self, seconds: float) -> None:
+    def _count(self, cast: Cast, seconds: float) -> None:
         run, totals = self._run, self._run.totals
         totals.runs = 1
         totals.operations = OPERATIONS
@@ -292,32 +233,9 @@ class _Scene:
         totals.unknown = run.report.unknown
         totals.delivered = run.report.delivered
         totals.cuts = run.net.stats.cuts
-        totals.reconnects = sum(one.count for one in self._reconnects)
-        for client in self._clients:
-            metrics = client.metrics()
-            totals.retries += int(metrics.get("producer.retries", 0))
-            totals.retries += int(metrics.get("consumer.fetch_failures", 0))
+        totals.reconnects = cast.reconnects
+        totals.retries = cast.retries
         totals.virtual_seconds = seconds
-
-
-class _closing:
-    """Enters a producer, and leaves it without minding what it could not deliver."""
-
-    def __init__(self, producer: kclient.Producer[Any, Any]) -> None:
-        self._producer = producer
-
-    async def __aenter__(self) -> None:
-        await self._producer.start()
-
-    async def __aexit__(self, *error: object) -> None:
-        await _close(self._producer)
-
-
-async def _close(producer: kclient.Producer[Any, Any]) -> None:
-    try:
-        await producer.close(timeout=SETTLING)
-    except FlushFailed:
-        return
 
 
 def _logs(cluster: Cluster) -> dict[Place, list[Written]]:
