@@ -18,8 +18,15 @@ from kclient.protocol.primitives import (
     MAX_STRING,
     Malformed,
     check_uuid,
+    read_compact_strings,
+    read_strings,
     read_uvarint,
 )
+
+PORTION = 256
+"""Elements that are handed to the quick path at once, to find the bad one among many."""
+STEP = 16
+"""A portion with a bad one in it is cut into so many."""
 
 _FIXED = {
     "bool": "?",
@@ -144,16 +151,36 @@ class _Walk:
             return self._skip(pos, count * struct.calcsize(">" + _FIXED[kind]))
         if count > self._end - pos:
             raise Malformed(f"{count} elements, but only {self._end - pos} bytes are left")
-        for _ in range(count):
-            if nested is None:
-                size, pos = self._length(field._replace(null_first=1, null_last=0), pos, wide=False)
-                pos = self._blob(kind, size or 0, pos)
-                continue
+        portion = PORTION
+        while count > 0:
+            portion = min(portion, count)
             try:
-                _, pos = nested._read_many(self._buf, pos, self._end, self._version, 1)
+                pos = self._portion(field, nested, portion, pos)
             except DECODE_ERRORS:
-                pos = self.struct(nested, pos)
+                if portion > 1:
+                    portion = max(1, portion // STEP)
+                    continue
+                # It is this one; where it isn't (the quick path is stricter), it is walked over.
+                pos = self._element(field, kind, nested, pos)
+            count -= portion
         return pos
+
+    def _portion(self, field: FieldSpec, nested: type[Struct] | None, count: int, pos: int) -> int:
+        """Skip elements by the quick path. Raises one of DECODE_ERRORS if one of them is bad."""
+        args = self._buf, pos, self._end
+        if nested is None and field.type != "[]string":
+            raise Malformed
+        if nested is not None:
+            return nested._read_many(*args, self._version, count)[1]
+        if self._flexible and not field.never_compact:
+            return read_compact_strings(*args, count)[1]
+        return read_strings(*args, count)[1]
+
+    def _element(self, field: FieldSpec, kind: str, nested: type[Struct] | None, pos: int) -> int:
+        if nested is not None:
+            return self.struct(nested, pos)
+        size, pos = self._length(field._replace(null_first=1, null_last=0), pos, wide=False)
+        return self._blob(kind, size or 0, pos)
 
     def _length(self, field: FieldSpec, pos: int, *, wide: bool) -> tuple[int | None, int]:
         """The length in front of a variable field; None for null. ``wide``: int32, not int16."""
