@@ -54,6 +54,7 @@ LOGS = (
 )
 ENDS = (9, 15, 11)
 _PREFIX = struct.Struct(">qi")
+CAP = 1 << 20
 _TAKES = 200
 HONEST_ANSWERS = 2
 """After which all that is left must have come: the first may meet what was asked before."""
@@ -121,6 +122,7 @@ class Consumed:
             plan,
             read_committed=read_committed,
             check_crcs=True,
+            decompression_cap=CAP,
             replica_time=60.0,
             back_off=lambda state: self.subscription.back_off(state, 0.0),
         )

@@ -26,11 +26,13 @@ class Tally:
 
     def add(self, target: str, mutant: Mutant, verdict: Verdict) -> None:
         """Count one, or all that it stands for."""
-        ways = ((mutant.operator, mutant.repaired),) if verdict.ways is None else verdict.ways
-        for operator, repaired in ways:
+        ways = verdict.ways
+        if ways is None:
+            ways = ((mutant.operator, mutant.repaired, verdict.reached),)
+        for operator, repaired, reached in ways:
             self.counts[target, operator, verdict.outcome] += 1
             self.repaired[target] += repaired
-            self.reached[target] += verdict.reached
+            self.reached[target] += reached
 
     def merge(self, other: Tally) -> None:
         """Count all of another one."""

@@ -36,12 +36,13 @@ class Verdict(NamedTuple):
     Attributes:
         outcome: In a few words.
         reached: A field of the body, or a record, was read before the outcome was known.
-        ways: Operator and whether repaired of each mutant, where one number stands for several.
+        ways: Operator, whether repaired, whether a field was read, of each mutant, where one number
+            stands for several.
     """
 
     outcome: str
     reached: bool
-    ways: tuple[tuple[str, bool], ...] | None = None
+    ways: tuple[tuple[str, bool, bool], ...] | None = None
 
 
 class Target(Protocol):

@@ -21,7 +21,7 @@ FRAMED = ("frames", "fetch", "metadata", "handshake")
 
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize(
-    "portion", portions(COUNTS), ids=lambda portion: f"{portion.target}-{portion.first}"
+    "portion", list(portions(COUNTS)), ids=lambda portion: f"{portion.target}-{portion.first}"
 )
 def test_only_typed_errors_in_bounded_time_and_memory(portion: Portion, tally: Tally) -> None:
     found = run_portion(portion)
@@ -33,8 +33,7 @@ def test_only_typed_errors_in_bounded_time_and_memory(portion: Portion, tally: T
     assert len(outcomes) >= 3, outcomes
     assert max(outcomes.values()) < 0.9 * total, outcomes
     assert REPAIRED[0] < found.repaired[target] / total < REPAIRED[1]
-    if target != "clients":
-        assert found.reached[target] >= REACHED_AT_LEAST * total
+    assert found.reached[target] >= REACHED_AT_LEAST * total
     if target in FRAMED:
         assert set(operators.NAMES) - {"record batch"} <= set(found.operators(target))
 
