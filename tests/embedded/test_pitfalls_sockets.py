@@ -113,7 +113,7 @@ async def listening(
         finally:
             writer.transport.abort()
 
-    server = await asyncio.start_server(tracked, sock=sock, ssl=context)
+    server = await asyncio.start_server(tracked, sock=sock, ssl=context, limit=1024)
     try:
         yield sock.getsockname()[1]
     finally:
@@ -124,10 +124,13 @@ async def listening(
 
 
 async def test_pitfall_13_half_a_request_is_never_followed_by_another(bench: Bench) -> None:
-    """The buffers on the way are tiny, and the peer stops reading in the middle of a request."""
-    large = MetadataRequest(topics=[MetadataRequestTopic(name="t" * 200) for _ in range(20_000)])
+    """The buffers on the way are tiny, and the peer stops reading in the middle of a request.
+
+    What the system doesn't take stays with the transport, and is too little to fill that.
+    """
+    large = MetadataRequest(topics=[MetadataRequestTopic(name="t" * 200) for _ in range(250)])
     small = MetadataRequest(topics=[])
-    reader = Reader(50_000, None)
+    reader = Reader(5000, None)
     async with listening(reader.serve) as port:
         client = await bench.client(
             ("127.0.0.1", port), send_buffer=4096, request_timeout=0.5, reconnect_backoff=0.0
@@ -144,7 +147,7 @@ async def test_pitfall_13_half_a_request_is_never_followed_by_another(bench: Ben
         old, new = reader.received
         frames, rest = whole_frames(old)
         assert [decode_request_header(frame).api_key for frame in frames] == [API_VERSIONS]
-        assert 0 < rest < 4_000_000  # a half, and nothing behind it
+        assert 0 < rest < 50_000  # a half, and nothing behind it
         frames, rest = whole_frames(new)
         assert decode_request_header(frames[0]).api_key == API_VERSIONS
         assert rest == 0
@@ -189,8 +192,9 @@ async def test_pitfall_65_a_name_is_looked_up_again_for_each_attempt() -> None:
         dialer = TcpDialer(SystemClock(), resolver=names)
         producer: Any = kclient.Producer("kafka.example:9092", dialer=dialer)
         starting = asyncio.create_task(producer.start())
-        while names.asked < 3:  # noqa: ASYNC110 - the resolver tells nobody
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(5.0):
+            while names.asked < 3:  # noqa: ASYNC110 - the resolver tells nobody
+                await asyncio.sleep(0.01)
         names.addresses = [(cluster.brokers[1].host, cluster.brokers[1].port)]
         await starting
         assert (await producer.send("t", b"0")).offset == 0
@@ -240,7 +244,7 @@ def test_pitfall_65_a_look_up_that_hangs_holds_up_neither_the_loop_nor_the_exit(
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=60.0,  # the look-up never ends
+        timeout=15.0,  # the look-up never ends
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -288,10 +292,10 @@ async def test_tls_to_a_listener_that_answers_something_else_fails_at_once(
         await reader.read()
 
     async with listening(greet) as port:
-        text = await why_not(f"127.0.0.1:{port}", security=trusting, bootstrap_timeout=60.0)
+        text = await why_not(f"127.0.0.1:{port}", security=trusting, bootstrap_timeout=20.0)
     assert "TLS failed" in text
     assert "is that listener plaintext" in text
-    assert "within" not in text  # the 60 s were not waited for
+    assert "within" not in text  # the 20 s were not waited for
 
 
 ALERTS = {
@@ -311,9 +315,9 @@ async def test_plaintext_to_a_tls_listener_says_so_and_fails_at_once(alert: byte
         writer.close()
 
     async with listening(refuse) as port:
-        text = await why_not(f"127.0.0.1:{port}", bootstrap_timeout=60.0)
+        text = await why_not(f"127.0.0.1:{port}", bootstrap_timeout=20.0)
     assert "this looks like a TLS listener: use security=Security.tls" in text
-    assert "within" not in text  # the 60 s were not waited for
+    assert "within" not in text  # the 20 s were not waited for
 
 
 async def test_plaintext_to_a_tls_listener_that_just_hangs_up_names_tls(

@@ -103,11 +103,11 @@ async def _outcome(call: Callable[[], Any]) -> str:
     try:
         result = call()
         if inspect.isawaitable(result):
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(1.0):
                 result = await result
     except WrongContext as error:
         return f"WrongContext: {error}"
-    except BaseException as error:
+    except (Exception, asyncio.CancelledError) as error:
         return f"not refused: {error!r}"
     return f"not refused: it gave {result!r}"
 
