@@ -21,6 +21,12 @@ import pytest
 
 import kclient
 from kclient.errors import DeliveryTimedOut, FlushFailed, KafkaError
+from kclient.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kclient.record import IMPLEMENTATION
 from kclient.testing import Cluster, LoopProbe
 from kclient.types import TopicPartition
@@ -250,6 +256,8 @@ def test_a_loop_that_writes_lets_others_run_every_few_milliseconds(way: str) -> 
 
 async def filled(cluster: Cluster, count: int, **settings: Any) -> tuple[Any, list[Any]]:
     """A producer with ``count`` records that its brokers don't answer for yet."""
+    if IMPLEMENTATION == "pure":
+        settings["max_request_size"] = MIB // 4  # the brokers are in this loop, and look at it all
     producer: Any = kclient.Producer(cluster.bootstrap, buffer_memory=256 * MIB, **settings)
     await producer.start()
     await producer.partitions_for(T)
@@ -367,7 +375,7 @@ def test_very_many_calls_that_wait_for_room(end: str) -> None:
             cluster.create_topic(T, partitions=6)
             held_back = cluster.faults.hold("Produce", times=None)
             producer: Any = kclient.Producer(
-                cluster.bootstrap, buffer_memory=MIB, max_block=0.1 if end == "time" else 30.0
+                cluster.bootstrap, buffer_memory=MIB // 4, max_block=0.1 if end == "time" else 30.0
             )
             await producer.start()
 
@@ -447,5 +455,60 @@ def test_a_thousand_partitions_are_assigned_sought_paused_and_dropped() -> None:
                         change()
                         await asyncio.sleep(0.05)
             held(probe)
+
+    run(main())
+
+
+class CannedMetadata(MetadataResponse):
+    """An answer that costs the embedded broker, which shares the loop, no time."""
+
+    data = b""
+
+    def encode_into(self, out: bytearray, version: int) -> None:
+        out += self.data
+
+
+def metadata_of(topics: list[str], partitions: int, bootstrap: str) -> MetadataResponse:
+    host, _, port = bootstrap.rpartition(":")
+    canned = CannedMetadata()
+    canned.data = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=1, host=host, port=int(port))],
+        cluster_id="big",
+        controller_id=1,
+        topics=[
+            MetadataResponseTopic(
+                name=name,
+                topic_id=number.to_bytes(16, "big"),
+                partitions=[
+                    MetadataResponsePartition(
+                        partition_index=index, leader_id=1, replica_nodes=[1], isr_nodes=[1]
+                    )
+                    for index in range(partitions)
+                ],
+            )
+            for number, name in enumerate(topics, 1)
+        ],
+    ).encode(MetadataResponse.MAX_VERSION)
+    return canned
+
+
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+def test_metadata_of_a_hundred_thousand_partitions(kind: str) -> None:
+    topics = [f"topic-{number:05}" for number in range(scaled(10_000))]
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            canned = metadata_of(topics, 10, cluster.bootstrap)
+            make: Any = kclient.Producer if kind == "producer" else kclient.Consumer
+            async with make(cluster.bootstrap, metadata_max_age=0.3) as client:
+                cluster.faults.rewrite("Metadata", lambda request, answer: canned, times=None)
+                with LoopProbe() as probe:
+                    tasks = [asyncio.create_task(client.partitions_for(name)) for name in topics]
+                    for task in tasks:
+                        assert len(await task) == 10
+                    await cluster.requests.wait_count(
+                        "Metadata", cluster.requests.count("Metadata") + 3
+                    )
+                held(probe)
 
     run(main())
