@@ -9,7 +9,13 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.testing.refused import Refused
 from kclient.testing.state import ClusterState
-from kclient.testing.topic_rules import TopicSpec, check_growth, check_name, check_new_topic
+from kclient.testing.topic_rules import (
+    TopicSpec,
+    check_growth,
+    check_name,
+    check_new_topic,
+    check_total,
+)
 from tests.unit.testing.test_state import add, cluster
 
 INVALID_ASSIGNMENT = ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -162,3 +168,10 @@ def test_growth_that_cannot_be(
         grow(count, assignments)
     assert caught.value.code is code
     assert text in str(caught.value)
+
+
+def test_one_request_is_for_so_many_partitions_at_most() -> None:
+    check_total(10_000)
+    with pytest.raises(Refused, match="Excessively large") as caught:
+        check_total(10_001)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
