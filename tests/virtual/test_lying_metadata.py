@@ -16,6 +16,9 @@ from kclient.protocol.messages.api_versions import ApiVersionsRequest
 from kclient.testing import Cluster
 from tests.virtual.relay import (
     READ,
+    Asked,
+    Relay,
+    Session,
     core_inside,
     core_of,
     network,
@@ -248,6 +251,37 @@ async def test_a_wrong_topic_id_costs_time_and_nothing_else() -> None:
             await sent_in_order(producer, 4, first=6)
             assert await read(consumer, 10) == numbers(10)
         assert values(cluster) == numbers(10)
+
+
+@pytest.mark.parametrize("field", ["brokers", "topics"])
+async def test_a_huge_count_in_metadata_is_a_failed_refresh(field: str) -> None:
+    """Nothing is allocated for it, and the view stays as it was."""
+    count = b"\xff\xff\xff\xff\x07"  # 2**31 - 1, one more than there are
+    heads = {"brokers": 9, "topics": None}  # after correlation id, tags and throttle time
+
+    def boast(session: Session, asked: Asked, frame: bytes) -> list[bytes]:
+        if asked.api_key != 3 or not boasts:
+            return [frame]
+        at = heads[field] or frame.index(cluster.cluster_id.encode()) + 22 + 4
+        boasts.pop()
+        return [frame[:at] + count + frame[at + 1 :]]
+
+    boasts = [1, 2, 3]
+    async with Cluster(brokers=2) as cluster:
+        cluster.create_topic("t")
+        relays = [Relay(f"broker-{number}") for number in (1, 2)]
+        async with core_of(cluster) as core:
+            await core.metadata.wait_for_topic("t", 5.0)
+            for relay in relays:
+                relay.on_answer = boast
+            known = core.metadata.view
+            core.metadata.request_update()
+            while boasts:
+                assert core.metadata.view is known
+                await asyncio.sleep(0.01)
+            assert (await refresh(core)).topics == known.topics
+            assert core.metrics()["metadata.failures"] == 3
+            assert core.failure is None
 
 
 # Names
