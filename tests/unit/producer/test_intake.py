@@ -419,6 +419,18 @@ def test_enqueue_waits_in_the_same_line_and_is_not_counted() -> None:
     assert all(d.exception() is None for d in deliveries)
 
 
+def test_very_many_parked_records_are_given_up_in_several_steps() -> None:
+    rig = small(max_block=2.0)
+    rig.network.blocked.add(1)
+    fill(rig)
+    deliveries = [rig.send(b"v", no_room=Waiter) for _ in range(3500)]
+    rig.pass_time(3.0)
+    assert sum(delivery.done() for delivery in deliveries) == 1000
+    for _ in range(3):
+        rig.step()
+    assert all(delivery.done() for delivery in deliveries)
+
+
 def test_enqueue_gives_up_after_max_block() -> None:
     rig = small(max_block=2.0)
     rig.network.blocked.add(1)

@@ -722,6 +722,20 @@ def test_a_new_batch_wakes_the_sender_for_its_linger_whatever_lingers_longer() -
     assert rig.accumulator.next_due() == pytest.approx(rig.clock.now() + 0.01)
 
 
+def test_very_many_records_whose_time_is_over_are_given_up_in_several_steps() -> None:
+    rig = Rig(200, delivery_timeout=5.0, linger=1.0)
+    rig.network.blocked.add(1)
+    deliveries = [rig.send(b"x", partition=i % 200) for i in range(20_000)]
+    rig.clock.time += 6.0
+    rig.wakes = 0
+    rig.sender._step(rig.clock.now())
+    done = sum(delivery.done() for delivery in deliveries)
+    assert 1000 < done < 6000 and rig.sender._woken
+    for _ in range(4):
+        rig.step()
+    assert all(delivery.done() for delivery in deliveries)
+
+
 def test_very_many_batches_go_in_several_steps_and_no_broker_is_left_out() -> None:
     rig = Rig(topics={"t": [1] * 2000 + [2] * 10}, linger=0.01)
     for index in range(2010):
