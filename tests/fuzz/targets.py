@@ -70,6 +70,7 @@ MODULES = {
     "batches": "tests.fuzz.differ",
     "requests": "tests.fuzz.requests",
     "clients": "tests.fuzz.clients",
+    "planted": "tests.fuzz.planted",
 }
 """Name -> the module, whose ``make`` makes the target."""
 
