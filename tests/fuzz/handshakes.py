@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import struct
 
-from kclient.errors import BrokerUnreachable, ConnectionLost, NoCommonVersion
+from kclient.errors import BrokerUnreachable, ConnectionLost, NoCommonVersion, ProtocolError
 from kclient.network.connection import Connection
 from kclient.network.connection_states import ConnectionState
 from kclient.protocol import registry
@@ -27,6 +27,7 @@ from tests.fuzz.targets import Broken, Mutant, Verdict
 
 API_VERSIONS = ApiVersionsRequest.API_KEY
 UNSUPPORTED_VERSION = 35
+BODY_OFFSET = 4
 ROUNDS = 8
 """Answers after which the handshake must be over: there are five versions to ask in."""
 CLASSES = [registry.request_class(api.key) for api in registry.ALL]
@@ -96,7 +97,16 @@ class Handshakes:
             raise Broken("a request of the handshake was told to its driver")
         if waited:
             return Verdict("waited for more", rounds > 1)
-        return Verdict(f"closed after {min(rounds, 2)}", rounds > 1 or len(mutant.data) > 10)
+        return Verdict(f"closed after {min(rounds, 2)}", rounds > 1 or was_read(connection))
+
+
+def was_read(connection: Connection) -> bool:
+    """Whether the error code, the first field, was read before the connection was given up."""
+    cause = connection.error.__cause__ if connection.error is not None else None
+    if not isinstance(cause, ProtocolError):
+        return True  # the whole answer was read, and it said no
+    in_body = cause.struct not in (None, "Frame", "ResponseHeader")
+    return in_body and cause.offset is not None and cause.offset > BODY_OFFSET
 
 
 def ask_for_versions(connection: Connection) -> None:
