@@ -15,6 +15,7 @@ SEEDS = 200
 """How many seeds a bug may go unseen."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_checker_names_what_is_wrong_with_a_client_in_which(bug: Planted) -> None:
     with quiet():

@@ -21,6 +21,7 @@ AT_LEAST = 100
 """How often each kind of trouble must have come: without it, a run shows nothing."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_thousand_seeds_lose_double_and_reorder_nothing(
     capsys: pytest.CaptureFixture[str],
