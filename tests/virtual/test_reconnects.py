@@ -340,17 +340,17 @@ async def test_five_hundred_clients_do_not_come_back_at_once() -> None:
             for _ in range(500)
         ]
         await asyncio.gather(*(client.start() for client in clients))
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(1.0)
         net.refuse()
         net.cut()
-        await asyncio.sleep(20.0)
+        await asyncio.sleep(10.0)
         before, healed = net.stats.connects, loop.time()
         opened: list[float] = []
         net.heal()
-        while loop.time() < healed + 5.0:
+        while loop.time() < healed + 3.0:
             opened += [loop.time()] * (net.stats.connects - before - len(opened))
             await asyncio.sleep(0.005)
-        assert len(opened) >= 500
-        for when in opened:
-            assert sum(when <= t < when + 0.1 for t in opened) <= 0.2 * len(opened)
         await asyncio.gather(*(client.close() for client in clients))
+    most = max(sum(when <= t < when + 0.1 for t in opened) for when in set(opened))
+    assert len(opened) >= 500
+    assert most <= 0.2 * len(opened)
