@@ -162,7 +162,7 @@ def test_the_guards_of_this_project_stand_where_their_entries_say() -> None:
     for guard in guards:
         guard.removed_from((project / guard.file).read_text())
         for test in guard.tests:
-            file, _, name = test.partition("::")
+            file, *_, name = test.split("::")
             assert f"def {name.partition('[')[0]}(" in (project / file).read_text(), test
 
 
