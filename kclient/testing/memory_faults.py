@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BOTH: tuple[Direction, Direction] = ("to_client", "to_server")
+RETRY = 1.0
+"""Seconds after which something that got no answer is tried again."""
 _TRICKLE_STEP = 0.05
 """Seconds between two pieces of a trickle, about."""
 
@@ -68,13 +70,12 @@ class NetFaults:
         self._names.pop(name, None)
 
     async def resolve(self, name: str) -> Sequence[str]:
-        """The hosts that a name stands for; raises OSError, or never returns.
+        """The hosts that a name stands for; raises OSError, and waits while the name hangs.
 
         Cancellation: leaves nothing behind.
         """
-        found = self._names.get(name, (name,))
-        if found is None:
-            await asyncio.get_running_loop().create_future()
+        while (found := self._names.get(name, (name,))) is None:
+            await asyncio.sleep(RETRY)
         if isinstance(found, OSError):
             raise OSError(*found.args)
         return found or ()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, InvalidArgument
-from kclient.testing.memory_faults import NetFaults
+from kclient.testing.memory_faults import RETRY, NetFaults
 from kclient.testing.memory_link import Direction, Link, Signal
 
 if TYPE_CHECKING:
@@ -215,8 +215,8 @@ class MemoryNet(NetFaults):
         for host in await self.resolve(name):
             await asyncio.sleep(2 * self.draw_latency())
             address = f"{host}:{port}"
-            if self.is_blackholed(address):
-                await asyncio.get_running_loop().create_future()
+            while self.is_blackholed(address):
+                await asyncio.sleep(RETRY)
             if (host, port) in self._listeners and not self.is_refused(address):
                 return host
             error = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")

@@ -266,6 +266,19 @@ async def test_names_fail_hang_and_stand_for_nothing() -> None:
             await net.dial(DialTarget(name, 1, None, 3.0), Peer)
 
 
+async def test_who_waits_in_a_black_hole_or_for_a_name_gets_through_after_it_heals() -> None:
+    net, loop = network(), asyncio.get_running_loop()
+    net.listen(Peer, "b", 1)
+    net.blackhole("b")
+    net.hang_name("kafka")
+    dials = [asyncio.create_task(net.dial(DialTarget(at, 1), Peer)) for at in ("b", "kafka")]
+    loop.call_later(5, net.heal)
+    loop.call_later(6, net.set_name, "kafka", "b")
+    opened = await asyncio.gather(*dials)
+    await ends(*(cast(Peer, peer) for _, peer in opened))
+    assert net.stats.connects == 2
+
+
 async def test_a_dial_that_is_cancelled_leaves_nothing_open() -> None:
     net = network()
     net.listen(Peer, "b", 1)
