@@ -182,9 +182,14 @@ class OffsetKeeper:
                 self._validated(state, answer)
 
     def _validated(self, state: PartitionState, end: EpochEnd) -> None:
+        if state.fetch_offset is None or not end.cuts(state.fetch_offset):
+            self._subscription.finish_validation(state, state.leader_epoch)
+            return
+        self._subscription.recall()  # what isn't handed over yet lies before the cut or behind it
         position = state.position
         if position is None or not end.cuts(position):
-            self._subscription.finish_validation(state, state.leader_epoch)
+            # Only what is buffered isn't in the log any more.
+            self._subscription.fetch_anew(state)
             return
         self._core.counters.add("consumer.truncations")
         self._log.warning(

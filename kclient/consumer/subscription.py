@@ -365,6 +365,12 @@ class Subscription:
         state.fetch_offset = state.position
         self._on_change(state)
 
+    def fetch_anew(self, state: PartitionState) -> None:
+        """The log has the position, but maybe not what was taken or buffered beyond it."""
+        position, epoch = state.position, state.position_epoch
+        if position is not None:
+            self.seek(state, position, epoch)
+
     def see_topic_id(self, state: PartitionState, topic_id: bytes) -> bool:
         """The view of the cluster tells the topic's id. True where the topic was made anew.
 

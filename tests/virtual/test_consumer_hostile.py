@@ -217,6 +217,29 @@ async def test_records_that_a_loop_holds_are_not_given_after_the_log_was_cut_bef
         assert seen == [*range(16), *range(15, 25)]
 
 
+@reads
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+async def test_what_was_fetched_behind_a_cut_is_dropped_and_what_lies_before_it_is_not(
+    take: Take, reset: str
+) -> None:
+    settings = {"metadata_max_age": 0.2, "auto_offset_reset": reset}
+    async with scene(30, per_batch=5, **settings) as (cluster, consumer):
+        consumer.seek(P, 0)
+        seen: list[Any] = []
+        while len(seen) < 5:
+            seen += await take(consumer)
+        cut = max(seen[-1].offset + 1, 15)  # columns come by several batches
+        cluster.log(T).truncate(cut)
+        cluster.move_leader(T, 0, 2)
+        cluster.append(T, 0, batch(cut, 30, value_bytes=NEW))
+        await asyncio.sleep(1.0)
+        while seen[-1].offset < cut + 29:
+            seen += await take(consumer)
+        assert [record.offset for record in seen] == list(range(cut + 30))
+        assert all(len(record.value) == NEW for record in seen[cut:])
+        assert "consumer.truncations" not in consumer.metrics()
+
+
 async def test_a_cut_log_is_told_while_a_loop_holds_records() -> None:
     settings = {"metadata_max_age": 0.2, "auto_offset_reset": "none"}
     async with scene(30, per_batch=30, **settings) as (cluster, consumer):
