@@ -75,16 +75,16 @@ class Cast:
 
 def producer_settings(rng: random.Random) -> dict[str, Any]:
     """How one producer is set up."""
-    short = rng.random() < 0.2  # of memory
+    short = rng.random() < 0.25  # of memory
     return {
         **_common_settings(rng),
         "idempotence": rng.random() < 0.9,
         "compression": rng.choice(("none", "none", "lz4", "gzip")),
-        "batch_size": rng.choice((300, 2_000, 4_000) if short else (300, 2_000, 65_536)),
-        "linger": rng.choice((0.0, 0.005, 0.05)),
-        "max_in_flight": rng.choice((1, 2, 5, 5)),
+        "batch_size": rng.choice((150, 500, 4_000) if short else (150, 500, 2_000, 65_536)),
+        "linger": rng.choice((0.0, 0.0, 0.005, 0.05)),
+        "max_in_flight": rng.choice((1, 3, 5, 5)),
         "buffer_memory": 4_000 if short else 32 << 20,
-        "delivery_timeout": rng.choice((0.7, 3.0, 120.0, 120.0, 120.0)),
+        "delivery_timeout": rng.choice((0.3, 1.0, 3.0, 120.0, 120.0, 120.0)),
         "max_block": rng.choice((0.5, 60.0, None)),
     }
 

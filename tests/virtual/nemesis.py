@@ -28,6 +28,12 @@ REFUSALS = (
 """Answers to a Produce that was not carried out."""
 REGRETS = (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)
 """Answers to a Produce that was carried out all the same."""
+DENIALS = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+"""Answers to a Produce that was not carried out, by a broker that has lost track of producers."""
 TROUBLES = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -80,7 +86,8 @@ class Nemesis:
             self._move_leaders: 16,
             self._lose_answers: 14,
             self._hold: 8,
-            self._refuse_produce: 10,
+            self._refuse_produce: 14,
+            self._deny_produce: 5,
             self._regret_produce: 8,
             self._trouble_fetch: 8,
             self._throttle: 3,
@@ -222,6 +229,9 @@ class Nemesis:
 
     async def _refuse_produce(self) -> None:
         self._answer("Produce", self._rng.choice(REFUSALS), after=False)
+
+    async def _deny_produce(self) -> None:
+        self._answer("Produce", self._rng.choice(DENIALS), after=False)
 
     async def _regret_produce(self) -> None:
         self._answer("Produce", self._rng.choice(REGRETS), after=True)

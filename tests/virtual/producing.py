@@ -83,7 +83,8 @@ class ProducerWorker:
     async def run(self, steps: int) -> None:
         """Do ``steps`` operations, whatever they come to."""
         kinds = {
-            self._send: 30,
+            self._send: 24,
+            self._burst: 8,
             self._send_and_wait: 20,
             self._enqueue: 15,
             self._enqueue_some: 5,
@@ -102,6 +103,16 @@ class ProducerWorker:
     async def _send(self) -> None:
         for _ in range(self._rng.choice((1, 1, 2, 5))):
             self._start(self._record())
+
+    async def _burst(self) -> None:
+        """Many records for one partition at once: several batches under way, and full memory."""
+        topic = self._rng.choice(list(self._topics))
+        partition = self._rng.randrange(self._topics[topic])
+        for n in range(self._rng.randrange(8, 20)):
+            _, record = self._record()
+            self._start((topic, record._replace(partition=partition)))
+            if n % 4 == 3:
+                await asyncio.sleep(self._rng.choice((0.0, 0.002)))
 
     async def _send_and_wait(self) -> None:
         delivery = self._start(self._record())
@@ -168,6 +179,7 @@ class ProducerWorker:
     async def _start_anew(self) -> None:
         await self.close(self._rng.choice((0.0, 0.2, 2.0)))
         await self.start()
+        await self._burst()
 
     # Records.
 
