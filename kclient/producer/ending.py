@@ -53,7 +53,7 @@ class Ending:
         try:
             await self.until_settled(wait)
         except BaseException:
-            self._abandon(earlier, wait)
+            self.abandon(wait, earlier)
             raise
         total = FailureTally()
         total.merge(earlier)
@@ -76,6 +76,13 @@ class Ending:
         wait.when_settled(notify)
         await settled
 
+    def abandon(self, wait: FlushWait, earlier: FailureTally | None = None) -> None:
+        """Nobody waits any more: the next flush has to tell what failed."""
+        wait.listening = False
+        if earlier is not None:
+            self._failures.tally.merge(earlier)
+        self._failures.tally.merge(wait.tally)
+
     async def close(self, closing: Closing[FlushFailed | None]) -> None:
         """Take nothing more, flush as long as ``closing`` has time, give up what is left then.
 
@@ -92,7 +99,7 @@ class Ending:
                     await self.until_settled(wait)
             await run_sliced(self._giving_up(self._too_late(self._close_began)))
         except BaseException:
-            self._abandon(earlier, wait)
+            self.abandon(wait, earlier)
             raise
         self._not_flushed.merge(earlier)
         self._not_flushed.merge(wait.tally)
@@ -133,9 +140,3 @@ class Ending:
             if parked.waiter is None:
                 parked.watch(wait)
         return self._failures.take(), wait
-
-    def _abandon(self, earlier: FailureTally, wait: FlushWait) -> None:
-        """Nobody waits any more: the next flush has to tell what failed."""
-        wait.listening = False
-        self._failures.tally.merge(earlier)
-        self._failures.tally.merge(wait.tally)

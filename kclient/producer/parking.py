@@ -106,9 +106,12 @@ class Parked(BatchOutcome):
     def refused(self, error: KafkaError) -> None:
         """The record is given up with ``error``."""
         self.lot.left(self)
-        # enqueue raises the error itself; nobody else has the delivery.
+        # enqueue and send_many raise the error themselves; nobody else has the delivery.
         self.reported = self.waiter is not None
         for wait in self.flushes or ():
+            if self.waiter is not None:
+                wait.settled(0)
+                continue
             self.reported = self.reported or wait.listening
             wait.failed(1, error)
         self.fail(error)

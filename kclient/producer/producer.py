@@ -429,7 +429,8 @@ class Producer(Generic[K, V]):
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
         Cancellation: no more is taken from ``records``. What was taken is sent all the same, save
-        the one record that waits for room or for the topic's metadata: it is taken back.
+        the one record that waits for room or for the topic's metadata: it is taken back. What fails
+        is told by the next ``flush`` or ``close``.
 
         Example::
 
@@ -443,7 +444,7 @@ class Producer(Generic[K, V]):
             await bulk.run(records)
             await self._ending.until_settled(bulk.wait)
         except BaseException:
-            bulk.wait.listening = False
+            self._ending.abandon(bulk.wait)
             raise
         failure = bulk.wait.tally.failure()
         if failure is not None:

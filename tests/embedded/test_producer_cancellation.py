@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import kclient
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.error_codes import ErrorCode
 from kclient.errors import ClientClosed, FlushFailed, WrongContext
 from kclient.testing import Cluster
 
@@ -186,6 +188,37 @@ async def test_timeouts_around_deliveries_lose_nothing(cluster: Cluster) -> None
         await asyncio.gather(*(one(i) for i in range(3000)))
         await out.flush()
     assert sorted(all_values(cluster)) == [b"%05d" % i for i in range(3000)]
+
+
+async def test_what_failed_before_a_bulk_was_cancelled_is_told_by_the_next_flush(
+    cluster: Cluster,
+) -> None:
+    going_on = asyncio.Event()
+
+    async def records() -> AsyncIterator[bytes]:
+        yield b"refused"
+        await going_on.wait()
+
+    async with kclient.Producer(cluster.bootstrap, linger=0.0) as producer:
+        cluster.faults.error("Produce", ErrorCode.INVALID_RECORD)
+        bulk = asyncio.create_task(producer.send_many("t", records()))
+        while "producer.batches_failed" not in producer.metrics():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        bulk.cancel()
+        await asyncio.wait([bulk])
+        with pytest.raises(FlushFailed) as failed:
+            await producer.flush()
+        assert failed.value.count == 1
+        await producer.flush()  # told once
+
+
+async def test_what_a_bulk_raised_itself_is_not_told_again_by_the_next_flush(
+    cluster: Cluster,
+) -> None:
+    async with kclient.Producer(cluster.bootstrap, max_block=0.1) as producer:
+        with pytest.raises(UnknownTopicOrPartition):
+            await producer.send_many("nowhere", [b"v"])
+        await producer.flush()
 
 
 async def test_a_cancelled_block_closes_the_producer(cluster: Cluster) -> None:
