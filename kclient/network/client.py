@@ -172,6 +172,12 @@ class NetworkClient:
                 if line.channel is None:
                     line.close(not_known(node_id))
                     del self._lines[line.key]
+        if gone or moved:
+            # Who waited for the outcome of a dial may wait at another address now, or that dial
+            # may have been given up: nobody else would tell them.
+            now = self.clock.now()
+            for line in list(self._lines.values()):
+                line.reconsider(now)
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
         """What the node said last that it speaks; None before it was ever connected."""

@@ -1,0 +1,105 @@
+"""Who waits for another's dial is not forgotten when metadata moves nodes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+
+from kclient.clock import SystemClock
+from kclient.config import AdminConfig
+from kclient.errors import BrokerUnreachable
+from kclient.hooks import Counters, Hooks
+from kclient.network import Lane, NetworkClient, Node
+from kclient.protocol.messages.metadata import MetadataRequest
+from kclient.testing import Cluster, MemoryNet, VirtualLoop
+
+
+def network() -> MemoryNet:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop.network
+
+
+@contextlib.asynccontextmanager
+async def client_of(bootstrap: str) -> AsyncIterator[NetworkClient]:
+    client = NetworkClient(
+        AdminConfig.of(None, {"bootstrap": bootstrap}),
+        clock=SystemClock(),
+        hooks=Hooks(),
+        counters=Counters(),
+        rng=random.Random(1),
+        dialer=network(),
+    )
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close(1.0)
+
+
+async def fails(client: NetworkClient, node_id: int) -> None:
+    """From now on one connection at a time is dialed there; none comes up."""
+    try:
+        await client.send(node_id, MetadataRequest())
+    except BrokerUnreachable:
+        return
+    raise AssertionError("it was reached")
+
+
+async def test_a_node_that_moves_from_an_address_that_another_one_probes_is_dialed_at_once() -> (
+    None
+):
+    async with Cluster(brokers=1), client_of("gone:9092") as client:
+        await fails(client, -1)
+        network().blackhole("gone")
+        await asyncio.sleep(2.0)
+        probe = client.send(-1, MetadataRequest())
+        client.update_nodes([Node(1, "gone", 9092)])
+        waiting = client.send(1, MetadataRequest())
+        assert not client.can_send(1, Lane.FETCH)
+        rooms: list[tuple[int, Lane]] = []
+        client.add_room_listener(lambda node_id, lane: rooms.append((node_id, lane)))
+        await asyncio.sleep(0.1)
+        assert not probe.done
+        client.update_nodes([Node(1, "broker-1", 9092)])
+        assert (1, Lane.FETCH) in rooms
+        async with asyncio.timeout(0.5):
+            await waiting
+
+
+async def test_two_nodes_that_swap_addresses_while_both_are_dialed_are_dialed_again() -> None:
+    async with Cluster(brokers=2), client_of("gone:9092") as client:
+        client.update_nodes([Node(1, "broker-1", 9092), Node(2, "broker-2", 9092)])
+        network().refuse()
+        await fails(client, 1)
+        await fails(client, 2)
+        network().heal()
+        network().blackhole()
+        await asyncio.sleep(2.0)
+        waiting = [client.send(node_id, MetadataRequest()) for node_id in (1, 2)]
+        await asyncio.sleep(0.1)
+        network().heal()
+        client.update_nodes([Node(1, "broker-2", 9092), Node(2, "broker-1", 9092)])
+        async with asyncio.timeout(0.5):
+            for future in waiting:
+                await future
+
+
+async def test_an_address_that_a_node_left_while_it_dialed_is_dialed_by_who_waits() -> None:
+    async with Cluster(brokers=2), client_of("broker-1:9092") as client:
+        client.update_nodes([Node(1, "broker-1", 9092), Node(2, "broker-2", 9092)])
+        network().refuse()
+        await fails(client, 1)
+        network().heal()
+        network().blackhole()
+        await asyncio.sleep(2.0)
+        dialed = client.send(1, MetadataRequest())
+        waiting = client.send(-1, MetadataRequest())
+        await asyncio.sleep(0.1)
+        network().heal()
+        client.update_nodes([Node(2, "broker-2", 9092)])
+        async with asyncio.timeout(0.5):
+            await waiting
+        assert dialed.done
