@@ -153,7 +153,6 @@ class MetadataState:
         self._needs = _Needs(full=1, serial=1)
         self._allowed_at = -math.inf
         self._stalls = 0
-        self._told_to_rebootstrap = False
         self._past = merge.Past()
 
     # What is wanted.
@@ -229,7 +228,7 @@ class MetadataState:
         return Ask(topics, full, self._needs.serial, self._goes_to_bootstrap(now), elsewhere)
 
     def _goes_to_bootstrap(self, now: float) -> bool:
-        if self._told_to_rebootstrap or not self.view.brokers:
+        if not self.view.brokers:
             return True
         since = self._unanswered_since
         if self._gave_up_at is None and since is not None:
@@ -250,10 +249,11 @@ class MetadataState:
     def failed(self, error: KafkaError, now: float) -> None:
         """The request that ``decide`` asked for failed: the view stays, the need too."""
         self.last_error = error
-        if isinstance(error, BrokerError) and error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            self._told_to_rebootstrap = True
         self._allowed_at = now + self._backoff.delay(self.failures, self._rng)
         self.failures += 1
+        if isinstance(error, BrokerError) and error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            # Bootstrap addresses are next; if none of them answers, brokers are asked in turn.
+            self._gave_up_at = self.failures
 
     # What an answer changes.
 
@@ -335,7 +335,6 @@ class MetadataState:
         self._stalls = 0 if changed else self._stalls + 1
         self.failures = 0
         self.last_error = None
-        self._told_to_rebootstrap = False
         self._unanswered_since = self._gave_up_at = None
         self._allowed_at = now + self._backoff.delay(max(0, self._stalls - 1), self._rng)
         self._needs.met(ask)

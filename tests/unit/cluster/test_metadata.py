@@ -12,7 +12,13 @@ from kclient.cluster import merge
 from kclient.cluster.metadata import Ask, LeaderHint, MetadataState, metadata_request
 from kclient.cluster.topic import Topic
 from kclient.cluster.view import Broker, Cluster
-from kclient.errors import BrokerError, BrokerUnreachable, InvalidArgument, ProtocolError
+from kclient.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    InvalidArgument,
+    ProtocolError,
+    broker_error,
+)
 from kclient.protocol.messages.metadata import MetadataResponse
 from tests.unit.cluster.answers import A, B, answer, topic
 
@@ -437,6 +443,12 @@ class TestRebootstrap:
         absorb(meta, ask(meta, 1001.0), answer(topic("t", [(1, 1)], topic_id=A)), 1001.0)
         meta.need()
         assert not ask(meta, 1002.0).bootstrap
+
+    def test_brokers_are_asked_in_turn_where_bootstrap_addresses_are_gone_for_good(self) -> None:
+        meta = ready("t")
+        ask(meta, 1000.0)
+        meta.failed(broker_error(REBOOTSTRAP, "Metadata failed"), 1000.0)
+        assert self.slow(meta, 1.0, 4) == [True, False, True, False]
 
 
 class TestLook:
