@@ -180,7 +180,7 @@ class Broker:
         await self._leave(Channel.close)
 
     async def crash(self) -> None:
-        """Be gone at once: connections are reset, answers that were on their way are lost.
+        """Be gone at once: connections are reset, answers that were on their way may be lost.
 
         Cancellation: it is gone all the same.
         """

@@ -111,9 +111,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: str | None = None,
         port: int | None = None,
+        *,
+        ssl: object = None,
+        sock: object = None,
         **ignored: object,
     ) -> Listener:
         """Listen on the network."""
+        if ssl is not None or sock is not None or not isinstance(host, str | None):
+            _refuse("a listener by socket, at several hosts, or with TLS")
         return self.network.listen(protocol_factory, host or "localhost", port or 0)
 
     async def create_connection(  # type: ignore[override]

@@ -204,7 +204,7 @@ class Cluster:
         await self._broker(broker).stop()
 
     async def crash(self, broker: int) -> None:
-        """Let a broker vanish: connections are reset and answers on their way are lost.
+        """Let a broker vanish: connections are reset and answers on their way may be lost.
 
         Cancellation: it is gone all the same.
         """

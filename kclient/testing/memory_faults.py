@@ -74,7 +74,7 @@ class NetFaults:
 
         Cancellation: leaves nothing behind.
         """
-        while (found := self._names.get(name, (name,))) is None:
+        while (found := self._names.get(name, (name,))) is None:  # noqa: ASYNC110
             await asyncio.sleep(RETRY)
         if isinstance(found, OSError):
             raise OSError(*found.args)
@@ -106,7 +106,7 @@ class NetFaults:
         self._frozen[address] = self._frozen.get(address, frozenset()) | frozenset(held)
 
     def trickle(self, address: str | None = None, *, bytes_per_second: float) -> None:
-        """Let what is written from now on arrive slowly, both ways."""
+        """Let what is written from now on arrive slowly, both ways, until ``heal``."""
         if bytes_per_second <= 0:
             raise InvalidArgument(f"bytes_per_second={bytes_per_second!r} must be above 0")
         self._trickles[address] = bytes_per_second
@@ -157,8 +157,8 @@ class NetFaults:
             self._trickles.pop(address, None)
             self._armed = [armed for armed in self._armed if armed.address != address]
         for link in self.links:
-            link.to_server.schedule()
-            link.to_client.schedule()
+            link.to_server.heal()
+            link.to_client.heal()
 
     # What links ask
 

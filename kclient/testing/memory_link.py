@@ -2,7 +2,8 @@
 
 Made by ``MemoryNet.dial``. A flow keeps order, delivers in pieces and with delays that the network
 draws, holds back while the reader is paused or the way is frozen, and may end in a reset. Closing,
-aborting and resetting look to both sides as they do with sockets. No task; one timer per flow.
+aborting and resetting look to both sides as they do with sockets: what was written before an abort
+may arrive all the same, before its reset. No task; one timer per flow.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import asyncio
 import enum
 import errno
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from kclient.testing.memory_net import MemoryNet
+    from kclient.testing.memory_net import Listener, MemoryNet
 
 Direction: TypeAlias = Literal["to_client", "to_server"]
 
@@ -120,9 +121,14 @@ class MemoryTransport(asyncio.Transport):
         if not self.gone:
             self._closing = True
             self.lose(None)
-            self._link.reset()
+            self._link.abandoned_by(self)
 
     # What the link calls
+
+    @property
+    def is_waiting(self) -> bool:
+        """It waits for room: to tell its protocol so, or to be closed."""
+        return not self.gone and (self._writing_paused or self._closing)
 
     def written(self) -> None:
         """Bytes left for the other side."""
@@ -132,39 +138,38 @@ class MemoryTransport(asyncio.Transport):
         if self._closing:
             self._finish_if_written()
 
-    def take(self, data: bytes) -> None:
-        """Bytes from the other side."""
+    def take(self, data: bytes) -> bytes:
+        """Bytes from the other side; gives back those that the protocol doesn't want yet."""
         protocol = self._protocol
         if not isinstance(protocol, asyncio.BufferedProtocol):
             cast(asyncio.Protocol, protocol).data_received(data)
-            return
+            return b""
         rest = memoryview(data)
-        while rest and not self.gone and not self._closing:
+        while rest and self.reading and not self._closing:
             buffer = memoryview(protocol.get_buffer(len(rest)))
             count = min(len(buffer), len(rest))
             buffer[:count] = rest[:count]
             protocol.buffer_updated(count)
             rest = rest[count:]
+        return b"" if self._closing else bytes(rest)
 
     def take_end(self) -> None:
         """The other side writes no more."""
         protocol = cast(asyncio.Protocol, self._protocol)
-        if not protocol.eof_received():
-            self.close()
+        try:
+            keeps_open = protocol.eof_received()
+        except Exception as error:
+            self.fail(error)
+        else:
+            if not keeps_open:
+                self.close()
 
     def fail(self, error: Exception) -> None:
         """The protocol raised: as on a socket, it loses its connection and the loop is told."""
-        asyncio.get_running_loop().call_exception_handler(
-            {
-                "message": "Fatal error: protocol failed on received data",
-                "exception": error,
-                "transport": self,
-                "protocol": self._protocol,
-            }
-        )
+        self._report(error, "Fatal error: the protocol failed")
         if not self.gone:
             self.lose(error)
-            self._link.reset()
+            self._link.abandoned_by(self)
 
     def lose(self, error: Exception | None) -> None:
         """This side is over; its protocol hears of it in a later callback."""
@@ -175,14 +180,29 @@ class MemoryTransport(asyncio.Transport):
         protocol = self._protocol
         if protocol is not None:
             asyncio.get_running_loop().call_soon(protocol.connection_lost, error)
+        self.incoming.schedule()  # whoever still writes to it has to hear of its end
 
     def _finish_if_written(self) -> None:
         if not self.get_write_buffer_size():
             self.lose(None)
 
     def _tell(self, what: Literal["pause_writing", "resume_writing"]) -> None:
-        if self._protocol is not None and not self.gone:
+        if self._protocol is None or self.gone:
+            return
+        try:
             getattr(self._protocol, what)()
+        except Exception as error:
+            self._report(error, f"protocol.{what}() failed")
+
+    def _report(self, error: Exception, message: str) -> None:
+        asyncio.get_running_loop().call_exception_handler(
+            {
+                "message": message,
+                "exception": error,
+                "transport": self,
+                "protocol": self._protocol,
+            }
+        )
 
 
 class Flow:
@@ -218,7 +238,7 @@ class Flow:
             net.note("vanish", link.number, self._direction, len(data))
             return
         if self.broken:
-            link.reset()
+            link.tear()
             return
         cut_at = net.draw_cut(len(data))
         for piece in net.draw_pieces(link.address, data if cut_at is None else data[:cut_at]):
@@ -228,7 +248,7 @@ class Flow:
 
     def put(self, item: bytes | Signal) -> None:
         """Send bytes or a signal on its way."""
-        if item is Signal.END and (self.broken or self._net.is_blackholed(self._link.address)):
+        if item in (Signal.END, Signal.RESET) and self._net.is_blackholed(self._link.address):
             self.broken = True
             return
         now = asyncio.get_running_loop().time()
@@ -252,6 +272,42 @@ class Flow:
         """Drop all that is on its way."""
         self._queue.clear()
         self.on_the_way = 0
+        self._latest = 0.0
+        self._stop_timer()
+
+    def reset(self) -> None:
+        """Drop all that is on its way, and tell the reader that no more comes."""
+        if not self._queue or self._queue[0][1] is not Signal.RESET:
+            self.stop()
+            self.put(Signal.RESET)
+
+    def abandon(self) -> None:
+        """The writer aborted: a part of what left it arrives, by chance, and then a reset."""
+        left = self._net.draw_kept(min(self.on_the_way, WINDOW))
+        items = list(self._queue)
+        self.stop()
+        for due, item in items:
+            if isinstance(item, bytes):
+                item = item[: left - self.on_the_way]
+                self.on_the_way += len(item)
+                if not item:
+                    break
+            self._queue.append((due, item))
+            self._latest = due
+        self.put(Signal.RESET)
+
+    def heal(self) -> None:
+        """Faults may be over: go on with what was held back, at the pace of now."""
+        if self.broken and self._source.is_waiting:
+            self._link.tear()
+        elif self._queue and self._net.trickle_step(self._link.address) is None:
+            latest = asyncio.get_running_loop().time() + self._net.latency[1]
+            self._queue = deque((min(due, latest), item) for due, item in self._queue)
+            self._latest = self._queue[-1][0]
+            self._stop_timer()
+        self.schedule()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -259,42 +315,53 @@ class Flow:
     def _may_deliver(self) -> bool:
         if self._delivering or self._net.is_frozen(self._link.address, self._direction):
             return False
-        return self.target.reading or not isinstance(self._queue[0][1], bytes)
+        target = self.target
+        return target.reading or target.is_closing() or not isinstance(self._queue[0][1], bytes)
 
     def _deliver(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        while self._queue and self._queue[0][0] <= now and self._may_deliver():
-            item = self._queue.popleft()[1]
-            self._delivering = True
-            try:
-                self._hand_over(item)
-            finally:
-                self._delivering = False
-        self.schedule()
+        try:
+            while self._queue and self._queue[0][0] <= now and self._may_deliver():
+                item = self._queue.popleft()[1]
+                self._delivering = True
+                try:
+                    self._hand_over(item)
+                finally:
+                    self._delivering = False
+        finally:
+            self.schedule()
 
     def _hand_over(self, item: bytes | Signal) -> None:
-        link, net = self._link, self._net
+        link, net, target = self._link, self._net, self.target
         if item is Signal.CUT:
             net.stats.cuts += 1
             link.cut()
-        elif item is Signal.RESET:
-            net.note("reset", link.number, self._direction)
-            self.target.lose(_reset_by_peer())
         elif item is Signal.ACCEPT:
             link.accept()
         elif net.is_blackholed(link.address):
             self.broken = True
+            self._drop(item)
+        elif item is Signal.RESET:
+            net.note("reset", link.number, self._direction)
+            target.lose(_reset_by_peer())
+        elif target.gone:
             if isinstance(item, bytes):
-                self.on_the_way -= len(item)
-        elif self.target.gone:
-            if isinstance(item, bytes):
-                link.reset()  # bytes for a socket that is closed are answered so
+                link.refuse(self)  # bytes for a socket that is closed are answered so
+        elif self.broken:
+            link.tear()  # what was before it vanished
+        elif target.is_closing():
+            self._drop(item)  # nobody reads any more
+            self._source.written()
         elif item is Signal.END:
             net.note("end", link.number, self._direction)
-            self.target.take_end()
+            target.take_end()
         elif isinstance(item, bytes):
             self._hand_over_bytes(item)
+
+    def _drop(self, item: bytes | Signal) -> None:
+        if isinstance(item, bytes):
+            self.on_the_way -= len(item)
 
     def _hand_over_bytes(self, data: bytes) -> None:
         link, net = self._link, self._net
@@ -309,14 +376,24 @@ class Flow:
         net.note_data(link.number, self._direction, data)
         if data:
             try:
-                self.target.take(data)
+                unread = self.target.take(data)
             except Exception as error:
                 self.target.fail(error)
+            else:
+                self._take_back(unread)
         if cut_at is not None:
             net.stats.cuts += 1
             link.cut()
         elif not self._source.gone:
             self._source.written()
+
+    def _take_back(self, unread: bytes) -> None:
+        """The reader paused in the middle of a piece."""
+        if unread:
+            self._queue.appendleft((0.0, unread))
+            self.on_the_way += len(unread)
+            self.passed -= len(unread)
+            self._net.stats.bytes -= len(unread)
 
 
 class Link:
@@ -333,7 +410,7 @@ class Link:
     def __init__(self, net: MemoryNet, number: int, host: str, port: int, opened_at: float) -> None:
         self._net = net
         self._host = host
-        self._make_server: Callable[[], asyncio.BaseProtocol] | None = None
+        self._listener: Listener | None = None
         self.number = number
         self.address = f"{host}:{port}"
         self.opened_at = opened_at
@@ -349,16 +426,22 @@ class Link:
     def __repr__(self) -> str:
         return f"<Link {self.number} to {self.address}>"
 
-    def open(self, make_server: Callable[[], asyncio.BaseProtocol]) -> None:
+    def open(self, listener: Listener) -> None:
         """Let the server accept it when word has travelled there."""
-        self._make_server = make_server
+        self._listener = listener
         self.to_server.put(Signal.ACCEPT)
 
     def accept(self) -> None:
-        """The server takes it."""
-        if self._make_server is not None:
-            self._net.note("accept", self.number, self.address)
-            self.server.begin(self._make_server())
+        """The server takes it, if it still listens."""
+        listener = self._listener
+        if listener is None or not listener.is_serving():
+            self.server.abort()
+            return
+        self._net.note("accept", self.number, self.address)
+        try:
+            self.server.begin(listener.factory())
+        except Exception as error:
+            self.server.fail(error)
 
     def cut(self) -> None:
         """Both sides lose it now; what is on its way is lost."""
@@ -368,20 +451,36 @@ class Link:
         for side in (self.client, self.server):
             side.lose(_reset_by_peer())
 
-    def reset(self) -> None:
+    def abandoned_by(self, side: MemoryTransport) -> None:
         """One side aborted: the other hears of it later, unless nothing gets through."""
-        self.to_server.stop()
-        self.to_client.stop()
-        if self._net.is_blackholed(self.address):
-            self.to_server.broken = self.to_client.broken = True
-            return
+        side.incoming.stop()
+        if not self._is_over:
+            side.outgoing.abandon()
+
+    def refuse(self, flow: Flow) -> None:
+        """Bytes came for a side that is gone: whoever wrote them is told."""
+        flow.stop()
+        answer = flow.target.outgoing
+        if answer.target.reading:
+            answer.put(Signal.RESET)
+        else:
+            answer.reset()  # it finds out by writing, and will read no more
+
+    def tear(self) -> None:
+        """Bytes are missing in a stream, and nothing can bring them back: both sides lose it."""
         for side in (self.client, self.server):
-            if not side.gone:
-                side.incoming.put(Signal.RESET)
+            if side.gone:
+                side.incoming.stop()
+            else:
+                side.incoming.reset()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.client.gone and self.server.gone
 
     def side_gone(self) -> None:
         """One of the two transports is over."""
-        if self.client.gone and self.server.gone:
+        if self._is_over:
             self.to_server.stop()
             self.to_client.stop()
             self._net.link_gone(self)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kclient.hooks import DialTarget
 
 _FIRST_PORT = 9092
+_THIS_MACHINE = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1"})
+"""Other names of ``localhost``."""
 _PIECES = 4
 """Into how many pieces a write is split at most."""
 
@@ -51,27 +53,79 @@ class NetStats:
         return NetStats(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-class Listener:
-    """An address that is listened at, until ``close``.
+class Listener(asyncio.AbstractServer):
+    """An address that is listened at, until ``close``; what ``asyncio.start_server`` gives.
 
     Attributes:
         host, port: Where.
+        factory: Makes the protocol of each connection.
     """
 
     def __init__(
         self, net: MemoryNet, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
     ) -> None:
         self._net = net
+        self._loop = asyncio.get_running_loop()
+        self._serving: asyncio.Future[None] | None = None
+        self._closed = False
         self.host = host
         self.port = port
         self.factory = factory
 
+    @property
+    def sockets(self) -> tuple[BoundAddress, ...]:
+        """What stands for its sockets, to ask for ``getsockname()``; none once it is closed."""
+        return () if self._closed else (BoundAddress(self.host, self.port),)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that it was made on."""
+        return self._loop
+
+    def is_serving(self) -> bool:
+        """It was not closed."""
+        return not self._closed
+
+    async def start_serving(self) -> None:
+        """It does from the first moment."""
+
+    async def serve_forever(self) -> None:
+        """Wait for ``close``, which cancels this.
+
+        Cancellation: closes it.
+        """
+        if self._serving is not None or self._closed:
+            raise RuntimeError("it is closed, or somebody waits here already")
+        self._serving = self._loop.create_future()
+        try:
+            await self._serving
+        finally:
+            self._serving = None
+            self.close()
+
     def close(self) -> None:
-        """Accept no more; connections that are open stay."""
+        """Accept no more; connections that are open stay, those not accepted yet are reset."""
+        if self._closed:
+            return
+        self._closed = True
         self._net.unlisten(self)
+        if self._serving is not None:
+            self._serving.cancel()
 
     async def wait_closed(self) -> None:
         """Nothing is left to wait for."""
+
+
+class BoundAddress:
+    """Stands for the socket of a ``Listener``."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, host: str, port: int) -> None:
+        self._name = host, port
+
+    def getsockname(self) -> tuple[str, int]:
+        """Host and port."""
+        return self._name
 
 
 class MemoryNet(NetFaults):
@@ -164,7 +218,7 @@ class MemoryNet(NetFaults):
         self.stats.connects += 1
         link = self._links[self._opened] = Link(self, self._opened, host, port, loop.time())
         self.note("open", link.number, link.address)
-        link.open(self._listeners[host, port].factory)
+        link.open(self._listeners[_own_name(host), port])
         protocol = protocol_factory()
         link.client.begin(protocol)
         return link.client, protocol
@@ -176,7 +230,8 @@ class MemoryNet(NetFaults):
 
         Args:
             protocol_factory: Makes the protocol of each connection.
-            host: Name to listen at.
+            host: Name to listen at. Those that mean this machine, such as ``localhost`` and
+                ``0.0.0.0``, are one.
             port: 0 for a free one.
 
         Raises:
@@ -184,18 +239,20 @@ class MemoryNet(NetFaults):
         """
         if not port:
             port = _FIRST_PORT
-            while (host, port) in self._listeners:
+            while (_own_name(host), port) in self._listeners:
                 port += 1
-        if (host, port) in self._listeners:
+        key = _own_name(host), port
+        if key in self._listeners:
             raise OSError(errno.EADDRINUSE, f"{host}:{port} is listened at already")
         self.note("listen", f"{host}:{port}")
-        listener = self._listeners[host, port] = Listener(self, host, port, protocol_factory)
+        listener = self._listeners[key] = Listener(self, host, port, protocol_factory)
         return listener
 
     def unlisten(self, listener: Listener) -> None:
         """What ``Listener.close`` does."""
-        if self._listeners.get((listener.host, listener.port)) is listener:
-            del self._listeners[listener.host, listener.port]
+        key = _own_name(listener.host), listener.port
+        if self._listeners.get(key) is listener:
+            del self._listeners[key]
             self.note("unlisten", f"{listener.host}:{listener.port}")
 
     @property
@@ -215,9 +272,9 @@ class MemoryNet(NetFaults):
         for host in await self.resolve(name):
             await asyncio.sleep(2 * self.draw_latency())
             address = f"{host}:{port}"
-            while self.is_blackholed(address):
+            while self.is_blackholed(address):  # noqa: ASYNC110
                 await asyncio.sleep(RETRY)
-            if (host, port) in self._listeners and not self.is_refused(address):
+            if (_own_name(host), port) in self._listeners and not self.is_refused(address):
                 return host
             error = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         raise error
@@ -233,6 +290,10 @@ class MemoryNet(NetFaults):
     def draw_latency(self) -> float:
         """Seconds until the next piece arrives."""
         return self._rng.uniform(*self.latency)
+
+    def draw_kept(self, size: int) -> int:
+        """How much of what was on its way still arrives when its writer aborts."""
+        return size if not size or self._rng.random() < 0.5 else self._rng.randrange(size)
 
     def draw_cut(self, size: int) -> int | None:
         """At which byte of a write its connection is reset, if it is."""
@@ -274,6 +335,10 @@ class MemoryNet(NetFaults):
         """Take bytes that arrive into the digest."""
         self.note("data", link, direction, len(data))
         self._hash.update(data)
+
+
+def _own_name(host: str) -> str:
+    return "localhost" if host in _THIS_MACHINE else host
 
 
 __all__ = ["Direction", "Link", "Listener", "MemoryNet", "NetStats", "Signal"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -115,6 +116,91 @@ async def test_abort_resets_the_other_side() -> None:
     assert network().links == []
 
 
+async def test_what_was_written_before_an_abort_may_arrive_after_it_as_with_sockets() -> None:
+    arrived = []
+    for _ in range(30):
+        client, server = await pair(network())
+        network().freeze("b")
+        client.transport.write(b"x" * 1000)
+        await asyncio.sleep(1)
+        client.transport.abort()
+        await asyncio.sleep(1)
+        assert client.events == ["made", "lost"]
+        assert server.events == ["made"]
+        network().heal()
+        await asyncio.sleep(1)
+        assert server.events == ["made", "lost"]
+        assert isinstance(server.error, ConnectionResetError)
+        arrived.append(len(server.got))
+    assert 1000 in arrived
+    assert min(arrived) < 1000
+    assert network().links == []
+
+
+async def test_nothing_is_told_to_a_side_that_closes() -> None:
+    client, server = await pair(network())
+    server.transport.pause_reading()
+    client.transport.write(b"x" * (WINDOW + 1))
+    client.transport.close()
+    server.transport.write(b"late")
+    server.transport.write_eof()
+    await asyncio.sleep(1)
+    assert (client.got, client.events) == (b"", ["made"])
+    server.transport.resume_reading()
+    await asyncio.sleep(1)
+    assert len(server.got) == WINDOW + 1
+    assert client.events == ["made", "lost"]
+    await ends(server)
+
+
+@pytest.mark.parametrize("is_reading", [True, False])
+async def test_a_writer_hears_of_a_side_that_closed_without_reading(is_reading: bool) -> None:
+    client, server = await pair(network())
+    client.transport.pause_reading()
+    if not is_reading:
+        server.transport.pause_reading()
+    server.transport.write(b"x" * (WINDOW + HIGH_WATER + 1))
+    client.transport.close()
+    await asyncio.sleep(1)
+    assert client.events == ["made", "lost"]
+    assert isinstance(server.error, ConnectionResetError)
+    assert network().links == []
+
+
+async def test_a_reader_that_pauses_in_the_middle_of_a_piece_gets_the_rest_later() -> None:
+    class Slow(asyncio.BufferedProtocol):
+        def __init__(self) -> None:
+            self.got = b""
+            self.buffer = bytearray(4)
+            self.transport: asyncio.Transport
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = cast(asyncio.Transport, transport)
+
+        def get_buffer(self, sizehint: int) -> bytearray:
+            return self.buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.got += self.buffer[:nbytes]
+            self.transport.pause_reading()
+
+    net = network()
+    readers: list[Slow] = []
+
+    def accept() -> Slow:
+        readers.append(Slow())
+        return readers[-1]
+
+    net.listen(accept, "b", 1)
+    _, client = await net.dial(DialTarget("b", 1), Peer)
+    cast(Peer, client).transport.write(b"0123456789")
+    for got in (b"0123", b"01234567", b"0123456789"):
+        await asyncio.sleep(1)
+        assert readers[0].got == got
+        readers[0].transport.resume_reading()
+    await ends(cast(Peer, client))
+
+
 async def test_writing_to_a_side_that_is_closed_brings_a_reset() -> None:
     class Stays(Peer):
         def eof_received(self) -> bool:
@@ -208,6 +294,39 @@ async def test_in_a_black_hole_nobody_hears_of_anything_and_a_hole_in_the_stream
     assert isinstance(server.error, ConnectionResetError)
 
 
+async def test_nothing_is_delivered_behind_a_hole_in_the_stream() -> None:
+    net = network()
+    client, server = await pair(net)
+    net.latency = (0.1, 0.1)
+    client.transport.write(b"vanishes")
+    net.latency = (0.3, 0.3)
+    client.transport.write(b"comes later")
+    net.blackhole("b")
+    await asyncio.sleep(0.2)
+    net.heal()
+    await asyncio.sleep(1)
+    assert server.got == b""
+    assert isinstance(client.error, ConnectionResetError)
+    assert isinstance(server.error, ConnectionResetError)
+
+
+async def test_who_waits_for_room_is_reset_where_bytes_vanished_meanwhile() -> None:
+    net = network()
+    client, server = await pair(net)
+    net.blackhole("b")
+    net.latency = (1.0, 1.0)
+    net.heal()
+    client.transport.write(b"x" * (WINDOW + HIGH_WATER + 1))
+    assert client.events == ["made", "pause"]
+    net.blackhole("b")
+    await asyncio.sleep(10)
+    assert client.events == ["made", "pause"]
+    net.heal()
+    await asyncio.sleep(10)
+    assert client.events == ["made", "pause", "lost"]
+    assert server.events == ["made", "lost"]
+
+
 async def test_a_close_in_a_black_hole_is_not_heard() -> None:
     net = network()
     client, server = await pair(net)
@@ -228,6 +347,19 @@ async def test_a_trickle_is_slow() -> None:
     assert 40 <= len(server.got) <= 60
     await asyncio.sleep(6)
     assert len(server.got) == 100
+    await ends(client, server)
+
+
+async def test_what_trickled_comes_at_once_when_it_is_healed() -> None:
+    net = network()
+    client, server = await pair(net)
+    net.trickle("b", bytes_per_second=1)
+    client.transport.write(b"x" * 1000)
+    await asyncio.sleep(5)
+    net.heal()
+    client.transport.write(b"y")
+    await asyncio.sleep(1)
+    assert server.got == b"x" * 1000 + b"y"
     await ends(client, server)
 
 
@@ -304,6 +436,89 @@ async def test_a_protocol_that_raises_loses_its_connection_and_the_loop_is_told(
     assert isinstance(told[0]["exception"], KeyError)
     assert isinstance(client.error, ConnectionResetError)
     assert server.events[-1] == "lost"
+
+
+@pytest.mark.parametrize("where", ["factory", "eof_received", "resume_writing"])
+async def test_other_failures_of_a_protocol_are_told_too_and_wedge_nothing(where: str) -> None:
+    class Bad(Peer):
+        def eof_received(self) -> bool:
+            if where == "eof_received":
+                raise KeyError("bug")
+            return False
+
+        def resume_writing(self) -> None:
+            raise KeyError("bug")
+
+    def accept() -> Bad:
+        if where == "factory":
+            raise KeyError("bug")
+        return Bad()
+
+    told: list[dict[str, Any]] = []
+    net, loop = network(), asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    net.listen(accept, "b", 1)
+    _, protocol = await net.dial(DialTarget("b", 1), Bad)
+    client = cast(Bad, protocol)
+    if where == "resume_writing":
+        client.transport.write(b"x" * (WINDOW + HIGH_WATER + 1))
+        await asyncio.sleep(1)
+    client.transport.close()
+    await asyncio.sleep(1)
+    assert [type(context["exception"]) for context in told] == [KeyError]
+    assert client.events[-1] == "lost"
+    assert net.links == []
+
+
+async def test_a_connection_that_is_not_accepted_yet_ends_with_its_listener() -> None:
+    net = network()
+    net.freeze("b")
+    accepted: list[Peer] = []
+
+    def accept() -> Peer:
+        accepted.append(Peer())
+        return accepted[-1]
+
+    listener = net.listen(accept, "b", 1)
+    _, client = await net.dial(DialTarget("b", 1), Peer)
+    listener.close()
+    net.heal()
+    await asyncio.sleep(1)
+    assert not accepted
+    assert isinstance(cast(Peer, client).error, ConnectionResetError)
+
+
+async def test_a_server_of_streams_is_used_as_on_sockets() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(echo, "0.0.0.0", 0)
+    async with server:
+        serving = asyncio.create_task(server.serve_forever())
+        port = server.sockets[0].getsockname()[1]
+        for name in ("localhost", "127.0.0.1"):
+            reader, writer = await asyncio.open_connection(name, port)
+            writer.write(b"hello\n")
+            assert await reader.read() == b"hello\n"
+            writer.close()
+        assert server.is_serving()
+    await asyncio.wait([serving])
+    assert serving.cancelled()
+    assert not server.is_serving()
+    assert server.sockets == ()
+    with pytest.raises(ConnectionRefusedError):
+        try:
+            await asyncio.open_connection("localhost", port)
+        except BrokerUnreachable as error:
+            raise error.__cause__ or error from None
+
+
+async def test_a_listener_with_tls_or_a_socket_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="TLS"):
+        await asyncio.start_server(lambda *_: None, "b", 1, ssl=ssl.create_default_context())
+    with pytest.raises(NotImplementedError, match="several hosts"):
+        await asyncio.start_server(lambda *_: None, ["b", "c"], 1)
 
 
 async def test_two_listeners_at_one_address_are_refused() -> None:
