@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kclient.producer.delivery import BatchOutcome, Delivery
     from kclient.producer.intake import Intake
 
+_LOOK_EVERY = 8
+"""Records between two looks at the clock: one costs an eighth of taking a record."""
+
 
 class BulkSend:
     """One call of ``send_many``.
@@ -77,23 +80,29 @@ class BulkSend:
                 f"records must be an iterable or async iterable, not a {type(records).__name__}"
             )
 
-    async def _take_all(self, records: Iterable[Any]) -> None:
-        seen, turns = self._seen, self._turns
+    async def _take_all(self, records: Iterable[Any], look_every: int = _LOOK_EVERY) -> None:
+        seen, turns, accumulator = self._seen, self._turns, self._accumulator
+        sealed, look_in = accumulator.sealed_count, look_every
         for item in records:
             delivery = self._put(item)
             self.taken += 1
             if delivery._outcome not in seen:
                 await self._watch(delivery)
+            look_in -= 1
+            if look_in and accumulator.sealed_count == sealed:
+                continue
+            look_in = look_every
             if turns.due():
                 seen.clear()
                 # Acknowledgements and linger need the loop, too.
                 await turns.take()
+                sealed = accumulator.sealed_count
                 self._check()
                 if self.wait.tally.count:
                     return
 
     async def _take(self, item: Any) -> None:
-        await self._take_all((item,))
+        await self._take_all((item,), 1)
 
     def _put(self, item: Any) -> Delivery:
         put, topic = self._intake.put, self._topic
