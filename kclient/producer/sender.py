@@ -84,6 +84,8 @@ class Sender:
         )
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._nameless: dict[PartitionQueue, None] = {}
+        self._refusals = 0
+        self._ask_again_at = 0.0
         self._turn = 0
         self._sleeper: asyncio.Future[None] | None = None
         self._woken = False
@@ -347,6 +349,9 @@ class Sender:
 
     async def identify(self) -> None:
         """Get a producer id, however often it takes; then go on with who waits for it."""
+        if self._refusals:
+            # Records that keep coming, and each ask again, make no rush of requests.
+            await asyncio.sleep(max(0.0, self._ask_again_at - self._clock.now()))
         attempt = 0
         while self._identity.state is IdentityState.REQUESTED:
             try:
@@ -367,6 +372,9 @@ class Sender:
                     continue
                 level = logging.ERROR if self._identity.error is None else logging.DEBUG
                 self._log.log(level, "the cluster gives no producer id: %s", error)
+                wait = self._backoff.delay(self._refusals, self._core.rng)
+                self._refusals += 1
+                self._ask_again_at = self._clock.now() + wait
                 self.identity_refused(error)
                 return
             except KafkaError as error:
@@ -375,6 +383,7 @@ class Sender:
                 await asyncio.sleep(self._backoff.delay(attempt, self._core.rng))
                 attempt += 1
             else:
+                self._refusals = 0
                 self._identity.granted(*identity)
         for queue in self._take_nameless():
             self._accumulator.mark(queue)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.errors import DeliveryTimedOut
+from kclient.broker_errors import ClusterAuthorizationFailed
+from kclient.error_codes import ErrorCode
+from kclient.errors import DeliveryTimedOut, FlushFailed
 from kclient.hooks import BatchRetried
 from kclient.protocol.messages.produce import ProduceRequest
 from kclient.testing import Cluster
@@ -360,3 +362,26 @@ async def test_pitfall_53_a_broker_that_still_tells_the_old_id_changes_nothing()
         asked = {served.broker for served in cluster.requests.of("Metadata")}
         assert asked == {1, 2}
         assert len({epoch for epoch, _ in batches(cluster)}) <= 2
+
+
+# Not in the list: a refusal that each batch asks about again
+
+
+async def test_records_that_keep_coming_after_a_refusal_make_no_rush_of_requests() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        refusal = cluster.faults.error(
+            "InitProducerId", ErrorCode.CLUSTER_AUTHORIZATION_FAILED, times=None
+        )
+        async with kclient.Producer(cluster.bootstrap, linger=0.0) as producer:
+            for _ in range(1000):
+                failed = producer.send("t", b"early")
+                await asyncio.sleep(0.01)
+            with pytest.raises(ClusterAuthorizationFailed):
+                await failed
+            assert cluster.requests.count("InitProducerId") < 25  # 10 s, at most one a second soon
+            cluster.faults.remove(refusal)
+            await producer.send("t", b"late")
+            with pytest.raises(FlushFailed):
+                await producer.flush()
+        assert values(cluster)[-1] == b"late"
