@@ -166,12 +166,15 @@ class Engine:
         whole = frozenset(subscription.topics)
         for state in list(subscription):
             topic, partition = state.topic_partition
-            if topic in whole and partition >= (view.partition_count(topic) or math.inf):
-                # Topics don't shrink: it was deleted, and made anew with fewer partitions.
+            topic_id = view.topic_id(topic)
+            another = topic_id is None or topic_id != state.topic_id
+            beyond = partition >= (view.partition_count(topic) or math.inf)
+            if topic in whole and another and beyond:
+                # Topics don't shrink: it was deleted, and made anew with fewer partitions. What
+                # tells fewer of the same topic is wrong, or old, and positions outlast that.
                 self._log.warning("partition is gone partition=%s", state.topic_partition)
                 subscription.remove(state)
                 continue
-            topic_id = view.topic_id(topic)
             if topic_id is not None and subscription.see_topic_id(state, topic_id):
                 self._log.warning("topic was made anew partition=%s", state.topic_partition)
             subscription.see_leader(state, view.leader_epoch(topic, partition))

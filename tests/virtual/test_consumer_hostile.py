@@ -156,6 +156,22 @@ async def test_a_partition_that_is_gone_is_told_and_the_others_go_on() -> None:
             assert await consumer.poll(timeout=10.0) == []
 
 
+async def test_partitions_that_metadata_leaves_out_are_not_read_again_from_their_start() -> None:
+    def left_out(_: Any, response: Any) -> None:
+        for topic in response.topics:
+            del topic.partitions[1:]
+
+    async with scene(10, 3, metadata_max_age=0.2) as (cluster, consumer):
+        ledger = Ledger(3)
+        await ledger.read_to(consumer, 10)
+        lie = cluster.faults.rewrite("Metadata", left_out, times=None)
+        await asyncio.sleep(5.0)
+        cluster.faults.remove(lie)
+        for index in range(3):
+            cluster.append(T, index, batch(10, 10))
+        await ledger.read_to(consumer, 20)
+
+
 # Leaders on the run
 
 
