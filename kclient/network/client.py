@@ -355,6 +355,7 @@ class NetworkClient:
         for each in (line, *self._lines_beside(line)):
             if each.channel is None:
                 each.fail_waiting(error)
+        self._reconsider(line)  # those without requests were told to wait for this outcome, too
 
     def line_abandoned(self, line: Line) -> None:
         """Whoever left the probing to that line has to see to it now."""

@@ -129,6 +129,8 @@ class Line:
         room = self._can_send(now)
         if not room:
             self._refused = True
+            if self.channel is None:
+                self._await_back_off(now)
         return room
 
     def _can_send(self, now: float) -> bool:
@@ -201,8 +203,8 @@ class Line:
             if self._can_send(now):
                 self._refused = False
                 self._owner.line_changed(self)
-            elif (retry_at := self._owner.states.retry_at(self.address)) > now:
-                self._arm(retry_at)
+            else:
+                self._await_back_off(now)
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail what isn't written yet with an error like ``error``."""
@@ -297,8 +299,8 @@ class Line:
             owner.line_failed(self, error)
         if self.waiting:
             self.open(now)
-        elif (retry_at := states.retry_at(self.address)) > now:
-            self._arm(retry_at)
+        else:
+            self._await_back_off(now)
         owner.line_changed(self)
 
     def channel_is_needed(self, channel: Channel) -> bool:
@@ -346,6 +348,11 @@ class Line:
             reporter.fault(fault, f"{request} to node {self.key.node_id}")
 
     # The timer
+
+    def _await_back_off(self, now: float) -> None:
+        """See to it that whoever was refused hears of the end of the node's back-off, if any."""
+        if (retry_at := self._owner.states.retry_at(self.address)) > now:
+            self._arm(retry_at)
 
     def _arm(self, at: float) -> None:
         """Have the timer run at ``at`` or before."""

@@ -1,4 +1,5 @@
-"""Who waits for another's dial is not forgotten when metadata moves nodes meanwhile."""
+"""Who waits for another's dial is not forgotten: not when metadata moves nodes meanwhile, nor when
+the dial fails."""
 
 from __future__ import annotations
 
@@ -103,3 +104,33 @@ async def test_an_address_that_a_node_left_while_it_dialed_is_dialed_by_who_wait
         async with asyncio.timeout(0.5):
             await waiting
         assert dialed.done
+
+
+async def test_who_was_refused_while_another_lane_dialed_hears_of_it_after_that_failed() -> None:
+    async with Cluster(brokers=1), client_of("gone:9092") as client:
+        client.update_nodes([Node(1, "broker-1", 9092)])
+        network().refuse()
+        await fails(client, 1)
+        await asyncio.sleep(2.0)
+        rooms: list[Lane] = []
+        client.add_room_listener(lambda node_id, lane: rooms.append(lane))
+        probe = client.send(1, MetadataRequest())
+        assert not client.can_send(1, Lane.PRODUCE)
+        with contextlib.suppress(BrokerUnreachable):
+            await probe
+        assert Lane.PRODUCE not in rooms
+        await asyncio.sleep(client.retry_at(1) - asyncio.get_running_loop().time() + 0.01)
+        assert Lane.PRODUCE in rooms
+        assert client.can_send(1, Lane.PRODUCE)
+
+
+async def test_who_was_refused_in_a_back_off_hears_of_its_end_on_a_lane_of_its_own() -> None:
+    async with Cluster(brokers=1), client_of("gone:9092") as client:
+        client.update_nodes([Node(1, "broker-1", 9092)])
+        network().refuse()
+        await fails(client, 1)
+        rooms: list[Lane] = []
+        client.add_room_listener(lambda node_id, lane: rooms.append(lane))
+        assert not client.can_send(1, Lane.PRODUCE)
+        await asyncio.sleep(1.0)
+        assert Lane.PRODUCE in rooms
