@@ -143,6 +143,40 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There are no sockets."""
         _refuse("a socket")
 
+    async def create_datagram_endpoint(self, *args: Any, **ignored: Any) -> NoReturn:
+        """There are no datagrams."""
+        _refuse("datagrams")
+
+    async def create_unix_server(self, *args: Any, **ignored: Any) -> NoReturn:
+        """There are no sockets."""
+        _refuse("a socket in the file system")
+
+    async def create_unix_connection(self, *args: Any, **ignored: Any) -> NoReturn:
+        """There are no sockets."""
+        _refuse("a socket in the file system")
+
+    def add_reader(self, *args: Any) -> NoReturn:  # type: ignore[override]
+        """There are no files to wait for."""
+        _refuse("files that are waited for")
+
+    def add_writer(self, *args: Any) -> NoReturn:  # type: ignore[override]
+        """There are no files to wait for."""
+        _refuse("files that are waited for")
+
+    # The rest of a process
+
+    def add_signal_handler(self, *args: Any) -> NoReturn:  # type: ignore[override]
+        """There are no signals: call what handles one."""
+        _refuse("signals")
+
+    async def subprocess_exec(self, *args: Any, **ignored: Any) -> NoReturn:
+        """There are no other processes."""
+        _refuse("other processes")
+
+    async def subprocess_shell(self, *args: Any, **ignored: Any) -> NoReturn:
+        """There are no other processes."""
+        _refuse("other processes")
+
     # Threads
 
     def run_in_executor(  # type: ignore[override]
@@ -191,7 +225,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         # Exactly the timer's time: a sum of floats may fall short of it.
         self._now = max(self._now, scheduled[0].when())
         if self._end is not None and self._now > self._end:
-            self._end = None  # so that what is left can be cancelled
+            self._end = self._now + (self._limit or 0.0)  # for what is left to be cancelled
             raise OutOfTime(
                 f"the run took more than {self._limit:g} virtual seconds; tasks:\n"
                 + "\n".join(_waiting(self))
@@ -247,19 +281,18 @@ def run_virtually(
     )
     try:
         result = runner.run(main)
-    except Stuck:
-        with contextlib.suppress(Stuck):  # the tasks that are left may be stuck as well
-            runner.close()
-        raise
     except BaseException:
-        runner.close()
+        with contextlib.suppress(Stuck):  # tasks that are left may be stuck, which is not the news
+            runner.close()
         raise
     runner.close()
     return result
 
 
 def _refuse(what: str) -> NoReturn:
-    raise NotImplementedError(f"a loop of virtual time has no place for {what}: use its network")
+    raise NotImplementedError(
+        f"a loop of virtual time has no place for {what}; connections go to its network"
+    )
 
 
 def _waiting(loop: asyncio.AbstractEventLoop) -> list[str]:

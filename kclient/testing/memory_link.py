@@ -147,6 +147,8 @@ class MemoryTransport(asyncio.Transport):
         rest = memoryview(data)
         while rest and self.reading and not self._closing:
             buffer = memoryview(protocol.get_buffer(len(rest)))
+            if not buffer:
+                raise RuntimeError("get_buffer() gave an empty buffer")
             count = min(len(buffer), len(rest))
             buffer[:count] = rest[:count]
             protocol.buffer_updated(count)

@@ -201,6 +201,22 @@ async def test_a_reader_that_pauses_in_the_middle_of_a_piece_gets_the_rest_later
     await ends(cast(Peer, client))
 
 
+async def test_a_protocol_without_room_for_bytes_loses_its_connection() -> None:
+    class Full(asyncio.BufferedProtocol):
+        def get_buffer(self, sizehint: int) -> bytearray:
+            return bytearray()
+
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    net = network()
+    net.listen(Full, "b", 1)
+    _, client = await net.dial(DialTarget("b", 1), Peer)
+    cast(Peer, client).transport.write(b"x")
+    await asyncio.sleep(1)
+    assert "empty buffer" in str(told[0]["exception"])
+    assert isinstance(cast(Peer, client).error, ConnectionResetError)
+
+
 async def test_writing_to_a_side_that_is_closed_brings_a_reset() -> None:
     class Stays(Peer):
         def eof_received(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
 
 import pytest
@@ -91,6 +92,27 @@ def test_a_run_over_its_limit_is_out_of_time() -> None:
     assert issubclass(OutOfTime, Stuck)
 
 
+def test_a_run_ends_although_a_task_that_sleeps_again_and_again_refuses_to_be_cancelled() -> None:
+    async def refuse() -> None:
+        while True:
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                if asyncio.get_running_loop().time() < 0:
+                    raise
+
+    async def main(seconds: float) -> None:
+        task = asyncio.create_task(refuse())
+        await asyncio.sleep(seconds)
+        assert task.done(), "mine"
+
+    with pytest.raises(OutOfTime):
+        run_virtually(main(61), limit=60.0)
+    # What the run itself failed with is the news, not what its cleaning up meets.
+    with pytest.raises(AssertionError, match="mine"):
+        run_virtually(main(1), limit=60.0)
+
+
 def test_what_main_returns_or_raises_comes_through() -> None:
     async def fails() -> None:
         raise KeyError("mine")
@@ -131,8 +153,24 @@ async def test_a_job_that_is_cancelled_before_its_time_does_not_run() -> None:
 
 async def test_sockets_and_look_ups_are_refused_with_a_word_on_what_to_use() -> None:
     loop = asyncio.get_running_loop()
-    with pytest.raises(NotImplementedError, match="use its network"):
+    with pytest.raises(NotImplementedError, match="go to its network"):
         await loop.getaddrinfo("localhost", 9092)
+    with pytest.raises(NotImplementedError, match="no place for datagrams"):
+        await loop.create_datagram_endpoint(asyncio.DatagramProtocol, ("127.0.0.1", 0))
+    with pytest.raises(NotImplementedError, match="no place for a socket"):
+        await loop.create_unix_server(asyncio.Protocol, "nowhere")
+    with pytest.raises(NotImplementedError, match="no place for a socket"):
+        await loop.create_unix_connection(asyncio.Protocol, "nowhere")
+    with pytest.raises(NotImplementedError, match="no place for files"):
+        loop.add_reader(0, print)
+    with pytest.raises(NotImplementedError, match="no place for files"):
+        loop.add_writer(0, print)
+    with pytest.raises(NotImplementedError, match="no place for signals"):
+        loop.add_signal_handler(signal.SIGTERM, print)
+    with pytest.raises(NotImplementedError, match="no place for other processes"):
+        await asyncio.create_subprocess_exec("true")
+    with pytest.raises(NotImplementedError, match="no place for other processes"):
+        await asyncio.create_subprocess_shell("true")
 
 
 async def test_streams_of_asyncio_talk_over_the_network() -> None:
