@@ -7,14 +7,18 @@ answers questions about them; links ask.
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument
 from kclient.testing.memory_link import Direction, Link, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+logger = logging.getLogger("kclient.testing")
 
 _BOTH: tuple[Direction, Direction] = ("to_client", "to_server")
 RETRY = 1.0
@@ -40,8 +44,8 @@ class NetFaults:
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[str, ...] | OSError | None] = {}
-        self._refused: set[str | None] = set()
-        self._blackholed: set[str | None] = set()
+        self._refused: dict[str | None, bool] = {}
+        self._blackholed: dict[str | None, bool] = {}
         self._frozen: dict[str | None, frozenset[Direction]] = {}
         self._trickles: dict[str | None, float] = {}
         self._armed: list[_Armed] = []
@@ -54,16 +58,21 @@ class NetFaults:
     # Names
 
     def set_name(self, name: str, *hosts: str) -> None:
-        """Let a name stand for other hosts, which are tried in turn; none makes it empty."""
-        self._names[name] = hosts
+        """Let a name stand for other hosts, which are tried in turn; none makes it empty.
+
+        Names and hosts are without a port.
+        """
+        for host in hosts:
+            _checked_name(host)
+        self._names[_checked_name(name)] = hosts
 
     def fail_name(self, name: str) -> None:
         """Let the look-up of a name fail."""
-        self._names[name] = OSError(-2, "Name or service not known")
+        self._names[_checked_name(name)] = OSError(-2, "Name or service not known")
 
     def hang_name(self, name: str) -> None:
         """Let the look-up of a name get no answer, until another rule for it is made."""
-        self._names[name] = None
+        self._names[_checked_name(name)] = None
 
     def forget_name(self, name: str) -> None:
         """Let a name stand for itself again."""
@@ -84,35 +93,37 @@ class NetFaults:
 
     def refuse(self, address: str | None = None) -> None:
         """Refuse new connections."""
-        self._refused.add(address)
+        self._refused[self._checked(address)] = True
 
     def accept(self, address: str | None = None) -> None:
         """Refuse new connections no more."""
-        self._refused.discard(address)
+        self._refused.pop(self._checked(address), None)
 
     def blackhole(self, address: str | None = None) -> None:
         """Let all vanish, both ways: bytes, closes, attempts to connect. Nobody is told.
 
         A connection of which bytes vanished is reset when it is used after ``heal``.
         """
-        self._blackholed.add(address)
+        self._blackholed[self._checked(address)] = True
 
     def freeze(self, address: str | None = None, direction: Direction | None = None) -> None:
         """Hold all back in one direction or both, in order, until ``heal``.
 
         It is like a listener's process that was stopped: new connections open, and are silent.
         """
-        held = _BOTH if direction is None else (direction,)
+        address = self._checked(address)
+        held = _BOTH if direction is None else (_checked_direction(direction),)
         self._frozen[address] = self._frozen.get(address, frozenset()) | frozenset(held)
 
     def trickle(self, address: str | None = None, *, bytes_per_second: float) -> None:
         """Let what is written from now on arrive slowly, both ways, until ``heal``."""
-        if bytes_per_second <= 0:
+        if not is_number(bytes_per_second) or not 0 < bytes_per_second < math.inf:
             raise InvalidArgument(f"bytes_per_second={bytes_per_second!r} must be above 0")
-        self._trickles[address] = bytes_per_second
+        self._trickles[self._checked(address)] = bytes_per_second
 
     def cut(self, address: str | None = None) -> int:
         """Reset the connections that are open now; returns how many."""
+        address = self._checked(address)
         found = [link for link in self.links if _concerns((address,), link.address)]
         for link in found:
             link.cut()
@@ -131,34 +142,63 @@ class NetFaults:
 
         Args:
             address: Which connections.
-            byte: How many bytes of that direction still arrive, from the connection's opening on.
-            direction: Which bytes count.
+            byte: How many bytes of that direction arrive, counted from the connection's opening;
+                one on which more have passed already is left alone.
+            direction: Which bytes count: "to_client" or "to_server".
             times: How many connections it will reset.
         """
-        if byte < 0 or times < 1:
-            raise InvalidArgument(f"byte={byte} must be at least 0 and times={times} at least 1")
-        self._armed.append(_Armed(address, byte, direction, times))
+        for name, value, least in (("byte", byte, 0), ("times", times, 1)):
+            if type(value) is not int or value < least:
+                raise InvalidArgument(f"{name}={value!r} must be an int of at least {least}")
+        armed = _Armed(self._checked(address), byte, _checked_direction(direction), times)
+        self._armed.append(armed)
 
-    def heal(self, address: str | None = None) -> None:
-        """Take back the rules that were made for exactly this address; None takes all back.
+    def heal(self, address: str | None = None) -> int:
+        """Take rules back: all of them, those of a host with its ports, or those of one address.
 
-        Names stay as they are.
+        A rule for everything is taken back only by ``heal()``. Names, ``latency``, ``split`` and
+        ``cut_probability`` stay as they are.
+
+        Returns:
+            How many rules were taken back.
         """
-        if address is None:
-            self._refused.clear()
-            self._blackholed.clear()
-            self._frozen.clear()
-            self._trickles.clear()
-            self._armed.clear()
-        else:
-            self._refused.discard(address)
-            self._blackholed.discard(address)
-            self._frozen.pop(address, None)
-            self._trickles.pop(address, None)
-            self._armed = [armed for armed in self._armed if armed.address != address]
+        address = self._checked(address)
+
+        def ends(rule: str | None) -> bool:
+            return address is None or rule == address or (rule or "").startswith(f"{address}:")
+
+        count = 0
+        rules: tuple[dict[str | None, Any], ...]
+        rules = (self._refused, self._blackholed, self._frozen, self._trickles)
+        for ruled in rules:
+            over = [rule for rule in ruled if ends(rule)]
+            count += len(over)
+            for rule in over:
+                ruled.pop(rule)
+        armed = [one for one in self._armed if not ends(one.address)]
+        count += len(self._armed) - len(armed)
+        self._armed = armed
         for link in self.links:
             link.to_server.heal()
             link.to_client.heal()
+        return count
+
+    def _checked(self, address: str | None) -> str | None:
+        """An address that a rule may have; says so where nothing ever listened there."""
+        if address is None:
+            return None
+        host, colon, port = address.partition(":") if isinstance(address, str) else ("", "", "")
+        if not host or (colon and not port.isdecimal()):
+            raise InvalidArgument(
+                f"address={address!r} can't be: allowed are 'host', 'host:port', or None for all"
+            )
+        if not self.has_listened(host, port):
+            logger.warning("nothing has ever listened at %s: is the address right?", address)
+        return address
+
+    def has_listened(self, host: str, port: str) -> bool:
+        """Something listens at that host, or has done so; at any port where none is given."""
+        raise NotImplementedError
 
     # What links ask
 
@@ -213,3 +253,20 @@ class NetFaults:
 def _concerns(rules: Iterable[str | None], address: str) -> bool:
     host = address.rpartition(":")[0]
     return any(rule is None or rule in (address, host) for rule in rules)
+
+
+def is_number(value: object) -> bool:
+    """An int or a float that is one."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _checked_direction(direction: Direction) -> Direction:
+    if direction not in _BOTH:
+        raise InvalidArgument(f"direction={direction!r} can't be: allowed are {_BOTH}")
+    return direction
+
+
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or not name or ":" in name:
+        raise InvalidArgument(f"name={name!r} can't be: allowed is a host without a port")
+    return name

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, InvalidArgument
-from kclient.testing.memory_faults import RETRY, NetFaults
+from kclient.testing.memory_faults import RETRY, NetFaults, is_number
 from kclient.testing.memory_link import Direction, Link, Signal
 
 if TYPE_CHECKING:
@@ -139,8 +140,6 @@ class MemoryNet(NetFaults):
         cut: Probability that a connection is reset at a random byte of what is written.
 
     Attributes:
-        latency, split: As given; may be set at any time.
-        cut_probability: ``cut``, as given; may be set at any time.
         stats: What happened so far.
         dials: Time and address of every attempt to connect.
         events: A list to have every event noted in as text; None, the default, keeps none.
@@ -149,6 +148,7 @@ class MemoryNet(NetFaults):
 
         net = kclient.testing.MemoryNet(seed=7)
         async with kclient.testing.Cluster(network=net) as cluster:
+            cluster.create_topic("flights")
             async with kclient.Producer(cluster.bootstrap, dialer=net) as producer:
                 net.cut_at("broker-1", byte=1000)
                 await producer.send("flights", b"UA 1545")
@@ -162,23 +162,53 @@ class MemoryNet(NetFaults):
         split: float = 0.0,
         cut: float = 0.0,
     ) -> None:
-        if not 0 <= latency[0] <= latency[1]:
-            raise InvalidArgument(f"latency={latency!r} must be two durations, the lower one first")
-        for name, value in (("split", split), ("cut", cut)):
-            if not 0 <= value <= 1:
-                raise InvalidArgument(f"{name}={value!r} must be a probability, 0 to 1")
         super().__init__()
         self.latency = latency
         self.split = split
-        self.cut_probability = cut
+        self.cut_probability = _probability("cut", cut)
         self.stats = NetStats()
         self.dials: list[tuple[float, str]] = []
         self.events: list[str] | None = None
-        self._rng = random.Random(seed)
+        self._rng = random.Random(checked_seed(seed))
+        self._listened: set[tuple[str, str]] = set()
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._links: dict[int, Link] = {}
         self._opened = 0
         self._hash = hashlib.blake2b(digest_size=16)
+
+    @property
+    def latency(self) -> tuple[float, float]:
+        """Seconds that a piece travels, at least and at most; may be set at any time."""
+        return self._latency
+
+    @latency.setter
+    def latency(self, value: tuple[float, float]) -> None:
+        if (
+            not isinstance(value, tuple | list)
+            or len(value) != 2
+            or not all(map(is_number, value))
+            or not 0 <= value[0] <= value[1] < math.inf
+        ):
+            raise InvalidArgument(f"latency={value!r} must be two durations, the lower one first")
+        self._latency = value
+
+    @property
+    def split(self) -> float:
+        """Probability that a write arrives in pieces; may be set at any time."""
+        return self._split
+
+    @split.setter
+    def split(self, value: float) -> None:
+        self._split = _probability("split", value)
+
+    @property
+    def cut_probability(self) -> float:
+        """Probability that a write ends in a reset; may be set at any time."""
+        return self._cut_probability
+
+    @cut_probability.setter
+    def cut_probability(self, value: float) -> None:
+        self._cut_probability = _probability("cut_probability", value)
 
     # Doors
 
@@ -245,6 +275,7 @@ class MemoryNet(NetFaults):
         if key in self._listeners:
             raise OSError(errno.EADDRINUSE, f"{host}:{port} is listened at already")
         self.note("listen", f"{host}:{port}")
+        self._listened |= {(host, str(port)), (host, "")}
         listener = self._listeners[key] = Listener(self, host, port, protocol_factory)
         return listener
 
@@ -263,6 +294,10 @@ class MemoryNet(NetFaults):
     def digest(self) -> str:
         """A hash of all that happened: when, where, which bytes. Equal runs have equal ones."""
         return self._hash.hexdigest()
+
+    def has_listened(self, host: str, port: str) -> bool:
+        """Something listens at that host, or has done so; at any port where none is given."""
+        return not self._listened or (host, port) in self._listened
 
     # Finding the way
 
@@ -339,6 +374,19 @@ class MemoryNet(NetFaults):
 
 def _own_name(host: str) -> str:
     return "localhost" if host in _THIS_MACHINE else host
+
+
+def checked_seed(seed: int) -> int:
+    """A seed that is an int, so that it gives the same run each time."""
+    if type(seed) is not int:
+        raise InvalidArgument(f"seed={seed!r} must be an int")
+    return seed
+
+
+def _probability(name: str, value: float) -> float:
+    if not is_number(value) or not 0 <= value <= 1:
+        raise InvalidArgument(f"{name}={value!r} must be a probability, 0 to 1")
+    return value
 
 
 __all__ = ["Direction", "Link", "Listener", "MemoryNet", "NetStats", "Signal"]
