@@ -56,6 +56,8 @@ class DueList(Generic[T]):
     def _bury(self) -> None:
         """Drop the dead ones at the head."""
         heap, alive = self._heap, self._alive
+        if not heap or alive(heap[0][2]):
+            return
         for _ in range(_SLACK + len(heap) // _BURIED_SINGLY):
             if not heap or alive(heap[0][2]):
                 return
