@@ -45,7 +45,7 @@ class Storm:
         rng, net = self.rng, self.net
         steps = {
             self.send: 40,
-            self.ask: 10,
+            lambda: self.ask(*self.lane()): 10,
             self.move: 10,
             lambda: net.refuse(self.host()): 5,
             lambda: net.blackhole(self.host()): 5,
@@ -62,6 +62,9 @@ class Storm:
                 await asyncio.sleep(rng.choice([0.0005, 0.01, 0.1, 1.0, 12.0]))
         self.heal()
         self.client.update_nodes(TRUTH)
+        for node in TRUTH:
+            for lane in Lane:
+                self.ask(node.node_id, lane)
 
     def host(self) -> str | None:
         return self.rng.choice([None, *HOSTS])
@@ -73,8 +76,7 @@ class Storm:
         node_id, lane = self.lane()
         self.futures.append(self.client.send(node_id, MetadataRequest(), lane=lane))
 
-    def ask(self) -> None:
-        node_id, lane = self.lane()
+    def ask(self, node_id: int, lane: Lane) -> None:
         if not self.client.can_send(node_id, lane) and node_id in self.client.book.nodes:
             self.refused.add((node_id, lane))
 
