@@ -2,7 +2,7 @@
 
 ``run_virtually`` is ``asyncio.run`` on a ``VirtualLoop``. When nothing can run, its clock jumps to
 the next timer; when there is none, everybody waits for ever and ``Deadlock`` says who and where.
-It has no sockets, threads or signals: connections go to its ``MemoryNet``, and what is handed to an
+It has no sockets and no threads: connections go to its ``MemoryNet``, and what is handed to an
 executor runs in a callback. Nothing in here may ask for real time or true randomness.
 """
 
@@ -11,12 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import random
+from asyncio.events import _get_running_loop
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from kclient.errors import BrokerUnreachable, InvalidArgument
 from kclient.hooks import DialTarget
-from kclient.testing.memory_net import Listener, MemoryNet
+from kclient.testing.memory_faults import is_number
+from kclient.testing.memory_net import Listener, MemoryNet, checked_seed
 
 T = TypeVar("T")
 
@@ -26,6 +30,8 @@ WALL_START_NS = 1_767_225_600_000_000_000
 """The wall clock's first reading: 2026-01-01, midnight UTC, in nanoseconds since the epoch."""
 JOB_SECONDS = 0.001
 """What a job for an executor takes at most."""
+SPIN_SECONDS = 0.001
+"""Virtual time that ``max_rounds`` rounds take at least, unless something spins."""
 EFFORT_STEP = 0.0001
 """Seconds of work that a reading of ``effort`` stands for."""
 
@@ -39,11 +45,14 @@ class Deadlock(Stuck):
 
 
 class Livelock(Stuck):
-    """Callbacks follow one another and no time passes."""
+    """Callbacks follow one another and next to no time passes."""
 
 
 class OutOfTime(Stuck):
-    """The run took longer than its limit of virtual time."""
+    """The run took longer than its limit of virtual time. The text names every task.
+
+    Open clients have timers, so this is how tasks that wait for one another show beside them.
+    """
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -53,7 +62,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         seed: Of all randomness: the network's, the clients', and how long jobs take.
         limit: Virtual seconds after which ``OutOfTime`` is raised; None for no limit.
         network: Where connections go; one with the same seed by default.
-        max_rounds: Rounds of the loop in which no time passes before ``Livelock`` is raised.
+        max_rounds: Rounds of the loop in less than a millisecond after which ``Livelock`` is
+            raised.
+
+    Raises:
+        InvalidArgument: A seed that is no int, or a limit that is no duration.
 
     Attributes:
         network: As given or made here.
@@ -70,11 +83,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         max_rounds: int = 200_000,
     ) -> None:
         super().__init__()
+        try:
+            _check(seed, limit, network)
+        except BaseException:
+            self.close()
+            raise
         self._now = START
         self._end = None if limit is None else START + limit
         self._limit = limit
         self._max_rounds = max_rounds
         self._rounds = 0
+        self._rounds_since = START
+        self._signals: dict[int, Callable[[], object]] = {}
         self._effort = 0.0
         self._selector = _Idle(self)
         self.rng = random.Random(seed)
@@ -130,10 +150,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ssl: object = None,
         **ignored: object,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connect on the network; raises BrokerUnreachable."""
+        """Connect on the network; raises OSError, as a loop with sockets does."""
         if host is None or port is None or ssl is not None:
             _refuse("a connection by socket, or with TLS")
-        return await self.network.dial(DialTarget(host, port), protocol_factory)
+        try:
+            return await self.network.dial(DialTarget(host, port), protocol_factory)
+        except BrokerUnreachable as error:
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__ from None
+            raise
 
     async def getaddrinfo(self, host: Any, port: Any, **ignored: Any) -> NoReturn:
         """Names are the network's: see ``MemoryNet.set_name``."""
@@ -165,9 +190,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # The rest of a process
 
-    def add_signal_handler(self, *args: Any) -> NoReturn:  # type: ignore[override]
-        """There are no signals: call what handles one."""
-        _refuse("signals")
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
+        """Have the callback run when ``raise_signal`` is called."""
+        self._signals[sig] = functools.partial(callback, *args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Have it run no more; whether there was one."""
+        return self._signals.pop(sig, None) is not None
+
+    def raise_signal(self, sig: int) -> None:
+        """Let the service under test get a signal, such as SIGTERM; the process gets none."""
+        if sig not in self._signals:
+            raise InvalidArgument(f"sig={sig!r}: nobody has added a handler for it")
+        self.call_soon(self._signals[sig])
 
     async def subprocess_exec(self, *args: Any, **ignored: Any) -> NoReturn:
         """There are no other processes."""
@@ -210,17 +247,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def idle(self, timeout: float | None) -> None:
         """Nothing can run for ``timeout`` seconds: let them pass."""
         if timeout is None:
-            raise Deadlock("everybody waits and no timer is set:\n" + "\n".join(_waiting(self)))
+            raise Deadlock(
+                "everybody waits and no timer is set (threads are not waited for):\n"
+                + "\n".join(_waiting(self))
+            )
+        self._rounds += 1
+        if self._rounds > self._max_rounds:
+            self._rounds = 0  # so that what is left can be cancelled
+            raise Livelock(
+                f"{self._max_rounds} rounds and next to no time has passed; tasks:\n"
+                + "\n".join(_waiting(self))
+            )
         if timeout <= 0:
-            self._rounds += 1
-            if self._rounds > self._max_rounds:
-                self._rounds = 0  # so that what is left can be cancelled
-                raise Livelock(
-                    f"{self._max_rounds} rounds and no time has passed; tasks:\n"
-                    + "\n".join(_waiting(self))
-                )
             return
-        self._rounds = 0
+        if self._now >= self._rounds_since + SPIN_SECONDS:
+            self._rounds, self._rounds_since = 0, self._now
         scheduled: Any = self._scheduled  # type: ignore[attr-defined]
         # Exactly the timer's time: a sum of floats may fall short of it.
         self._now = max(self._now, scheduled[0].when())
@@ -264,7 +305,9 @@ def run_virtually(
     Raises:
         Deadlock: Everybody waited and no timer was set.
         Livelock: Callbacks followed one another and no time passed.
-        OutOfTime: It took longer than ``limit``.
+        OutOfTime: It took longer than ``limit``. That is how a deadlock shows while clients are
+            open, whose timers go on: a limit of minutes brings it up at once.
+        InvalidArgument: ``main`` is no coroutine, or another argument can't be.
 
     Example::
 
@@ -276,17 +319,37 @@ def run_virtually(
 
         kclient.testing.run_virtually(main(), seed=7)
     """
-    runner = asyncio.Runner(
-        loop_factory=lambda: VirtualLoop(seed=seed, limit=limit, network=network)
-    )
+    if not asyncio.iscoroutine(main):
+        raise InvalidArgument(f"main={main!r} must be a coroutine: call the async function")
+    if _get_running_loop() is not None:
+        main.close()
+        raise RuntimeError(
+            "run_virtually makes a loop of its own, so it can't be called where one is running: "
+            "await the coroutine, or make the test a plain function"
+        )
+    try:
+        loop = VirtualLoop(seed=seed, limit=limit, network=network)
+    except BaseException:
+        main.close()
+        raise
+    runner = asyncio.Runner(loop_factory=lambda: loop)
     try:
         result = runner.run(main)
-    except BaseException:
+    except BaseException as error:
+        error.add_note(f"on virtual time with seed={seed}, which gives the same run again")
         with contextlib.suppress(Stuck):  # tasks that are left may be stuck, which is not the news
             runner.close()
         raise
     runner.close()
     return result
+
+
+def _check(seed: int, limit: float | None, network: MemoryNet | None) -> None:
+    checked_seed(seed)
+    if limit is not None and (not is_number(limit) or limit <= 0):
+        raise InvalidArgument(f"limit={limit!r} must be seconds above 0, or None")
+    if network is not None and not isinstance(network, MemoryNet):
+        raise InvalidArgument(f"network={network!r} must be a MemoryNet")
 
 
 def _refuse(what: str) -> NoReturn:
@@ -296,7 +359,11 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _waiting(loop: asyncio.AbstractEventLoop) -> list[str]:
-    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+    # The user's own first: those of clients wait all the time.
+    tasks = sorted(
+        asyncio.all_tasks(loop),
+        key=lambda task: (task.get_name().startswith("kclient:"), task.get_name()),
+    )
     return [f"  {task.get_name()}: {_where(task.get_coro())}" for task in tasks]
 
 

@@ -96,6 +96,8 @@ class Cluster:
     ) -> None:
         if brokers < 1:
             raise InvalidArgument(f"brokers must be at least 1, not {brokers}")
+        if network is not None and not isinstance(network, MemoryNet):
+            raise InvalidArgument(f"network={network!r} must be a MemoryNet")
         if racks is not None and len(racks) != brokers:
             raise InvalidArgument(f"racks names {len(racks)} racks for {brokers} brokers")
         defaults = TopicDefaults() if topic_defaults is None else topic_defaults

@@ -571,3 +571,75 @@ def test_it_works_on_a_real_loop_too() -> None:
         assert net.links == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrong", ["", ":1", "b:", "b:x", "a:1,b:2", 1, b"b", "broker-1:9092:1"])
+async def test_addresses_that_can_not_be_are_refused(wrong: Any) -> None:
+    net = network()
+    rules: list[Callable[[Any], object]] = [
+        net.refuse,
+        net.accept,
+        net.blackhole,
+        net.freeze,
+        net.cut,
+        net.heal,
+        lambda address: net.cut_at(address, byte=1),
+        lambda address: net.trickle(address, bytes_per_second=1),
+    ]
+    for rule in rules:
+        with pytest.raises(InvalidArgument, match="address="):
+            rule(wrong)
+
+
+async def test_an_address_where_nothing_ever_listened_is_warned_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = network()
+    net.listen(Peer, "b", 1)
+    net.freeze("b:1")
+    net.freeze("b")
+    assert not caplog.records
+    net.freeze("b:2")
+    assert "nothing has ever listened at b:2" in caplog.text
+
+
+async def test_healing_a_host_heals_its_ports_and_says_how_many_rules_are_gone() -> None:
+    net = network()
+    net.listen(Peer, "b", 1)
+    net.freeze("b:1")
+    net.refuse("b")
+    net.blackhole()
+    net.cut_at("b:1", byte=3)
+    assert net.heal("b") == 3
+    assert not net.is_frozen("b:1", "to_client")
+    assert net.is_blackholed("b:1")
+    assert (net.heal(), net.heal()) == (1, 0)
+
+
+async def test_directions_names_and_numbers_are_checked() -> None:
+    net = network()
+    wrong: Any = "both"
+    with pytest.raises(InvalidArgument, match="direction="):
+        net.freeze(None, wrong)
+    with pytest.raises(InvalidArgument, match="direction="):
+        net.cut_at(byte=1, direction=wrong)
+    for byte, times in ((-1, 1), (1.5, 1), ("7", 1), (1, 0), (1, 1.5)):
+        with pytest.raises(InvalidArgument, match=r"byte=|times="):
+            net.cut_at(byte=cast(int, byte), times=cast(int, times))
+    with pytest.raises(InvalidArgument, match="name="):
+        net.set_name("kafka:9092", "b")
+    with pytest.raises(InvalidArgument, match="bytes_per_second="):
+        net.trickle(bytes_per_second=float("nan"))
+
+
+@pytest.mark.parametrize("name", ["split", "cut_probability"])
+@pytest.mark.parametrize("wrong", [1.5, -0.1, float("nan"), "x", True])
+async def test_probabilities_are_checked_whenever_they_are_set(name: str, wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"{name}="):
+        setattr(network(), name, wrong)
+
+
+@pytest.mark.parametrize("wrong", [0.1, "x", (1, 2, 3), (-5, -5), (1, 0.1), (float("nan"), 1)])
+async def test_latency_is_checked_whenever_it_is_set(wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match="latency="):
+        network().latency = wrong

@@ -6,10 +6,12 @@ import asyncio
 import random
 import signal
 import time
+from typing import Any
 
 import pytest
 
 import kclient
+from kclient.errors import InvalidArgument
 from kclient.surroundings import surroundings
 from kclient.testing import (
     Cluster,
@@ -165,8 +167,6 @@ async def test_sockets_and_look_ups_are_refused_with_a_word_on_what_to_use() -> 
         loop.add_reader(0, print)
     with pytest.raises(NotImplementedError, match="no place for files"):
         loop.add_writer(0, print)
-    with pytest.raises(NotImplementedError, match="no place for signals"):
-        loop.add_signal_handler(signal.SIGTERM, print)
     with pytest.raises(NotImplementedError, match="no place for other processes"):
         await asyncio.create_subprocess_exec("true")
     with pytest.raises(NotImplementedError, match="no place for other processes"):
@@ -218,3 +218,74 @@ def test_a_seed_reproduces_a_run_exactly_and_another_one_differs() -> None:
     first = run_virtually(_a_run(1), seed=1)
     assert run_virtually(_a_run(1), seed=1) == first
     assert run_virtually(_a_run(1), seed=2) != first
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("seed", seed) for seed in ("7", None, 1.0, True)),
+        *(("limit", limit) for limit in (0, -1.0, float("nan"), "x")),
+        ("network", "x"),
+    ],
+)
+def test_arguments_that_can_not_be_are_named(name: str, wrong: Any) -> None:
+    settings: dict[str, Any] = {name: wrong}
+    with pytest.raises(InvalidArgument, match=f"{name}="):
+        run_virtually(asyncio.sleep(1), **settings)
+
+
+def test_what_is_no_coroutine_is_refused() -> None:
+    main: Any = asyncio.sleep
+    with pytest.raises(InvalidArgument, match="call the async function"):
+        run_virtually(main)
+
+
+async def test_a_run_within_a_run_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="can't be called where one is running"):
+        run_virtually(asyncio.sleep(1))
+
+
+def test_a_failure_tells_its_seed() -> None:
+    async def fails() -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError) as caught:
+        run_virtually(fails(), seed=41)
+    assert "seed=41" in caught.value.__notes__[0]
+
+
+def test_tiny_steps_are_a_livelock_too() -> None:
+    async def main() -> None:
+        while True:  # noqa: ASYNC110
+            await asyncio.sleep(1e-9)
+
+    with pytest.raises(Livelock):
+        run_virtually(main())
+
+
+def test_tasks_of_the_user_are_named_before_those_of_clients() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster, kclient.Producer(cluster.bootstrap):
+            await asyncio.Event().wait()
+
+    with pytest.raises(OutOfTime) as caught:
+        run_virtually(main(), limit=60.0)
+    assert "main" in str(caught.value).splitlines()[1]
+    assert "kclient:" in str(caught.value).splitlines()[-1]
+
+
+async def test_a_service_may_be_told_to_end_by_a_signal() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    ended = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    loop.raise_signal(signal.SIGTERM)
+    await ended.wait()
+    assert loop.remove_signal_handler(signal.SIGTERM)
+    with pytest.raises(InvalidArgument, match="nobody has added a handler"):
+        loop.raise_signal(signal.SIGTERM)
+
+
+async def test_connections_of_asyncio_fail_as_with_sockets() -> None:
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("nobody", 80)
