@@ -119,6 +119,7 @@ class Calls:
                     api=api,
                     lane=lane,
                     timeout=effort.time_for_request(),
+                    limit=effort.deadline,
                     max_version=max_version,
                     raw=raw,
                 )

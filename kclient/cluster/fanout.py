@@ -158,7 +158,9 @@ class _Fanout:
             def build(version: int, keys: Sequence[Any] = keys) -> Request:
                 return question.build(keys, version, view, seconds)
 
-            future = calls.network.send(node_id, build, api=question.api, timeout=seconds)
+            future = calls.network.send(
+                node_id, build, api=question.api, timeout=seconds, limit=self.effort.deadline
+            )
             futures.append((node_id, keys, future))
         outcomes: list[tuple[Any, str, Any]] = []
         for node_id, keys, future in futures:

@@ -8,6 +8,7 @@ metadata or know what a request means.
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING, Any
 
 from kclient.backoff import Backoff
@@ -193,6 +194,7 @@ class NetworkClient:
         api: type[Request] | None = None,
         lane: Lane = Lane.GENERAL,
         timeout: float | None = None,
+        limit: float = math.inf,
         max_version: int | None = None,
         raw: bool = False,
         expect_response: bool = True,
@@ -208,7 +210,10 @@ class NetworkClient:
             request: The message, or a callable that makes it for the negotiated version.
             api: The request's class; needed where ``request`` is a callable.
             lane: Which of the node's connections.
-            timeout: Seconds for waiting, writing and the answer; ``request_timeout`` by default.
+            timeout: Seconds to wait until it can be written, and again for the answer, after which
+                the connection is closed; ``request_timeout`` by default.
+            limit: On the clock's scale, when the future must have an outcome, at the latest; the
+                connection stays.
             max_version: Highest version that the caller can make use of.
             raw: Give a ``RawResponse``. Needed where the answer holds ``records``.
             expect_response: False where the broker sends none; done once it is written.
@@ -237,6 +242,7 @@ class NetworkClient:
             request,
             timeout=seconds,
             deadline=now + seconds,
+            limit=limit,
             max_version=max_version,
             raw=raw,
             expect_response=expect_response,

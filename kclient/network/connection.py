@@ -181,6 +181,8 @@ class Connection:
             raise IllegalTransition(f"submit in state {self.state.name}")
         request.version = self.versions.latest_usable(request.api, request.max_version)
         self._write(request, request.message(), now)
+        # However long it waited: only a peer that had the whole time to answer is given up.
+        request.deadline = max(request.deadline, now + request.timeout)
         if request.expect_response:
             self.in_flight.add(request)
         else:
@@ -216,8 +218,16 @@ class Connection:
                 self._frames.close()
 
     def expire(self, now: float) -> None:
-        """Close if a deadline is over: answers come in order, so what lies behind is lost too."""
-        if self.is_closed or not self.in_flight.has_expired(now):
+        """Close if a deadline is over: answers come in order, so what lies behind is lost too.
+
+        A caller whose own time ends before that gets its error, and the connection stays.
+        """
+        if self.is_closed:
+            return
+        if not self.in_flight.has_expired(now):
+            for request in self.in_flight.take_impatient(now):
+                late = connection_errors.too_late(request, self.where, self.key.node_id, now)
+                self._answers.append((request, late))
             return
         where, node_id = self.where, self.key.node_id
         if self.state in HANDSHAKE:

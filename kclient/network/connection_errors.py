@@ -32,6 +32,17 @@ def timed_out(request: PendingRequest, where: str, node_id: int) -> RequestTimed
     )
 
 
+def too_late(request: PendingRequest, where: str, node_id: int, now: float) -> RequestTimedOut:
+    """For the request whose caller waits no longer, though the broker still may."""
+    waited = request.sent_at - request.asked_at
+    return RequestTimedOut(
+        f"{request} to {where} got no answer in time: it waited {waited:.3g} s for a connection, "
+        f"and {now - request.sent_at:.3g} s for the answer",
+        node_id=node_id,
+        maybe_written=True,
+    )
+
+
 def behind_a_timeout(where: str, node_id: int) -> ConnectionLost:
     """For those that stood behind such a request, or before it with more time."""
     return ConnectionLost(

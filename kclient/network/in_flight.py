@@ -6,6 +6,7 @@ Called by ``connection.py`` only. Sans-IO: ``now`` comes in.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -64,11 +65,18 @@ class InFlightRequests:
 
     def earliest_deadline(self) -> float | None:
         """When the first of them times out, not always the oldest; None if there are none."""
-        return min((request.deadline for request in self._queue), default=None)
+        return min((request.next_deadline for request in self._queue), default=None)
 
     def has_expired(self, now: float) -> bool:
         """At least one of them is past its deadline."""
         return any(request.deadline <= now for request in self._queue)
+
+    def take_impatient(self, now: float) -> list[PendingRequest]:
+        """Those whose caller waits no longer; each once, and each stays: its answer still comes."""
+        found = [request for request in self._queue if request.limit <= now]
+        for request in found:
+            request.limit = math.inf
+        return found
 
     def clear(self) -> list[PendingRequest]:
         """Take out all, oldest first."""

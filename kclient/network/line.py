@@ -19,6 +19,7 @@ from kclient.network.addresses import AddressBook, ConnectionKey
 from kclient.network.channel import Channel, closed_by_us
 from kclient.network.connection_errors import doesnt_read
 from kclient.network.connection_states import HANDSHAKE, ConnectionState
+from kclient.network.requests import RawResponse
 
 if TYPE_CHECKING:
     from kclient.clock import Clock
@@ -169,8 +170,8 @@ class Line:
             self.waiting.append(request)
             if channel is None or self._owner.book.get(self.key.node_id) is None:
                 self.open(now)
-        if request.deadline < self._timer_at and not request.future.done:
-            self._arm(request.deadline)
+        if request.next_deadline < self._timer_at and not request.future.done:
+            self._arm(request.next_deadline)
 
     def open(self, now: float) -> None:
         """Dial if that is allowed now, else see that it happens when it is."""
@@ -259,7 +260,10 @@ class Line:
             if not self._proved:
                 self._proved = True
                 self._owner.states.proved(self._dialed)
-        self._answer(request, outcome)
+        if not request.future.done:
+            self._answer(request, outcome)
+        elif isinstance(outcome, RawResponse):
+            outcome.release()  # its caller had no more time
         if request.throttle:
             self._refused = True
             self._arm(channel.connection.throttled_until)
@@ -395,16 +399,17 @@ class Line:
             self.channel_has_room(channel)  # a time of silence may be over
 
     def _expire_waiting(self, now: float) -> None:
-        expired = [request for request in self.waiting if request.deadline <= now]
+        expired = [request for request in self.waiting if request.next_deadline <= now]
         if not expired:
             return
-        self.waiting = deque(request for request in self.waiting if request.deadline > now)
+        self.waiting = deque(request for request in self.waiting if request.next_deadline > now)
         last = self._owner.states.last_error(self.address)
         failure = f"; the last failure was: {last}" if last is not None else ""
         for request in expired:
+            waited = request.next_deadline - request.asked_at
             error = RequestTimedOut(
-                f"{request} waited {request.timeout:g} s for a connection to node "
-                f"{self.key.node_id} that takes it{failure}",
+                f"{request} waited {waited:.3g} s for a connection to node {self.key.node_id} "
+                f"that takes it{failure}",
                 node_id=self.key.node_id,
                 maybe_written=False,
             )
@@ -413,7 +418,7 @@ class Line:
 
     def _next_time(self, now: float) -> float | None:
         """When the timer has something to do next."""
-        times = [request.deadline for request in self.waiting]
+        times = [request.next_deadline for request in self.waiting]
         channel = self.channel
         if channel is not None:
             if not self._established and channel.setup_deadline > now:

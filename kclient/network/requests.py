@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,8 +26,10 @@ class PendingRequest:
     Attributes:
         api: The request's class.
         build: The message or its builder.
-        timeout: Seconds that ``deadline`` was made from, for texts.
-        deadline: When it is given up, written or not.
+        timeout: Seconds to wait for a connection that takes it, and again for its answer.
+        asked_at: When the caller asked.
+        deadline: When it is given up; once it is written, together with its connection.
+        limit: When the caller must have an outcome, whatever becomes of the request itself.
         max_version: Highest version that the caller can make use of.
         raw: The answer is wanted as a ``RawResponse``.
         expect_response: False where the broker sends none (Produce with acks=0).
@@ -42,11 +45,13 @@ class PendingRequest:
 
     __slots__ = (
         "api",
+        "asked_at",
         "build",
         "correlation_id",
         "deadline",
         "expect_response",
         "future",
+        "limit",
         "max_version",
         "raw",
         "received_bytes",
@@ -65,6 +70,7 @@ class PendingRequest:
         *,
         timeout: float,
         deadline: float,
+        limit: float = math.inf,
         max_version: int | None = None,
         raw: bool = False,
         expect_response: bool = True,
@@ -73,7 +79,9 @@ class PendingRequest:
         self.api = api
         self.build = build
         self.timeout = timeout
+        self.asked_at = deadline - timeout
         self.deadline = deadline
+        self.limit = limit
         self.max_version = max_version
         self.raw = raw
         self.expect_response = expect_response
@@ -90,6 +98,11 @@ class PendingRequest:
     def was_sent(self) -> bool:
         """It was handed to the transport, so the broker may have acted on it."""
         return self.correlation_id >= 0
+
+    @property
+    def next_deadline(self) -> float:
+        """When there is something to do about it: whichever comes first."""
+        return self.deadline if self.deadline < self.limit else self.limit
 
     def message(self) -> Request:
         """The message for the negotiated ``version``."""

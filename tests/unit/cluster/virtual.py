@@ -7,6 +7,7 @@ everybody waits and no timer is set, it raises.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import selectors
 from collections.abc import Callable, Coroutine, Iterable
@@ -131,6 +132,7 @@ class FakeNetwork:
         api: type[Request] | None = None,
         lane: int = 0,
         timeout: float | None = None,
+        limit: float = math.inf,
         max_version: int | None = None,
         raw: bool = False,
     ) -> RequestFuture[Any]:

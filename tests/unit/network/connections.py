@@ -86,7 +86,7 @@ def pending(
     return PendingRequest(
         type(message),
         build or message,
-        timeout=deadline,
+        timeout=deadline - 1.0,  # asked for at 1.0, when ``submit`` writes it
         deadline=deadline,
         raw=raw,
         expect_response=expect_response,

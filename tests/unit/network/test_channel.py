@@ -91,7 +91,9 @@ class Wired:
 
 
 def pending(deadline: float = 30.0) -> PendingRequest:
-    return PendingRequest(MetadataRequest, MetadataRequest(), timeout=30.0, deadline=deadline)
+    return PendingRequest(
+        MetadataRequest, MetadataRequest(), timeout=deadline - 1.0, deadline=deadline
+    )
 
 
 def test_the_handshake_begins_as_the_transport_opens() -> None:

@@ -123,7 +123,7 @@ class TestDeadlines:
         assert connection.is_closed
         outcomes = dict(connection.take_answers())
         assert isinstance(outcomes[expired], RequestTimedOut)
-        assert "within 20 s" in str(outcomes[expired])
+        assert "within 19 s" in str(outcomes[expired])
         for other in (first, behind):
             error = outcomes[other]
             assert isinstance(error, ConnectionLost)
@@ -131,6 +131,37 @@ class TestDeadlines:
             assert error.maybe_written
         assert outcomes[first] is not outcomes[behind]
         assert connection.lost_requests == 3
+
+    def test_time_spent_waiting_for_the_connection_is_not_the_peers(self) -> None:
+        connection = ready()
+        request = pending(deadline=20.0)
+        submit(connection, request, now=15.0)
+        assert connection.next_deadline() == 34.0
+        connection.expire(33.9)
+        assert not connection.is_closed
+        connection.expire(34.0)
+        assert connection.is_closed
+        assert "within 19 s" in str(dict(connection.take_answers())[request])
+
+    def test_a_caller_without_more_time_is_told_and_the_connection_stays(self) -> None:
+        connection = ready()
+        hasty, patient = pending(deadline=20.0), pending(deadline=20.0)
+        hasty.limit = 20.0
+        submit(connection, hasty, patient, now=15.0)
+        assert connection.next_deadline() == 20.0
+        connection.expire(20.0)
+        assert not connection.is_closed
+        ((told, error),) = connection.take_answers()
+        assert told is hasty
+        assert isinstance(error, RequestTimedOut)
+        assert error.maybe_written
+        assert "waited 14 s for a connection, and 5 s for the answer" in str(error)
+        assert connection.next_deadline() == 34.0  # it still has the place of its answer
+        connection.expire(21.0)
+        assert connection.take_answers() == []
+        deliver(connection, answer(hasty) + answer(patient), now=22.0)
+        assert [request for request, _ in connection.take_answers()] == [hasty, patient]
+        assert connection.next_deadline() is None
 
     def test_a_drip_of_bytes_does_not_put_the_deadline_off(self) -> None:
         connection = ready()
