@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kclient.producer.intake import Intake
 
 _LOOK_EVERY = 8
-"""Records between two looks at the clock: one costs an eighth of taking a record."""
+"""Records between two looks at the clock at most: a look costs an eighth of taking a record."""
 
 
 class BulkSend:
@@ -80,9 +80,9 @@ class BulkSend:
                 f"records must be an iterable or async iterable, not a {type(records).__name__}"
             )
 
-    async def _take_all(self, records: Iterable[Any], look_every: int = _LOOK_EVERY) -> None:
+    async def _take_all(self, records: Iterable[Any]) -> None:
         seen, turns, accumulator = self._seen, self._turns, self._accumulator
-        sealed, look_in = accumulator.sealed_count, look_every
+        sealed, look_every, look_in = accumulator.sealed_count, 1, 1
         for item in records:
             delivery = self._put(item)
             self.taken += 1
@@ -91,8 +91,8 @@ class BulkSend:
             look_in -= 1
             if look_in and accumulator.sealed_count == sealed:
                 continue
-            look_in = look_every
             if turns.due():
+                look_every = 1  # the records may come slowly
                 seen.clear()
                 # Acknowledgements and linger need the loop, too.
                 await turns.take()
@@ -100,9 +100,12 @@ class BulkSend:
                 self._check()
                 if self.wait.tally.count:
                     return
+            elif look_every < _LOOK_EVERY:
+                look_every *= 2
+            look_in = look_every
 
     async def _take(self, item: Any) -> None:
-        await self._take_all((item,), 1)
+        await self._take_all((item,))
 
     def _put(self, item: Any) -> Delivery:
         put, topic = self._intake.put, self._topic
