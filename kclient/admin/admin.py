@@ -71,7 +71,7 @@ class Admin:
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
-            ClientClosed: It was started before.
+            ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the client counts as closed.
         """
@@ -413,7 +413,20 @@ class Admin:
     # Looking at this client
 
     def health(self) -> Health:
-        """A snapshot of this client: state, connections, age of its metadata, last error."""
+        """A snapshot of how this client is; cheap, and free to call at any time.
+
+        Returns:
+            A ``kclient.cluster.core.Health``: ``ok``, state, age and last error of its metadata,
+            internal tasks, ``nodes`` (a ``NodeHealth`` per broker: last answer, last failure) and
+            ``connections`` (a ``ConnectionHealth`` each).
+
+        Raises:
+            WrongContext: Called from another loop, thread or process than ``start``.
+
+        Example::
+
+            print(admin.health().ok)
+        """
         return self._core.health()
 
     def metrics(self) -> dict[str, float]:

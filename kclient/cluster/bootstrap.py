@@ -145,10 +145,10 @@ class Bootstrap:
         return next(iter(self._reasons.values()), None)
 
     def _failed(self, when: str) -> BootstrapFailed:
-        reasons = [
-            f"{address}: {self._reasons.get(node_id, 'no answer')}"
-            for node_id, address in self._addresses.items()
-        ]
+        reasons = []
+        for node_id, address in self._addresses.items():
+            reason = str(self._reasons.get(node_id, "no answer"))
+            reasons.append(reason if address in reason else f"{address}: {reason}")
         return BootstrapFailed(
             f"no bootstrap address could be used{when}: " + "; ".join(reasons),
             hint="check bootstrap, that the brokers are up, and that security fits the listener",

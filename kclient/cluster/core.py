@@ -24,7 +24,7 @@ from kclient.cluster.metadata import MetadataState
 from kclient.cluster.supervision import Supervisor
 from kclient.cluster.updater import MetadataUpdater
 from kclient.errors import ClientClosed, KafkaError
-from kclient.hooks import Counters, Hooks, Observer
+from kclient.hooks import Counters, Hooks, Observer, require_method
 from kclient.network import NetworkClient
 from kclient.surroundings import surroundings
 
@@ -99,6 +99,9 @@ class ClientCore:
         observers: Are told of events.
         rng: For the jitter of waits.
 
+    Raises:
+        InvalidConfig: ``dialer`` can't dial.
+
     Attributes:
         config, clock, rng, hooks, counters: As given or made here.
         name: Of this client among those of its process, for log lines.
@@ -119,6 +122,8 @@ class ClientCore:
         observers: Sequence[Observer] = (),
         rng: random.Random | None = None,
     ) -> None:
+        if dialer is not None:
+            require_method("dialer", dialer, "dial")
         self.config = config
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.rng = rng if rng is not None else random.Random()
@@ -176,18 +181,33 @@ class ClientCore:
         """Raise WrongContext in another loop, thread or process than ``start`` was called in."""
         self._supervisor.check_context()
 
+    def check_new(self) -> None:
+        """Raise ClientClosed unless ``start`` may be called: once, and not after ``close``."""
+        if self._state == "new":
+            return
+        if self.closed:
+            raise ClientClosed("this client was closed, so it can't start", hint="make a new one")
+        if self.failure is not None:
+            raise ClientClosed(
+                "this client was started before and has failed", hint="close it and make a new one"
+            )
+        doing = "starting" if self._state == "starting" else "running"
+        raise ClientClosed(
+            f"this client is {doing} already",
+            hint="call start() once; 'async with' calls it, too",
+        )
+
     async def start(self) -> None:
         """Find a broker and learn the cluster. After it, the client can be used.
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``;
                 nothing stays open.
-            ClientClosed: It was started before.
+            ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the client counts as closed.
         """
-        if self._state != "new":
-            raise ClientClosed("this client was started before", hint="make a new one")
+        self.check_new()
         self._state = "starting"
         self._supervisor.enter()
         self._settle()
@@ -321,7 +341,12 @@ class ClientCore:
         return self._supervisor.failure
 
     def health(self) -> Health:
-        """A snapshot of how the client is; free to call at any time."""
+        """A snapshot of how the client is; free to call at any time.
+
+        Raises:
+            WrongContext: Called from another loop, thread or process than ``start``.
+        """
+        self.check_context()
         view = self.metadata.view
         state = "closed" if self.closed else self._state
         if state == "running" and self.failure is not None:

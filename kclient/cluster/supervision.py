@@ -30,6 +30,13 @@ _NOWHERE = object()
 """Stands for the loop of a client that is not in use: no running loop is equal to it."""
 
 
+DEFECT = "close this client and make a new one; please report it as a bug"
+LEFT_OPEN = (
+    "was the client left open when its event loop ended, or did something cancel all tasks of the "
+    "loop? Use it in 'async with', or close it"
+)
+
+
 class Duty(Enum):
     """What the end of a task means."""
 
@@ -176,7 +183,7 @@ class Supervisor:
                     "task %s failed while it was stopped", task.get_name(), exc_info=error
                 )
         elif task.cancelled():
-            self._died(task.get_name(), "was cancelled from outside", None)
+            self._died(task.get_name(), "was cancelled from outside", None, hint=LEFT_OPEN)
         elif error is not None:
             self._died(task.get_name(), f"ended with {type(error).__name__}: {error}", error)
         elif duty is Duty.ENDLESS:
@@ -186,15 +193,20 @@ class Supervisor:
         """A listener of ours raised inside the network: as bad as the death of a task."""
         self._died("network listener", f"failed with {type(error).__name__}: {error}", error)
 
-    def _died(self, name: str, how: str, error: BaseException | None) -> None:
+    def _died(
+        self, name: str, how: str, error: BaseException | None, *, hint: str = DEFECT
+    ) -> None:
         self._counters.add("tasks.died")
-        self._log.error("internal task %s %s", name, how, exc_info=error)
+        # All tasks of a loop that ends are cancelled at once: one line about that is enough.
+        again = self.failure is not None and error is None
+        level = logging.DEBUG if again else logging.ERROR
+        self._log.log(level, "internal task %s %s (%s)", name, how, hint, exc_info=error)
         if self._hooks.active:
             self._hooks.emit(TaskDied(name, how))
         if self.failure is None:
             self.failure = BackgroundTaskDied(
                 f"the client's internal task {name} {how}",
-                hint="close this client and make a new one; please report it as a bug",
+                hint=hint,
             )
             self.failure.__cause__ = error
             self._cancel(self._vital())

@@ -15,31 +15,28 @@ from kclient.consumer.arguments import (
     checked_offset,
     checked_partition,
     checked_partitions,
-    checked_time,
     checked_timeout,
     refuse_group,
 )
 from kclient.consumer.engine import Engine
+from kclient.consumer.inquiries import Inquiries
 from kclient.consumer.iteration import RecordIterator
 from kclient.consumer.records import ConsumerRecord, converter
 from kclient.types import (
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     OffsetSpec,
     TopicPartition,
     check_topic_name,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
     from types import TracebackType
     from typing import Unpack
 
     import pyarrow
 
-    from kclient.cluster.partition import Partition
     from kclient.config import Bootstrap
-    from kclient.consumer.health import ConsumerHealth
     from kclient.consumer.subscription import PartitionState
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
@@ -51,7 +48,7 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` takes at most, unless told otherwise."""
 
 
-class Consumer(Generic[K, V]):
+class Consumer(Inquiries, Generic[K, V]):
     """Reads records from the partitions of topics.
 
     ``Consumer(bootstrap, "flights")`` reads all partitions of a topic, those added later included;
@@ -177,7 +174,7 @@ class Consumer(Generic[K, V]):
             UnknownTopicOrPartition: A topic doesn't exist: create it, or check its name.
             TopicAuthorizationFailed: It may not be read by this principal.
             MetadataTimedOut: Nothing was heard of it within ``api_timeout`` seconds.
-            ClientClosed: It was started before: make a new one.
+            ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the consumer counts as closed.
 
@@ -387,11 +384,16 @@ class Consumer(Generic[K, V]):
             LogTruncated: Records that were read are no longer in the log (unclean election).
             UnknownTopicOrPartition: An assigned partition doesn't exist.
             BrokerError: A broker refused for good, such as TopicAuthorizationFailed.
+            BrokerUnreachable, ConnectionLost, RequestTimedOut, LeaderNotAvailable: A leader has
+                been out of reach, or a partition without one, for long: see below.
             ClientClosed: Before ``start``, or the consumer was closed meanwhile.
             BackgroundTaskDied: An internal task failed: make a new consumer.
 
             An error concerns one partition and is raised once per occurrence; the others go on
-            with the next poll.
+            with the next poll. Short outages pass unseen. In a long one, errors whose
+            ``retriable`` is True are raised, at most about once per ``request_timeout`` for each
+            broker that is away. Nothing is lost by them: log them and call again, and it goes on
+            where it was as soon as the broker is back.
 
         Cancellation: safe. A poll that is cancelled has taken nothing, so no record is lost; the
         same goes for ``asyncio.timeout`` around it.
@@ -410,8 +412,25 @@ class Consumer(Generic[K, V]):
         """Records one by one, as they come, until the consumer is closed.
 
         The position moves with each record that is handed over, so leaving the loop and coming
-        back, or calling ``poll``, goes on with the next one. Raises what ``poll`` raises; after
-        that, and after a step that was cancelled, the same iterator can go on.
+        back, or calling ``poll``, goes on with the next one. After a step that was cancelled the
+        same iterator can go on.
+
+        Raises:
+            KafkaError: What ``poll`` raises, so also, in a long outage of a leader, errors whose
+                ``retriable`` is True, again and again. An error ends the ``async for``; begin it
+                anew (or go on with the same iterator) and it goes on with the next record.
+
+        Example::
+
+            while True:
+                try:
+                    async for record in consumer:
+                        print(record.value)
+                    break  # the consumer was closed
+                except kclient.KafkaError as error:
+                    if not error.retriable:
+                        raise
+                    print("still waiting:", error)
         """
         self._engine.core.check_usable()
         return RecordIterator(self._engine.poller, converts=self._converts)
@@ -430,7 +449,8 @@ class Consumer(Generic[K, V]):
 
         Raises:
             InvalidConfig: pyarrow is not installed: ``pip install kclient[arrow]``.
-            KafkaError: What ``poll`` raises, but DeserializationFailed.
+            KafkaError: What ``poll`` raises, but DeserializationFailed. As there, retriable ones
+                come again and again in a long outage of a leader; calling again goes on.
 
         Cancellation: safe, as with ``poll``.
 
@@ -459,129 +479,6 @@ class Consumer(Generic[K, V]):
             position = consumer.positions()  # keep these yourself, and seek() to them
         """
         raise refuse_group(None)
-
-    # Looking around
-
-    async def partitions_for(
-        self, topic: str, *, timeout: float | None = None
-    ) -> Sequence[Partition]:
-        """The partitions of ``topic``, assigned or not.
-
-        Args:
-            topic: Its name.
-            timeout: Seconds; ``api_timeout`` by default.
-
-        Returns:
-            One value per partition in order, with leader, replicas and so on.
-
-        Raises:
-            UnknownTopicOrPartition: It doesn't exist.
-            TopicAuthorizationFailed: It may not be seen.
-            MetadataTimedOut: No answer in time.
-
-        Cancellation: safe.
-
-        Example::
-
-            indexes = [p.index for p in await consumer.partitions_for("flights")]
-        """
-        self._engine.core.check_usable()
-        metadata, name = self._engine.core.metadata, check_topic_name(topic)
-        return (await metadata.wait_for_topic(name, self._seconds(timeout))).partitions
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset that is still there, of each of ``partitions``, assigned or not.
-
-        Args:
-            partitions: Which ones.
-            timeout: Seconds for all; ``api_timeout`` by default.
-
-        Returns:
-            Offset by partition. Positions don't change.
-
-        Raises:
-            KafkaError: The error of the first partition that failed: UnknownTopicOrPartition,
-                TopicAuthorizationFailed, RequestTimedOut ...
-
-        Cancellation: safe.
-
-        Example::
-
-            first = await consumer.beginning_offsets(consumer.assignment)
-        """
-        return await self._ends(partitions, OffsetSpec.EARLIEST, timeout)
-
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset behind the last readable record, of each of ``partitions``.
-
-        Args:
-            partitions: Which ones, assigned or not.
-            timeout: Seconds for all; ``api_timeout`` by default.
-
-        Returns:
-            Offset by partition: the high watermark, or with ``read_committed`` the last stable
-            offset. Positions don't change.
-
-        Raises:
-            KafkaError: As with ``beginning_offsets``.
-
-        Cancellation: safe.
-
-        Example::
-
-            last = await consumer.end_offsets(consumer.assignment)
-        """
-        return await self._ends(partitions, OffsetSpec.LATEST, timeout)
-
-    async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int], *, timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition whose timestamp is not before the one given.
-
-        Args:
-            times: Int milliseconds since the epoch by partition, assigned or not.
-            timeout: Seconds for all; ``api_timeout`` by default.
-
-        Returns:
-            Offset and timestamp of that record by partition; None where all records are older.
-
-        Raises:
-            InvalidArgument: A time below 0.
-            KafkaError: As with ``beginning_offsets``.
-
-        Cancellation: safe.
-
-        Example::
-
-            found = await consumer.offsets_for_times({partition: 1_700_000_000_000})
-        """
-        specs = {checked_partition(key): checked_time(time) for key, time in times.items()}
-        found = await self._engine.look_up(specs, self._seconds(timeout))
-        return {key: answer if answer.offset >= 0 else None for key, answer in found.items()}
-
-    async def _ends(
-        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, timeout: float | None
-    ) -> dict[TopicPartition, int]:
-        specs = dict.fromkeys(checked_partitions(partitions), spec)
-        found = await self._engine.look_up(specs, self._seconds(timeout))
-        return {key: answer.offset for key, answer in found.items()}
-
-    def metrics(self) -> dict[str, float]:
-        """All counters and gauges of this consumer by name, as ``room.what``."""
-        self._engine.poller.settle()
-        return self._engine.core.metrics()
-
-    def health(self) -> ConsumerHealth:
-        """How the consumer is now; free to call at any time."""
-        self._engine.poller.settle()
-        return self._engine.health()
-
-    def _seconds(self, timeout: float | None) -> float:
-        return self._config.api_timeout if timeout is None else checked_timeout(timeout)
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         """The state of an assigned partition, with nothing handed out beyond its position."""

@@ -22,7 +22,7 @@ from kclient.errors import KafkaError, NoPosition, RequestTimedOut
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
@@ -236,26 +236,39 @@ class Engine:
 
     def health(self) -> ConsumerHealth:
         """A snapshot."""
+        client, now = self.core.health(), self.core.clock.now
         partitions = {
-            state.topic_partition: PartitionHealth(
-                phase=state.phase.name,
-                position=state.position,
-                lag=state.lag(read_committed=self.read_committed),
-                paused=state.paused,
-                node_id=state.node_id,
-                buffered_bytes=state.buffered_bytes,
-                failures=state.failures,
-            )
-            for state in self.subscription
+            state.topic_partition: self._partition_health(state, now) for state in self.subscription
         }
+        stalled = any(part.stalled for part in partitions.values())
         fetched, error = self.fetcher.last_fetch, self.fetcher.last_error
         return ConsumerHealth(
-            client=self.core.health(),
+            client=client,
             partitions=partitions,
-            lag=self._lag(),
-            last_fetch_age=None if fetched is None else self.core.clock.now() - fetched,
+            lag=None if stalled else self._lag(),
+            last_fetch_age=None if fetched is None else now() - fetched,
             last_error=None if error is None else str(error),
             buffered_bytes=self.fetcher.buffer.frame_bytes,
+        )
+
+    def _partition_health(self, state: PartitionState, now: Callable[[], float]) -> PartitionHealth:
+        """How one partition is. ``now`` only runs where a fetch was made, so on a loop."""
+        node_id, patience = state.node_id, self.config.fetch_max_wait + self.config.request_timeout
+        queue = self.fetcher.plan.queues.get(node_id) if node_id is not None else None
+        answered = queue.answered_at if queue is not None else None
+        since = queue.waiting_since if queue is not None else None
+        wanted = not state.paused and state.phase is Phase.FETCHING and not state.buffered_bytes
+        stalled = wanted and since is not None and now() - since >= patience
+        return PartitionHealth(
+            phase=state.phase.name,
+            position=state.position,
+            lag=None if stalled else state.lag(read_committed=self.read_committed),
+            paused=state.paused,
+            node_id=node_id,
+            buffered_bytes=state.buffered_bytes,
+            failures=max(state.failures, queue.failures if queue is not None else 0),
+            last_fetch_age=None if answered is None else now() - answered,
+            stalled=stalled,
         )
 
     def _lag(self) -> int | None:

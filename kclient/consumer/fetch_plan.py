@@ -42,6 +42,8 @@ class BrokerQueue:
         retry_at: Not to be asked before, after failures.
         failures: Requests in a row that failed as a whole.
         failing_since: When the first of them did, or the user was last told.
+        answered_at: When it last answered a request well; None before the first.
+        waiting_since: When the first request was sent after that; None where there is none.
     """
 
     __slots__ = (
@@ -49,6 +51,7 @@ class BrokerQueue:
         "_last_request",
         "_retries",
         "_touched",
+        "answered_at",
         "failing_since",
         "failures",
         "in_flight",
@@ -56,6 +59,7 @@ class BrokerQueue:
         "partitions",
         "retry_at",
         "session",
+        "waiting_since",
     )
 
     def __init__(self, node_id: int) -> None:
@@ -66,6 +70,8 @@ class BrokerQueue:
         self.retry_at = 0.0
         self.failures = 0
         self.failing_since = 0.0
+        self.answered_at: float | None = None
+        self.waiting_since: float | None = None
         self._touched: dict[TopicPartition, None] = {}
         self._retries: list[tuple[float, TopicPartition]] = []
         self._held: set[TopicPartition] = set()
@@ -102,6 +108,14 @@ class BrokerQueue:
         """A request is being sent."""
         self.in_flight = True
         self._last_request = now
+        if self.waiting_since is None:
+            self.waiting_since = now
+
+    def answered(self, now: float) -> None:
+        """The request was answered well."""
+        self.failures = 0
+        self.answered_at = now
+        self.waiting_since = None
 
     def end(self) -> None:
         """The request has its outcome."""

@@ -217,8 +217,8 @@ class Fetcher:
             if not queue.session.answered(response.error_code, response.session_id, parts):
                 self._refused(queue, response.error_code)
                 return
-            queue.failures = 0
             self.last_fetch, self.last_error = self._core.clock.now(), None
+            queue.answered(self.last_fetch)
             self._count(queue, len(raw.body), len(parts), sent_at)
             news = ReplyNews(queue.node_id)
             turn = self.last_fetch + TURN

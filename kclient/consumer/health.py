@@ -18,11 +18,16 @@ class PartitionHealth:
         phase: ``FETCHING`` where all is well, else what it waits for: ``NO_POSITION``,
             ``AWAITING_RESET`` or ``VALIDATING``.
         position: Offset of the next record to hand over; None while unknown.
-        lag: Records between the position and the end that this reader can see; None if unknown.
+        lag: Records between the position and the end that this reader can see; None if unknown,
+            and where the partition is stalled: nobody knows then what was written meanwhile.
         paused: By ``pause``.
         node_id: Broker that is asked for it; None where there is none.
         buffered_bytes: Fetched and not handed over yet.
-        failures: Tries in a row that brought nothing but an error.
+        failures: Tries in a row that brought nothing but an error, for it alone or for all that
+            its broker was asked for.
+        last_fetch_age: Seconds since its present broker last answered a fetch; None before that.
+        stalled: It is to be read, but for ``fetch_max_wait`` + ``request_timeout`` seconds or more
+            its broker has answered no fetch, and nothing of it waits to be handed over.
     """
 
     phase: str
@@ -32,6 +37,8 @@ class PartitionHealth:
     node_id: int | None
     buffered_bytes: int
     failures: int
+    last_fetch_age: float | None
+    stalled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,9 @@ class ConsumerHealth:
     Attributes:
         client: Its connections, metadata and internal tasks.
         partitions: The assigned ones.
-        lag: Sum over the partitions of which it is known; None if it is known of none.
-        last_fetch_age: Seconds since a broker last answered a fetch; None before the first.
+        lag: Sum over the partitions of which it is known; None if it is known of none, and while
+            a partition is stalled.
+        last_fetch_age: Seconds since any broker last answered a fetch; None before the first.
         last_error: Why the latest fetch failed as a whole, as text; None after one that didn't.
         buffered_bytes: Memory of the responses that wait to be handed over.
     """
@@ -56,12 +64,13 @@ class ConsumerHealth:
 
     @property
     def ok(self) -> bool:
-        """The client runs, fetches succeed, and every partition has a position and a broker."""
+        """The client runs, fetches succeed, every partition has a position and a broker, and none
+        is stalled."""
         return (
             self.client.ok
             and self.last_error is None
             and all(
-                part.phase == "FETCHING" and part.node_id is not None
+                part.phase == "FETCHING" and part.node_id is not None and not part.stalled
                 for part in self.partitions.values()
             )
         )

@@ -297,6 +297,11 @@ class NetworkClient:
         node = self.book.get(node_id)
         return self.states.retry_at(node.address) if node is not None else 0.0
 
+    def trouble_with(self, node_id: int) -> Exception | None:
+        """The latest failure to reach the node, if it wasn't usable since; for texts."""
+        node = self.book.get(node_id)
+        return self.states.last_error(node.address) if node is not None else None
+
     def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
         """Have ``listener(node_id, lane)`` called when sending may have become possible.
 

@@ -22,7 +22,9 @@ class ProducerHealth:
         parked_records: Records and ``enqueue`` calls that wait for room or metadata.
         unsettled_partitions: Partitions with batches that wait or are under way.
         requests_in_flight: Produce requests whose answer is awaited.
-        last_error: The latest failure of a batch or request as text, None if there was none.
+        last_error: The latest failure of a batch or request as text; None if there was none, and
+            once the partition that it concerned has had a batch delivered.
+        last_error_age: Seconds since then; None without one.
     """
 
     client: Health
@@ -34,6 +36,7 @@ class ProducerHealth:
     unsettled_partitions: int
     requests_in_flight: int
     last_error: str | None
+    last_error_age: float | None
 
     @property
     def ok(self) -> bool:

@@ -181,6 +181,7 @@ class Producer(Generic[K, V]):
             core.counters,
             core.rng,
         )
+        self._settlement.obstacles.trouble_with = core.network.trouble_with
         self._ending = Ending(
             self._accumulator, self._intake, self._settlement, self._failures, core.clock
         )
@@ -203,7 +204,7 @@ class Producer(Generic[K, V]):
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
-            ClientClosed: It was started before.
+            ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the producer counts as closed.
 
@@ -212,6 +213,7 @@ class Producer(Generic[K, V]):
             producer = kclient.Producer("localhost:9092")
             await producer.start()
         """
+        self._core.check_new()  # else this would spoil what runs
         self._failures.loop = asyncio.get_running_loop()
         self._turns = Turns(self._accumulator)
         await self._core.start()
@@ -500,11 +502,29 @@ class Producer(Generic[K, V]):
         return self._core.metrics()
 
     def health(self) -> ProducerHealth:
-        """A snapshot of how the producer is; free to call at any time while it runs."""
+        """A snapshot of how the producer is; cheap, and free to call at any time.
+
+        Returns:
+            A ``kclient.producer.health.ProducerHealth``: ``ok``, ``last_error`` and its age, what
+            is buffered, parked and under way; and in ``client`` a ``kclient.cluster.core.Health``
+            with metadata, internal tasks, ``nodes`` (a ``NodeHealth`` per broker: last answer,
+            last failure) and ``connections`` (a ``ConnectionHealth`` each).
+
+        Raises:
+            WrongContext: Called from another loop, thread or process than ``start``. From another
+                thread: ``loop.call_soon_threadsafe``, or an ``async def`` that calls it and
+                ``asyncio.run_coroutine_threadsafe``.
+
+        Example::
+
+            health = producer.health()
+            if not health.ok:
+                print(health.last_error, health.client.metadata_error)
+        """
         identity = self._identity.current if self._config.idempotence else None
         known = identity is not None and self._identity.state is not IdentityState.REFUSED
         known = known and identity is not None and identity.producer_id >= 0
-        error = self._settlement.last_error
+        error, failed_at = self._settlement.last_error, self._settlement.last_error_at
         return ProducerHealth(
             client=self._core.health(),
             idempotent=self._config.idempotence,
@@ -515,6 +535,7 @@ class Producer(Generic[K, V]):
             unsettled_partitions=len(self._accumulator.busy),
             requests_in_flight=sum(self._sender.in_flight.values()),
             last_error=None if error is None else str(error),
+            last_error_age=None if error is None else self._core.clock.now() - failed_at,
         )
 
     # Inside.

@@ -366,7 +366,7 @@ class Sender:
                 )
             except (BrokerError, NoCommonVersion) as error:
                 if error.retriable:
-                    self._settlement.last_error = error
+                    self._no_identity(error)
                     await asyncio.sleep(self._backoff.delay(attempt, self._core.rng))
                     attempt += 1
                     continue
@@ -379,15 +379,20 @@ class Sender:
                 return
             except KafkaError as error:
                 # It took too long; whoever waits for it has a time limit of its own.
-                self._settlement.last_error = error
+                self._no_identity(error)
                 await asyncio.sleep(self._backoff.delay(attempt, self._core.rng))
                 attempt += 1
             else:
                 self._refusals = 0
+                self._settlement.obstacles.no_identity = None
                 self._identity.granted(*identity)
         for queue in self._take_nameless():
             self._accumulator.mark(queue)
         self.wake()
+
+    def _no_identity(self, error: KafkaError) -> None:
+        self._settlement.note(error, self._clock.now())
+        self._settlement.obstacles.no_identity = error
 
     def identity_refused(self, error: KafkaError) -> None:
         """The cluster gives no producer id: what waits for one fails, later batches ask again."""

@@ -23,6 +23,7 @@ from kclient.errors import (
 )
 from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
 from kclient.producer.batch import BatchState, ProducerBatch
+from kclient.producer.obstacles import Obstacles
 from kclient.producer.verdict import (
     TOO_LARGE,
     Verdict,
@@ -72,7 +73,15 @@ class Settlement:
         self._delivery_timeout = config.delivery_timeout
         self._acks_all = config.acks == "all"
         self.last_error: KafkaError | None = None
-        """The latest failure of a batch or request, for ``health()``."""
+        """The latest failure of a batch or request, for ``health()``; None once the partition that
+        it concerned has had a batch delivered."""
+        self.last_error_at = 0.0
+        self.obstacles = Obstacles()
+        self._last_failed: PartitionQueue | None = None
+
+    def note(self, error: KafkaError, now: float, queue: PartitionQueue | None = None) -> None:
+        """Remember ``error`` for ``health()``, until ``queue`` (or any) has a success."""
+        self.last_error, self.last_error_at, self._last_failed = error, now, queue
 
     # A request came back.
 
@@ -95,7 +104,7 @@ class Settlement:
 
     def not_answered(self, shipment: Shipment, error: KafkaError, now: float) -> None:
         """The request failed as a whole."""
-        self.last_error = error
+        self.note(error, now, shipment.batches[0].queue if shipment.batches else None)
         unsent = not shipment.encoded or isinstance(error, BrokerUnreachable)
         for batch in shipment.batches:
             batch.shipment = None
@@ -123,7 +132,8 @@ class Settlement:
         if may_be_written(answer.code, acks_all=self._acks_all):
             batch.maybe_written = True
         error = self._error(batch, answer, node_id)
-        self.last_error = batch.last_error = error
+        batch.last_error = error
+        self.note(error, now, queue)
         if wants_metadata(answer.code) and not moved:
             self._metadata.request_update(queue.topic)
         if verdict is Verdict.REJECT:
@@ -145,6 +155,8 @@ class Settlement:
             outcome.acknowledge(base, answer.log_append_time)
             for wait in batch.flushes or ():
                 wait.settled(outcome.count)
+        if self._last_failed in (None, batch.queue):
+            self.last_error = None
         self._counters.add("producer.batches_delivered")
         self._counters.add("producer.records_delivered", outcome.count)
         self._counters.add("producer.bytes_delivered", batch.records().encoded_bytes)
@@ -230,21 +242,22 @@ class Settlement:
         shipment = batch.shipment
         if shipment is not None and shipment.carries(batch):
             batch.maybe_written = True
+        why, cause = self.obstacles.of(batch)
         attempts = f"{batch.attempts} attempt{'' if batch.attempts == 1 else 's'}"
         error = DeliveryTimedOut(
             f"{batch.queue.topic_partition}: not acknowledged within "
-            f"delivery_timeout={self._delivery_timeout:g} s, {attempts}{_why(batch)}",
+            f"delivery_timeout={self._delivery_timeout:g} s, {attempts}; {why}",
             topic_partition=batch.queue.topic_partition,
             maybe_written=batch.maybe_written,
         )
-        error.__cause__ = batch.last_error
-        self.last_error = error
+        error.__cause__ = cause
+        self.note(error, batch.deadline, batch.queue)
         batch.queue.expired(batch)
         self._failed(batch, error)
 
     def give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail ``batch`` with ``error``, wherever it is; the producer is at its end."""
-        queue = batch.queue
+        queue, (why, cause) = batch.queue, self.obstacles.of(batch)
         if batch is queue.open:
             queue.seal_open()
         shipment = batch.shipment
@@ -255,12 +268,12 @@ class Settlement:
         else:
             queue.rejected(batch)
         own = type(error)(
-            f"{queue.topic_partition}: {error.message}{_why(batch)}",
+            f"{queue.topic_partition}: {error.message}; {why}",
             topic_partition=queue.topic_partition,
             hint=error.hint,
             maybe_written=batch.maybe_written,
         )
-        own.__cause__ = error.__cause__ if error.__cause__ is not None else batch.last_error
+        own.__cause__ = error.__cause__ if error.__cause__ is not None else cause
         self._failed(batch, own)
 
     def drop_doubtful(self, queue: PartitionQueue) -> None:
@@ -375,13 +388,3 @@ class Settlement:
             endpoints,
         )
         return {batch for batch, leader in before.items() if batch.queue.leader != leader}
-
-
-def _why(batch: ProducerBatch) -> str:
-    """What stood in the way of a batch, for the text of its failure."""
-    if batch.last_error is not None:
-        return f"; last problem: {batch.last_error}"
-    shipment = batch.shipment
-    if shipment is not None and shipment.encoded:
-        return f"; broker {shipment.node_id} has not answered"
-    return "; the partition has no leader" if batch.queue.leader in (None, -1) else ""
