@@ -13,7 +13,7 @@ from kclient.clock import SystemClock
 from kclient.cluster.calls import Calls
 from kclient.cluster.view import Broker, Cluster
 from kclient.errors import ClientClosed, ConnectionLost
-from kclient.hooks import Counters
+from kclient.hooks import Counters, Hooks
 from kclient.protocol.message import Request
 from tests.unit.cluster.answers import answer, topic
 from tests.unit.cluster.virtual import FakeNetwork, Script, Steady, config, run
@@ -26,7 +26,8 @@ def core_of(script: Script, brokers: int = 2) -> Any:
     )
     clock = SystemClock()
     calls = Calls(network, metadata, config(), clock=clock, rng=Steady(), counters=Counters())
-    return SimpleNamespace(network=network, metadata=metadata, clock=clock, calls=calls)
+    parts = {"metadata": metadata, "clock": clock, "calls": calls, "hooks": Hooks()}
+    return SimpleNamespace(network=network, **parts)
 
 
 def elapsed() -> float:
