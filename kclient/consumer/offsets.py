@@ -216,7 +216,8 @@ class OffsetKeeper:
     def _failed(self, state: PartitionState, error: KafkaError) -> None:
         if not state.assigned:
             return
-        self._log.info("offset lookup failed partition=%s: %s", state.topic_partition, error)
+        level = logging.DEBUG if state.failures else logging.INFO
+        self._log.log(level, "offset lookup failed partition=%s: %s", state.topic_partition, error)
         self._back_off(state)
         self._subscription.fail(state, error)
 

@@ -244,7 +244,7 @@ class Line:
         self._established = True
         self.answered_at = now
         owner.states.usable(self._dialed, now)
-        owner.reporter.opened(channel, now - self._opened_at)
+        owner.reporter.opened(channel, now - self._opened_at, now)
         self._opened_at = now
         owner.line_ready(self, channel)
         if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it

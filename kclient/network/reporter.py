@@ -16,13 +16,31 @@ if TYPE_CHECKING:
     from kclient.hooks import Counters, Hooks
     from kclient.network.addresses import ConnectionKey
     from kclient.network.channel import Channel
+    from kclient.network.connection import Connection
     from kclient.network.keeper import TaskKeeper
     from kclient.network.requests import PendingRequest
 
 logger = logging.getLogger("kclient.network")
 
 WARN_EVERY = 10.0
-"""Seconds between two warnings about one address; the failures between are logged as DEBUG."""
+"""Seconds between two warnings about one address at least; what lies between is logged as DEBUG."""
+WARN_SELDOM = 640.0
+"""While it stays away the time between them doubles, up to this."""
+
+REMEMBERED = 1000
+"""Addresses whose latest trouble is remembered."""
+
+
+class _Trouble:
+    """What was logged about an address that failed."""
+
+    __slots__ = ("failures", "gap", "since", "warned_at")
+
+    def __init__(self, now: float) -> None:
+        self.since = now  # of the first failure since it was usable
+        self.failures = 0
+        self.warned_at = -WARN_SELDOM
+        self.gap = WARN_EVERY
 
 
 class Reporter:
@@ -34,19 +52,20 @@ class Reporter:
         keeper: Hears of each exception that escaped from a listener.
     """
 
-    __slots__ = ("_counters", "_hooks", "_keeper", "_log", "_warned_at")
+    __slots__ = ("_counters", "_hooks", "_keeper", "_log", "_troubles")
 
     def __init__(self, hooks: Hooks, counters: Counters, keeper: TaskKeeper) -> None:
         self._hooks = hooks
         self._log = hooks.log(logger)
         self._counters = counters
         self._keeper = keeper
-        self._warned_at: dict[str, float] = {}
+        self._troubles: dict[str, _Trouble] = {}
 
-    def opened(self, channel: Channel, seconds: float) -> None:
+    def opened(self, channel: Channel, seconds: float, now: float) -> None:
         """A connection became usable, ``seconds`` after its dial began."""
         connection = channel.connection
         self._counters.add("network.connections_opened")
+        self._recovered(connection, now)
         if self._log.isEnabledFor(logging.DEBUG):
             self._log.debug("connected %s address=%s", connection.key, connection.address)
         if self._hooks.active:
@@ -65,8 +84,10 @@ class Reporter:
             self._counters.add("network.connections_failed")
         self._counters.add("network.bytes_received", channel.bytes_in)
         self._counters.add("network.bytes_sent", channel.bytes_out)
-        level = logging.DEBUG if channel.blameless else self._level(connection.address, now)
-        self._log.log(level, "closed %s in_flight=%d reason=%s", connection.key, in_flight, reason)
+        if channel.blameless:
+            self._log.debug("closed %s in_flight=%d reason=%s", connection.key, in_flight, reason)
+        else:
+            self._failed(connection, now, established=established)
         if self._hooks.active:
             node_id, lane = connection.key
             self._hooks.emit(
@@ -109,9 +130,51 @@ class Reporter:
         if request.throttle:
             self._hooks.emit(Throttled(node_id, lane, api, request.throttle))
 
-    def _level(self, address: str, now: float) -> int:
+    def _failed(self, connection: Connection, now: float, *, established: bool) -> None:
         """WARNING, but not again and again for a peer that stays away or comes and goes."""
-        if now - self._warned_at.get(address, -WARN_EVERY) < WARN_EVERY:
-            return logging.DEBUG
-        self._warned_at[address] = now
-        return logging.WARNING
+        trouble = self._troubles.get(connection.address)
+        if trouble is None:
+            if len(self._troubles) >= REMEMBERED:  # brokers may move without end
+                del self._troubles[next(iter(self._troubles))]
+            trouble = self._troubles[connection.address] = _Trouble(now)
+        if not trouble.failures:
+            trouble.since = now
+        trouble.failures += 1
+        level = logging.DEBUG
+        if now - trouble.warned_at >= trouble.gap:
+            level, trouble.warned_at = logging.WARNING, now
+            if trouble.failures > 1:
+                trouble.gap = min(2 * trouble.gap, WARN_SELDOM)
+        if established:
+            self._log.log(
+                level,
+                "connection lost %s in_flight=%d reason=%s",
+                connection.key,
+                connection.lost_requests,
+                connection.error,
+            )
+        else:
+            self._log.log(
+                level,
+                "can't connect %s failures=%d for=%.0fs reason=%s",
+                connection.key,
+                trouble.failures,
+                now - trouble.since,
+                connection.error,
+            )
+
+    def _recovered(self, connection: Connection, now: float) -> None:
+        """Say so, as INFO where there was a warning about it since it was usable."""
+        trouble = self._troubles.get(connection.address)
+        if trouble is None or not trouble.failures:
+            return
+        told = trouble.warned_at >= trouble.since
+        self._log.log(
+            logging.INFO if told else logging.DEBUG,
+            "usable again %s address=%s failures=%d after=%.1fs",
+            connection.key,
+            connection.address,
+            trouble.failures,
+            now - trouble.since,
+        )
+        trouble.failures, trouble.gap = 0, WARN_EVERY
