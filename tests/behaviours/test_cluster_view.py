@@ -251,5 +251,6 @@ async def test_bootstrap_addresses_that_are_no_brokers_are_named_in_time() -> No
         async with Admin(bootstrap, bootstrap_timeout=1.0):
             pass
     assert time.monotonic() - started < 3.0
-    assert "127.0.0.1:1:" in str(error.value)
-    assert "no-such-host.invalid:9092:" in str(error.value)
+    first, second = str(error.value).partition("within 1 s: ")[2].split("; ")
+    assert "127.0.0.1:1" in first
+    assert "no-such-host.invalid:9092" in second

@@ -122,8 +122,9 @@ async def test_each_address_has_its_own_reason() -> None:
     refused = f"127.0.0.1:{unused_port()}"
     async with listening(http) as web, listening(silence) as mute:
         text = await failure_of(f"{refused},{web},{mute}", timeout=2.0)
-    reasons = dict(part.split(": ", 1) for part in text.partition("2 s: ")[2].split("; "))
-    assert sorted(reasons) == sorted([refused, web, mute])
+    parts = text.partition("2 s: ")[2].split("; ")
+    reasons = {where: part for part in parts for where in (refused, web, mute) if where in part}
+    assert (len(parts), len(reasons)) == (3, 3)
     assert "refused" in reasons[refused].lower()
     assert "HTTP" in reasons[web]
 
