@@ -11,6 +11,8 @@ from asyncio.events import _get_running_loop
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kclient.hooks import Dialer
 
 
@@ -39,3 +41,9 @@ class Surroundings(Protocol):
 def surroundings() -> Surroundings | None:
     """Those of the running loop; None in the real world, and where no loop runs."""
     return cast("Surroundings | None", getattr(_get_running_loop(), "kclient_surroundings", None))
+
+
+def effort_clock(real: Callable[[], float]) -> Callable[[], float]:
+    """What tells a loop of work when to let others run: ``real``, or that of the surroundings."""
+    world = surroundings()
+    return real if world is None else world.effort

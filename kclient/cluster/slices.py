@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator
 from typing import TypeVar
 
-from kclient.surroundings import surroundings
+from kclient.surroundings import effort_clock
 
 T = TypeVar("T")
 
@@ -26,8 +26,7 @@ async def run_sliced(steps: Generator[None, None, T], budget: float = SLICE) -> 
 
     Cancellation: the generator is closed where it stands.
     """
-    world = surroundings()
-    spent = time.thread_time if world is None else world.effort
+    spent = effort_clock(time.thread_time)
     started = spent()
     try:
         while True:

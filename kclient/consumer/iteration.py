@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from kclient.errors import ClientClosed
-from kclient.surroundings import surroundings
+from kclient.surroundings import effort_clock
 
 if TYPE_CHECKING:
     from kclient.consumer.poller import Poller
@@ -33,8 +33,7 @@ class RecordIterator:
         """``converts``: the consumer has deserializers."""
         self._poller = poller
         self._converts = converts
-        world = surroundings()
-        self._monotonic = monotonic if world is None else world.effort
+        self._monotonic = effort_clock(monotonic)
         self._turn_at = self._monotonic() + TURN
 
     def __aiter__(self) -> Self:

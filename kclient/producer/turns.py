@@ -11,7 +11,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from kclient.surroundings import surroundings
+from kclient.surroundings import effort_clock
 
 if TYPE_CHECKING:
     from kclient.producer.accumulator import Accumulator
@@ -27,8 +27,7 @@ class Turns:
 
     def __init__(self, accumulator: Accumulator) -> None:
         self._accumulator = accumulator
-        world = surroundings()
-        self._effort = monotonic if world is None else world.effort
+        self._effort = effort_clock(monotonic)
         self._sealed = accumulator.sealed_count
         self._until = self._effort() + TURN
 

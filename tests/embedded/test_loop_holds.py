@@ -12,7 +12,6 @@ import contextlib
 import gc
 import itertools
 import random
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
@@ -20,7 +19,9 @@ import pyarrow  # noqa: F401 - loaded before a probe looks
 import pytest
 
 import kclient
+from kclient.consumer import iteration
 from kclient.errors import DeliveryTimedOut, FlushFailed, KafkaError
+from kclient.producer import turns
 from kclient.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -131,26 +132,39 @@ def test_large_compressed_values_both_ways(way: str) -> None:
     run(main())
 
 
-def longest_between(ticks: list[float]) -> float:
-    return max(later - earlier for earlier, later in itertools.pairwise(ticks))
+class UsersWork:
+    """A clock that only the user's own code moves, and what it showed at each turn of the loop."""
+
+    RECORD = 0.0003
+    """Seconds that the user's code takes over one record."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.turns = [0.0]
+
+    def clock(self) -> float:
+        return self.now
+
+    def do(self) -> None:
+        self.now += self.RECORD
+
+    async def watch(self) -> None:
+        while True:
+            self.turns.append(self.now)
+            await asyncio.sleep(0)
+
+    def longest(self) -> float:
+        """Seconds of work between two turns at most."""
+        pairs = itertools.pairwise([*self.turns, self.now])
+        return max(later - earlier for earlier, later in pairs)
 
 
-async def ticking(ticks: list[float]) -> None:
-    """Note the thread's CPU time at each turn of the loop."""
-    while True:
-        ticks.append(time.thread_time())
-        await asyncio.sleep(0)
-
-
-def work(seconds: float) -> None:
-    """A user's code that takes its time over one record."""
-    until = time.thread_time() + seconds
-    while time.thread_time() < until:
-        pass
-
-
-def test_a_loop_over_records_lets_others_run_every_few_milliseconds() -> None:
-    """However long the user's own code takes over each: 5 ms, one record, one slice of decoding."""
+def test_a_loop_over_records_lets_others_run_every_few_milliseconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long the user's own code takes over each: 5 ms and one record."""
+    work = UsersWork()
+    monkeypatch.setattr("kclient.consumer.iteration.monotonic", work.clock)
 
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
@@ -158,20 +172,18 @@ def test_a_loop_over_records_lets_others_run_every_few_milliseconds() -> None:
             data = batch(0, 500, value_bytes=100)
             for _ in range(10):
                 cluster.append(T, 0, data)
-            ticks: list[float] = []
             async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
                 await consumer.poll(max_records=1, timeout=5.0)
-                others = asyncio.create_task(ticking(ticks))
-                ticks.append(time.thread_time())
+                others = asyncio.create_task(work.watch())
                 count = 0
                 async for _ in consumer:
-                    work(0.0003)
+                    work.do()
                     count += 1
                     if count == 3000:
                         break
                 others.cancel()
-                ticks.append(time.thread_time())
-            assert longest_between(ticks) < 0.015
+            assert work.now > 0.8
+            assert work.longest() < iteration.TURN + 2 * work.RECORD
 
     run(main())
 
@@ -229,28 +241,31 @@ def test_a_burst_of_half_a_million_records(way: str, partitions: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["enqueue", "send_many"])
-def test_a_loop_that_writes_lets_others_run_every_few_milliseconds(way: str) -> None:
+def test_a_loop_that_writes_lets_others_run_every_few_milliseconds(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = UsersWork()
+    monkeypatch.setattr("kclient.producer.turns.monotonic", work.clock)
+
     def slow() -> Iterator[bytes]:
         for _ in range(1000):
-            work(0.0003)
+            work.do()
             yield VALUE
 
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             cluster.create_topic(T)
-            ticks: list[float] = []
             async with kclient.Producer(cluster.bootstrap, batch_size=MIB // 2) as producer:
                 await producer.partitions_for(T)
-                others = asyncio.create_task(ticking(ticks))
-                ticks.append(time.thread_time())
+                others = asyncio.create_task(work.watch())
                 if way == "enqueue":
                     for value in slow():
                         await producer.enqueue(T, value)
                 else:
                     await producer.send_many(T, slow())
                 others.cancel()
-                ticks.append(time.thread_time())
-            assert longest_between(ticks) < 0.015
+            assert work.now > 0.25
+            assert work.longest() < turns.TURN + 10 * work.RECORD  # send_many looks at each 8th
 
     run(main())
 
