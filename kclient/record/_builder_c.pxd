@@ -25,10 +25,13 @@ cdef class BatchBuilder:
     cdef int64_t _max_timestamp
     cdef bint _closed
 
-    @cython.locals(timestamp=int64_t, count=Py_ssize_t, delta=int64_t, written=Py_ssize_t,
-                   raw_headers=bytes)
+    @cython.locals(timestamp=int64_t)
     cpdef Py_ssize_t append(
         self, object timestamp_ms, object key, object value, object headers) except? -2
+
+    @cython.locals(count=Py_ssize_t, delta=int64_t, written=Py_ssize_t)
+    cpdef Py_ssize_t put(
+        self, int64_t timestamp, bytes key, bytes value, bytes headers) except? -2
 
     @cython.locals(key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t,
                    time=uint64_t, index=uint64_t, key_length=uint64_t, value_length=uint64_t,

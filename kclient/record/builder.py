@@ -204,13 +204,25 @@ class BatchBuilder:
             raise wrong_type("key", key)
         if value is not None and not isinstance(value, bytes):
             raise wrong_type("value", value)
+        return self.put(timestamp, key, value, encode_headers(headers) if headers else _NO_HEADERS)
+
+    def put(self, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes) -> int:
+        """``append`` for who knows that the arguments are right; ``headers`` are encoded.
+
+        Returns:
+            Its index in the batch, or -1 if there is no room or the batch is closed.
+
+        Raises:
+            RecordTooLarge: No batch can hold it (2 GiB).
+        """
+        if self._closed:
+            return -1
         count = self._count
         delta = timestamp - self._base_timestamp if count else 0
-        raw_headers = encode_headers(headers) if headers else _NO_HEADERS
         if cython.compiled:
-            written = self._store(delta, key, value, raw_headers)
+            written = self._store(delta, key, value, headers)
         else:
-            written = self._join(delta, key, value, raw_headers)
+            written = self._join(delta, key, value, headers)
         if written == 0:
             return -1
         self._used += written
