@@ -1,0 +1,78 @@
+"""The process that is counted: ``python -m tests.budgets.workload MODE PATH...``.
+
+In mode ``marked`` it runs under callgrind, which writes a part of its profile whenever ``getpgrp``
+is called: each path gives four parts (between, smaller run, between, larger run). In mode
+``blocks`` it runs alone and prints how many blocks of memory the results keep. Started by
+``machine`` only.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.budgets.hot_path import FACTOR, HotPath
+from tests.budgets.still import stop_clocks
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def warm_up(path: HotPath) -> None:
+    """Let caches fill: the interpreter specializes code, the allocator takes memory."""
+    with path.prepare(path.count) as step:
+        step()
+
+
+def run_marked(path: HotPath) -> None:
+    """Run it twice, between two marks each."""
+    warm_up(path)
+    for count in (path.count, FACTOR * path.count):
+        with path.prepare(count) as step:
+            # The collector starts from zero, and what was there before is none of its business;
+            # its thresholds are the default ones.
+            gc.collect()
+            gc.freeze()
+            os.getpgrp()
+            kept = step()
+            os.getpgrp()
+            del kept
+
+
+def blocks_kept(path: HotPath) -> list[int]:
+    """Blocks of memory that are in use after each run and were not before."""
+    warm_up(path)
+    found = []
+    for count in (path.count, FACTOR * path.count):
+        with path.prepare(count) as step:
+            gc.collect()
+            before = sys.getallocatedblocks()
+            kept = step()
+            found.append(sys.getallocatedblocks() - before)
+            del kept
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run from a command line."""
+    mode, *names = arguments
+    stop_clocks()
+    import kclient  # not earlier: it takes the clocks by name
+    from tests.budgets.paths import PATHS
+
+    if PROJECT not in Path(kclient.__file__).resolve().parents:
+        sys.exit(f"kclient is imported from {kclient.__file__}, not from {PROJECT}")
+    paths = {path.name: path for path in PATHS}
+    if mode == "marked":
+        for name in names:
+            run_marked(paths[name])
+    else:
+        kept = {name: blocks_kept(paths[name]) for name in names}
+        print(json.dumps(kept))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
