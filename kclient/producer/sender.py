@@ -15,6 +15,7 @@ from kclient.backoff import Backoff
 from kclient.cluster.targets import AnyNode
 from kclient.errors import BrokerError, KafkaError, NoCommonVersion, ProtocolError
 from kclient.network import Lane
+from kclient.producer.cargo import Cargo
 from kclient.producer.idempotence import Identity, IdentityState
 from kclient.producer.shipment import Shipment
 from kclient.producer.squeezer import Squeezer
@@ -22,7 +23,6 @@ from kclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from kclient.protocol.messages.produce import ProduceRequest
 from kclient.record import Compression
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class Sender:
         future = self._network.send(
             node_id,
             shipment.message,
-            api=ProduceRequest,
+            api=Cargo,
             lane=Lane.PRODUCE,
             timeout=self._config.request_timeout,
             max_version=shipment.max_version,

@@ -32,6 +32,7 @@ from kclient.producer.verdict import (
     may_be_written,
     wants_metadata,
 )
+from kclient.protocol.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     import random
@@ -40,13 +41,15 @@ if TYPE_CHECKING:
     from kclient.config import ProducerConfig
     from kclient.hooks import Counters, Hooks
     from kclient.producer.accumulator import Accumulator
+    from kclient.producer.cargo import CargoReply
     from kclient.producer.idempotence import ProducerIdentity
     from kclient.producer.intake import Topics
     from kclient.producer.partition_queue import PartitionQueue
     from kclient.producer.shipment import Answer, Shipment
-    from kclient.protocol.messages.produce import ProduceResponse
 
 logger = logging.getLogger("kclient.producer")
+
+_ALL_WELL = {0}
 
 
 class Settlement:
@@ -78,6 +81,7 @@ class Settlement:
         self.last_error_at = 0.0
         self.obstacles = Obstacles()
         self._last_failed: PartitionQueue | None = None
+        self._delivered: list[tuple[int, int]] = []
 
     def note(self, error: KafkaError, now: float, queue: PartitionQueue | None = None) -> None:
         """Remember ``error`` for ``health()``, until ``queue`` (or any) has a success."""
@@ -85,22 +89,28 @@ class Settlement:
 
     # A request came back.
 
-    def answered(self, shipment: Shipment, response: ProduceResponse | None, now: float) -> bool:
+    def answered(
+        self, shipment: Shipment, response: CargoReply | ProduceResponse | None, now: float
+    ) -> bool:
         """The broker answered, or the request is written and no answer is expected.
 
         Returns:
             Whether the connection that it went over is to be made anew.
         """
         answers = shipment.answers(response)
-        moved = self._take_hints(answers, response)
+        codes = {answer.code for answer in answers.values()}
+        moved = self._take_hints(answers, response) if codes - _ALL_WELL else set()
         for batch in shipment.batches:
             batch.shipment = None
             answer = answers.get(batch)
             if answer is None:
                 self._not_sent(batch, now)
+            elif answer.code == 0:
+                self._written(batch, answer, now)
             else:
                 self._settle(batch, answer, shipment.node_id, now, moved=batch in moved)
-        return any(doubts_connection(answer.code) for answer in answers.values())
+        self._count_delivered()
+        return any(doubts_connection(code) for code in codes)
 
     def not_answered(self, shipment: Shipment, error: KafkaError, now: float) -> None:
         """The request failed as a whole."""
@@ -157,9 +167,7 @@ class Settlement:
                 wait.settled(outcome.count)
         if self._last_failed in (None, batch.queue):
             self.last_error = None
-        self._counters.add("producer.batches_delivered")
-        self._counters.add("producer.records_delivered", outcome.count)
-        self._counters.add("producer.bytes_delivered", batch.records().encoded_bytes)
+        self._delivered.append((outcome.count, batch.records().encoded_bytes))
         if self._hooks.active:
             self._hooks.emit(
                 BatchDelivered(
@@ -172,6 +180,14 @@ class Settlement:
                 )
             )
         self._finish(batch)
+
+    def _count_delivered(self) -> None:
+        """Count what was written; once per answer, as there may be hundreds of batches in it."""
+        delivered, self._delivered = self._delivered, []
+        if delivered:
+            self._counters.add("producer.batches_delivered", len(delivered))
+            self._counters.add("producer.records_delivered", sum(row[0] for row in delivered))
+            self._counters.add("producer.bytes_delivered", sum(row[1] for row in delivered))
 
     def _retry(self, batch: ProducerBatch, at: float, error: KafkaError) -> None:
         batch.queue.retry(batch, at)
@@ -372,11 +388,13 @@ class Settlement:
         return errors
 
     def _take_hints(
-        self, answers: dict[ProducerBatch, Answer], response: ProduceResponse | None
+        self,
+        answers: dict[ProducerBatch, Answer],
+        response: CargoReply | ProduceResponse | None,
     ) -> set[ProducerBatch]:
         """Use what the answer tells about new leaders (KIP-951); return who has a new one."""
         hinted = [(b, a.hint) for b, a in answers.items() if a.hint is not None and a.code]
-        if not hinted or response is None:
+        if not hinted or not isinstance(response, ProduceResponse):
             return set()
         endpoints: Iterable[Endpoint] = response.node_endpoints or ()
         before = {batch: batch.queue.leader for batch, _ in hinted}

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kclient.error_codes import ErrorCode
 from kclient.errors import NoCommonVersion
 from kclient.producer.batch import BatchState
-from kclient.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
+from kclient.producer.cargo import (
+    FIRST_WITH_TOPIC_IDS,
+    Cargo,
+    CargoReply,
+    Parcel,
+    Row,
+    TopicCargo,
 )
 from kclient.record import Compression
 
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from kclient.producer.batch import ProducerBatch
     from kclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
-FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_ZSTD = 7
 """KIP-110: older brokers can't read zstd and must not be given any."""
 
@@ -46,6 +48,10 @@ class Answer(NamedTuple):
     message: str | None = None
     record_errors: tuple[tuple[int, str | None], ...] = ()
     hint: Hint | None = None
+
+
+_UNSAID: dict[int, Row] = {}
+_IN_FLIGHT = BatchState.IN_FLIGHT
 
 
 class Shipment:
@@ -103,11 +109,12 @@ class Shipment:
 
         From v13 on topics are named by id only, which topics of an old cluster don't have.
         """
-        if all(self._topic_id(batch.queue.topic) is not None for batch in self.batches):
-            return None
-        return FIRST_WITH_TOPIC_IDS - 1
+        for topic in {batch.queue.topic for batch in self.batches}:
+            if self._topic_id(topic) is None:
+                return FIRST_WITH_TOPIC_IDS - 1
+        return None
 
-    def message(self, version: int) -> ProduceRequest:
+    def message(self, version: int) -> Cargo:
         """The request for ``version``, without the batches whose time is over."""
         if self._codec is Compression.ZSTD and version < FIRST_WITH_ZSTD:
             raise NoCommonVersion(
@@ -119,28 +126,28 @@ class Shipment:
             )
         self.encoded = True
         self.version = version
-        topics: dict[str, list[PartitionProduceData]] = {}
+        included = self._included
+        parcels: dict[str, list[Parcel]] = {}
         for batch in self.batches:
-            if batch.state is not BatchState.IN_FLIGHT:
+            if batch.state is not _IN_FLIGHT:
                 continue
-            self._included[batch] = None
-            records = batch.records().encode(
+            included[batch] = None
+            queue = batch.queue
+            head, body = batch.records().parts(
                 batch.producer_id, batch.producer_epoch, batch.wire_sequence
             )
-            part = PartitionProduceData(index=batch.queue.index, records=records)
-            topics.setdefault(batch.queue.topic, []).append(part)
-        return ProduceRequest(
-            transactional_id=None,
-            acks=self._acks,
-            timeout_ms=self._timeout_ms,
-            topic_data=[self._topic(name, parts, version) for name, parts in topics.items()],
-        )
+            row = parcels.get(queue.topic)
+            if row is None:
+                row = parcels[queue.topic] = []
+            row.append((queue.index, head, body))
+        topics = [TopicCargo(name, self._name(name), row) for name, row in parcels.items()]
+        return Cargo(self._acks, self._timeout_ms, topics)
 
     def carries(self, batch: ProducerBatch) -> bool:
         """``batch`` is in the message that was built."""
         return batch in self._included
 
-    def answers(self, response: ProduceResponse | None) -> dict[ProducerBatch, Answer]:
+    def answers(self, response: CargoReply | ProduceResponse | None) -> dict[ProducerBatch, Answer]:
         """What was said about each batch in the message; no response is expected with acks=0.
 
         A batch that the response leaves out gets NETWORK_EXCEPTION: it is sent again, and whether
@@ -148,6 +155,8 @@ class Shipment:
         """
         if response is None:
             return {batch: Answer(0) for batch in self._included}
+        if isinstance(response, CargoReply):
+            return self._plain_answers(response)
         said: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
         for topic in response.responses:
@@ -156,21 +165,33 @@ class Shipment:
                 said[named, part.index] = part
         answers: dict[ProducerBatch, Answer] = {}
         for batch in self._included:
-            name: str | bytes | None = batch.queue.topic
-            if by_id:
-                name = self._named.get(batch.queue.topic)
-            found = said.get((name, batch.queue.index)) if name is not None else None
-            answers[batch] = _answer(found)
+            topic_name = batch.queue.topic
+            name = self._named[topic_name] if by_id else topic_name
+            answers[batch] = _answer(said.get((name, batch.queue.index)))
         return answers
 
-    def _topic(
-        self, name: str, parts: list[PartitionProduceData], version: int
-    ) -> TopicProduceData:
-        if version < FIRST_WITH_TOPIC_IDS:
-            return TopicProduceData(name=name, partition_data=parts)
-        topic_id = self._topic_id(name) or bytes(16)
-        self._named[name] = topic_id
-        return TopicProduceData(topic_id=topic_id, partition_data=parts)
+    def _plain_answers(self, reply: CargoReply) -> dict[ProducerBatch, Answer]:
+        by_id = self.version >= FIRST_WITH_TOPIC_IDS
+        rows_of = {
+            name: reply.topics.get(topic_id if by_id else name, _UNSAID)
+            for name, topic_id in self._named.items()
+        }
+        answers: dict[ProducerBatch, Answer] = {}
+        for batch in self._included:
+            queue = batch.queue
+            row = rows_of[queue.topic].get(queue.index)
+            answers[batch] = _answer(None) if row is None else _plain(row)
+        return answers
+
+    def _name(self, topic: str) -> bytes:
+        """The id that ``topic`` has in this request; zeros where it has none."""
+        topic_id = self._named[topic] = self._topic_id(topic) or bytes(16)
+        return topic_id
+
+
+def _plain(row: Row) -> Answer:
+    # Not through the constructor of a NamedTuple, which is Python and costs three times as much.
+    return tuple.__new__(Answer, (row[1], row[2], row[3], row[4], None, (), None))
 
 
 def _answer(part: PartitionProduceResponse | None) -> Answer:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kclient.errors import ProtocolError
 from kclient.protocol import registry
-from kclient.protocol.message import Request, Response
+from kclient.protocol.message import PiecewiseRequest, Request, Response
 from kclient.protocol.primitives import DECODE_ERRORS, Buffer, put_string, read_unknown_tags
 
 API_VERSIONS_KEY = 18
@@ -62,6 +62,10 @@ def encode_request(
             ) from problem
     if request.FIRST_FLEXIBLE is not None and version >= request.FIRST_FLEXIBLE:
         out.append(0)
+    if isinstance(request, PiecewiseRequest):
+        pieces = request.pieces(version)
+        _SIZE.pack_into(out, 0, len(out) - 4 + sum(map(len, pieces)))
+        return b"".join((out, *pieces))
     request.encode_into(out, version)
     _SIZE.pack_into(out, 0, len(out) - 4)
     return bytes(out)

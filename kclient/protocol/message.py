@@ -221,6 +221,19 @@ class Request(Message):
     RESPONSE: ClassVar[type[Response]]
 
 
+class PiecewiseRequest(Request):
+    """A request whose bytes are at hand in pieces, so that joining them is all the copying."""
+
+    __slots__ = ()
+
+    def pieces(self, version: int) -> list[Buffer]:
+        """What ``encode`` gives, to be joined; of ``len`` each as many bytes.
+
+        Raises: see ``encode``; also what the emitted code raises.
+        """
+        raise NotImplementedError
+
+
 class SteppedResponse(Response):
     """A response that can be so large that its decoding is better cut into slices."""
 

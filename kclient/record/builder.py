@@ -18,7 +18,7 @@ from kclient.record.layout import (
     CONTROL_BIT,
     LOG_APPEND_BIT,
     TRANSACTIONAL_BIT,
-    encode_batch,
+    batch_head,
 )
 from kclient.types import TimestampType
 
@@ -344,21 +344,45 @@ class BatchBuilder:
         Raises:
             InvalidArgument: There is no record in it.
         """
+        parts = self.parts(
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            leader_epoch=leader_epoch,
+            transactional=transactional,
+        )
+        return b"".join(parts)
+
+    def parts(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        *,
+        leader_epoch: int = -1,
+        transactional: bool = False,
+    ) -> tuple[bytes, bytes | memoryview]:
+        """What ``encode`` gives, as header and body; the body is the builder's own, not a copy.
+
+        The builder is closed, so the body never changes. Raises: see ``encode``.
+        """
         if self._count == 0:
             raise InvalidArgument("a batch without records can't be encoded")
         self._closed = True
-        attributes = self._attributes | self._codec | (TRANSACTIONAL_BIT if transactional else 0)
-        return encode_batch(
-            self._body(),
-            attributes,
+        body = self._body()
+        head = batch_head(
+            body,
+            self._attributes | self._codec | (TRANSACTIONAL_BIT if transactional else 0),
             self._count,
             self._base_timestamp,
             self._max_timestamp,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            leader_epoch=leader_epoch,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            0,
+            leader_epoch,
         )
+        return head, body
 
     def split(self, limit: int) -> list[BatchBuilder]:
         """The same records, in order, in new builders of ``limit`` bytes; for MESSAGE_TOO_LARGE.

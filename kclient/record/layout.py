@@ -46,6 +46,34 @@ def encode_batch(
     leader_epoch: int = -1,
 ) -> bytes:
     """A whole v2 batch around ``body``, with its CRC."""
+    head = batch_head(
+        body,
+        attributes,
+        record_count,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        base_offset,
+        leader_epoch,
+    )
+    return b"".join((head, body))
+
+
+def batch_head(
+    body: bytes | bytearray | memoryview,
+    attributes: int,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """The header of a v2 batch around ``body``, with its CRC."""
     rest = REST.pack(
         attributes,
         record_count - 1,
@@ -57,5 +85,4 @@ def encode_batch(
         record_count,
     )
     length = BATCH_HEADER_BYTES - LOG_OVERHEAD + len(body)
-    head = HEAD.pack(base_offset, length, leader_epoch, 2, crc32c(body, crc32c(rest)))
-    return b"".join((head, rest, body))
+    return HEAD.pack(base_offset, length, leader_epoch, 2, crc32c(body, crc32c(rest))) + rest

@@ -1,0 +1,233 @@
+"""Cargo: the Produce request and its answer as bytes, without an object per batch.
+
+``Shipment`` makes a ``Cargo``; the network writes it and decodes the answer as ``CargoReply``. Both
+are the generated messages to whoever looks at them, only quicker: a request is joined from the
+batches' own buffers in one copy, and of an answer that says nothing but yes the fixed rows are read
+at once. Whatever else an answer says is left to the generated code, and so is everything that is
+wrong with it. Sans-IO.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from typing import NamedTuple, TypeAlias
+
+from kclient.protocol.message import PiecewiseRequest, Response
+from kclient.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kclient.protocol.primitives import (
+    DECODE_ERRORS,
+    Buffer,
+    check_uuid,
+    put_compact_count,
+    put_compact_string,
+    put_count,
+    put_string,
+    put_uvarint,
+    read_compact_string,
+    read_uvarint,
+)
+
+FIRST_FLEXIBLE = 9
+FIRST_WITH_TOPIC_IDS = 13
+_UUID_BYTES = 16
+
+_TERMS = struct.Struct(">hi").pack
+_INDEX_AND_SIZE = struct.Struct(">ii").pack
+_INDEX = struct.Struct(">i").pack
+# Index and the size of what follows, as a varint of one, two or three bytes.
+_INDEX_AND_ONE = struct.Struct(">iB").pack
+_INDEX_AND_TWO = struct.Struct(">iBB").pack
+_INDEX_AND_THREE = struct.Struct(">iBBB").pack
+_ONE_BYTE = 1 << 7
+_TWO_BYTES = 1 << 14
+_THREE_BYTES = 1 << 21
+_NO_TAGS = b"\0"
+
+_ROW = struct.Struct(">ihqqqBBB")
+_THROTTLE_AND_TAGS = struct.Struct(">iB")
+_NOTHING_MORE = (1, 0, 0)
+"""The end of a row without errors of records, message and tags."""
+
+
+Parcel: TypeAlias = tuple[int, bytes, Buffer]
+"""One batch: the index of its partition, its header, and what follows: the builder's own buffer,
+which doesn't change any more."""
+
+
+class TopicCargo(NamedTuple):
+    """The batches for one topic.
+
+    Attributes:
+        name: Of the topic.
+        topic_id: Its id; needed from v13 on.
+        parcels: Its batches.
+    """
+
+    name: str
+    topic_id: bytes
+    parcels: list[Parcel]
+
+
+class Cargo(ProduceRequest, PiecewiseRequest):
+    """A Produce request over batches that are encoded already.
+
+    Attributes:
+        topics: What is in it.
+    """
+
+    __slots__ = ("topics",)
+
+    def __init__(self, acks: int, timeout_ms: int, topics: list[TopicCargo]) -> None:
+        self.transactional_id = None
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.unknown_tags = None
+        self.topics = topics
+
+    @property
+    def topic_data(self) -> list[TopicProduceData]:  # type: ignore[override]
+        """The same as generated structures, which copies all of it; for tests and diagnosis."""
+        return [
+            TopicProduceData(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_data=[
+                    PartitionProduceData(index, b"".join((head, body)))
+                    for index, head, body in topic.parcels
+                ],
+            )
+            for topic in self.topics
+        ]
+
+    def pieces(self, version: int) -> list[Buffer]:
+        """The message in ``version``, to be joined."""
+        terms = _TERMS(self.acks, self.timeout_ms)
+        if version >= FIRST_FLEXIBLE:
+            start = bytearray(b"\0" + terms)
+            put_compact_count(start, len(self.topics))
+        else:
+            start = bytearray((b"\xff\xff" if version >= 3 else b"") + terms)
+            put_count(start, len(self.topics))
+        pieces: list[Buffer] = [start]
+        for topic in self.topics:
+            if version >= FIRST_FLEXIBLE:
+                _add_compact(pieces, topic, version)
+            else:
+                _add_classic(pieces, topic)
+        if version >= FIRST_FLEXIBLE:
+            pieces.append(_NO_TAGS)
+        return pieces
+
+
+def _add_compact(pieces: list[Buffer], topic: TopicCargo, version: int) -> None:
+    """Append one topic in a flexible version."""
+    out = bytearray()
+    if version >= FIRST_WITH_TOPIC_IDS:
+        out += check_uuid(topic.topic_id)
+    else:
+        put_compact_string(out, topic.name)
+    put_compact_count(out, len(topic.parcels))
+    pieces.append(out)
+    for index, head, body in topic.parcels:
+        size = len(head) + len(body) + 1
+        if size < _ONE_BYTE:
+            place = _INDEX_AND_ONE(index, size)
+        elif size < _TWO_BYTES:
+            place = _INDEX_AND_TWO(index, size & 0x7F | 0x80, size >> 7)
+        elif size < _THREE_BYTES:
+            place = _INDEX_AND_THREE(index, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14)
+        else:
+            long = bytearray(_INDEX(index))
+            put_uvarint(long, size)
+            place = bytes(long)
+        pieces += (place, head, body, _NO_TAGS)
+    pieces.append(_NO_TAGS)
+
+
+def _add_classic(pieces: list[Buffer], topic: TopicCargo) -> None:
+    """Append one topic in a version with lengths of fixed size."""
+    out = bytearray()
+    put_string(out, topic.name)
+    put_count(out, len(topic.parcels))
+    pieces.append(out)
+    for index, head, body in topic.parcels:
+        pieces += (_INDEX_AND_SIZE(index, len(head) + len(body)), head, body)
+
+
+Row: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+"""Index, error code, base offset, log append time, log start offset, and ``_NOTHING_MORE``."""
+
+
+class CargoReply(Response):
+    """An answer that says no more about any batch than the fixed fields, and no new leaders.
+
+    Attributes:
+        topics: Per topic, named as in the request, the row of each partition by its index.
+        throttle_time_ms: As in the generated class.
+    """
+
+    __slots__ = ("throttle_time_ms", "topics")
+    API_KEY = ProduceResponse.API_KEY
+    NAME = ProduceResponse.NAME
+    MIN_VERSION = ProduceResponse.MIN_VERSION
+    MAX_VERSION = ProduceResponse.MAX_VERSION
+    FIRST_FLEXIBLE = ProduceResponse.FIRST_FLEXIBLE
+
+    def __init__(self, topics: dict[str | bytes, dict[int, Row]], throttle_time_ms: int) -> None:
+        self.topics = topics
+        self.throttle_time_ms = throttle_time_ms
+        self.unknown_tags = None
+
+    @classmethod
+    def decode(  # type: ignore[override]
+        cls, data: Buffer, version: int, offset: int = 0
+    ) -> CargoReply | ProduceResponse:
+        """The answer; as the generated class where it says more, or where anything is wrong.
+
+        Raises:
+            ProtocolError: The bytes are no such message.
+        """
+        reply = None
+        if FIRST_FLEXIBLE <= version <= cls.MAX_VERSION:
+            with contextlib.suppress(*DECODE_ERRORS):
+                reply = _read_quickly(data, version, offset)
+        return ProduceResponse.decode(data, version, offset) if reply is None else reply
+
+
+Cargo.RESPONSE = CargoReply  # type: ignore[assignment]
+
+
+def _read_quickly(data: Buffer, version: int, pos: int) -> CargoReply | None:
+    """The answer, if it has no more than fixed rows. Raises DECODE_ERRORS."""
+    end = len(data)
+    topics: dict[str | bytes, dict[int, Row]] = {}
+    topic_count, pos = read_uvarint(data, pos, end)
+    for _ in range(topic_count - 1):
+        name: str | bytes
+        if version >= FIRST_WITH_TOPIC_IDS:
+            name, pos = bytes(data[pos : pos + _UUID_BYTES]), pos + _UUID_BYTES
+        else:
+            name, pos = read_compact_string(data, pos, end)
+        count, pos = read_uvarint(data, pos, end)
+        stop = pos + (count - 1) * _ROW.size
+        if not 0 < count <= end or stop >= end or data[stop] or name in topics:
+            return None
+        rows: dict[int, Row] = {}
+        for row in _ROW.iter_unpack(data[pos:stop]):
+            if row[5:] != _NOTHING_MORE:
+                return None
+            rows[row[0]] = row
+        if len(rows) < count - 1:
+            return None
+        topics[name] = rows
+        pos = stop + 1
+    throttle_ms, tags = _THROTTLE_AND_TAGS.unpack_from(data, pos)
+    if tags or topic_count == 0 or pos + _THROTTLE_AND_TAGS.size != end:
+        return None
+    return CargoReply(topics, throttle_ms)
