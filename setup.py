@@ -18,6 +18,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED = [
+    "kclient.producer.delivery",
+    "kclient.producer.quick",
     "kclient.record.batch",
     "kclient.record.builder",
     "kclient.record.columns",

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kclient.surroundings import surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @runtime_checkable
@@ -26,19 +29,30 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock:
-    """The running loop's monotonic time and the wall clock: the machine's, or the loop's own."""
+def wall_ns_of(clock: Clock) -> Callable[[], int]:
+    """What tells ``clock``'s wall time in nanoseconds, by the shortest way."""
+    if isinstance(clock, SystemClock):
+        return clock.wall_ns
+    return lambda: clock.wall_ms() * 1_000_000
 
-    __slots__ = ("_wall_ns",)
+
+class SystemClock:
+    """The running loop's monotonic time and the wall clock: the machine's, or the loop's own.
+
+    Attributes:
+        wall_ns: Gives int nanoseconds since the Unix epoch.
+    """
+
+    __slots__ = ("wall_ns",)
 
     def __init__(self) -> None:
-        self._wall_ns = time.time_ns
+        self.wall_ns = time.time_ns
 
     def settle(self) -> None:
         """Take the wall clock of the running loop's surroundings, if it has any."""
         world = surroundings()
         if world is not None:
-            self._wall_ns = world.wall_ns
+            self.wall_ns = world.wall_ns
 
     def now(self) -> float:
         """Monotonic seconds of the running loop. Raises RuntimeError where no loop runs."""
@@ -46,4 +60,4 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         """Int milliseconds since the Unix epoch."""
-        return self._wall_ns() // 1_000_000
+        return self.wall_ns() // 1_000_000

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kclient.producer.batch import BatchState, ProducerBatch
-from kclient.producer.delivery import BatchOutcome, Delivery
 from kclient.producer.due_list import DueList
+from kclient.producer.hot import Account, BatchOutcome, Delivery, StickyChoice, TopicWay
 from kclient.producer.partition_queue import PartitionQueue
-from kclient.producer.partitioner import StickyChoice
 from kclient.record import BatchBuilder
 
 if TYPE_CHECKING:
@@ -60,9 +59,10 @@ class TopicQueues:
         count: Partitions; it never shrinks for the same topic id, whatever a stale broker says.
         leaders: Leader of each partition, ``NO_LEADER`` without one.
         sticky: Where records without a key go.
+        way: What the quick way sees of it.
     """
 
-    __slots__ = ("_available", "count", "leaders", "name", "queues", "sticky", "topic_id")
+    __slots__ = ("_available", "count", "leaders", "name", "queues", "sticky", "topic_id", "way")
 
     def __init__(self, name: str, switch_bytes: int, rng: random.Random) -> None:
         self.name = name
@@ -71,6 +71,7 @@ class TopicQueues:
         self.leaders: Sequence[int] = ()
         self.queues: list[PartitionQueue | None] = []
         self.sticky = StickyChoice(switch_bytes, rng, self._backlog)
+        self.way = TopicWay(self.sticky)
         self._available: list[int] | None = None
 
     def learn(self, leaders: Sequence[int], topic_id: bytes | None) -> None:
@@ -85,7 +86,10 @@ class TopicQueues:
         self.count = len(leaders)
         self.leaders = leaders
         self._available = None
-        self.queues.extend([None] * (self.count - len(self.queues)))
+        new = [None] * (self.count - len(self.queues))
+        self.queues.extend(new)
+        self.way.fillings.extend(new)
+        self.way.count = self.count
         if self.sticky.current >= self.count:
             self.sticky.current = -1
 
@@ -122,10 +126,7 @@ class Accumulator:
         wake: Callable[[], None],
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
-        self.used = 0
-        """Bytes of records that aren't settled, and of batches where those are very many."""
-        self.sealed_count = 0
-        """Batches sealed so far: who appends yields to the loop when it moves."""
+        self.account = Account(config.buffer_memory)
         self.busy: dict[PartitionQueue, None] = {}
         """Partitions with unsettled batches."""
         self._host = host
@@ -146,6 +147,11 @@ class Accumulator:
         self._lingering: DueList[ProducerBatch] = DueList(_is_open)
         self._deadlines: DueList[ProducerBatch] = DueList(_is_unsettled)
         self._retries: DueList[PartitionQueue] = DueList(_may_retry)
+
+    @property
+    def used(self) -> int:
+        """Bytes of records that aren't settled, and of batches where those are very many."""
+        return self.account.used
 
     # The way in.
 
@@ -168,6 +174,7 @@ class Accumulator:
                 batch_limit=self._batch_size,
             )
             queue.leader = topic.leader_of(partition)
+            topic.way.fillings[partition] = queue.filling
         return queue
 
     def append(
@@ -180,15 +187,7 @@ class Accumulator:
         size: int,
     ) -> Delivery | None:
         """Add a record to the open batch; None if there is none or it is full."""
-        batch = queue.open
-        if batch is None:
-            return None
-        index = batch.builder.append(timestamp, key, value, headers)  # type: ignore[union-attr]
-        if index < 0:
-            return None
-        batch.reserved += size
-        self.used += size
-        return Delivery(batch.outcome, index, timestamp)
+        return queue.filling.add(timestamp, key, value, headers, size, self.account)
 
     def append_first(
         self,
@@ -208,9 +207,10 @@ class Accumulator:
         outcome = BatchOutcome(self._host, queue.topic, queue.index)
         batch = ProducerBatch(queue, builder, outcome, now, now + self._delivery_timeout)
         batch.reserved = size if self._batches < self._free_batches else size + BATCH_UPKEEP
-        self.used += batch.reserved
+        self.account.used += batch.reserved
         self._batches += 1
         queue.open = batch
+        queue.filling.open(builder, outcome)
         self.busy[queue] = None
         self._deadlines.push(batch.deadline, batch)
         if builder.size_bytes >= queue.batch_limit:
@@ -241,7 +241,7 @@ class Accumulator:
     def seal(self, queue: PartitionQueue) -> None:
         """Close the open batch and have it sent."""
         if queue.seal_open() is not None:
-            self.sealed_count += 1
+            self.account.sealed += 1
             self.mark(queue)
             self.wake()
 
@@ -341,7 +341,7 @@ class Accumulator:
 
     def release(self, batch: ProducerBatch) -> None:
         """``batch`` is settled: give its memory back."""
-        self.used -= batch.reserved
+        self.account.used -= batch.reserved
         self._batches -= 1
         batch.reserved = 0
         batch.forget()

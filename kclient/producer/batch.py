@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from kclient.producer.delivery import BatchOutcome
+from kclient.producer.hot import BatchOutcome
 from kclient.producer.idempotence import SEQUENCE_MASK
 from kclient.transitions import step
 

@@ -1,8 +1,8 @@
 """``send_many``: many records with one await per batch.
 
-A run of its own per call; the producer makes it. Records go through the intake one by one, without
-a suspension as long as they fit; every batch that takes one of them is watched, and at the end the
-acknowledgements of all are awaited.
+A run of its own per call; the producer makes it. Records go in without a suspension as long as they
+fit: the quick way takes them in runs, the intake whatever isn't plain. Every batch that takes one
+of them is watched, and at the end the acknowledgements of all are awaited.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument
 from kclient.producer.flush import FlushWait
+from kclient.producer.hot import DUE, END
 from kclient.producer.outgoing import Outgoing
 from kclient.producer.parking import Parked
-from kclient.producer.turns import Turns
+from kclient.producer.turns import take_turn, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.delivery import BatchOutcome, Delivery
+    from kclient.producer.hot import Delivery
     from kclient.producer.intake import Intake
-
-_LOOK_EVERY = 8
-"""Records between two looks at the clock at most: a look costs an eighth of taking a record."""
 
 
 class BulkSend:
@@ -41,9 +39,8 @@ class BulkSend:
         "_admission",
         "_check",
         "_intake",
-        "_seen",
         "_topic",
-        "_turns",
+        "_turn",
         "taken",
         "wait",
     )
@@ -63,8 +60,7 @@ class BulkSend:
         self._accumulator = accumulator
         self._admission = admission
         self._check = check
-        self._seen: set[BatchOutcome] = set()
-        self._turns = Turns(accumulator)
+        self._turn = turns(accumulator.account)
 
     async def run(self, records: Iterable[Any] | AsyncIterable[Any]) -> None:
         """Take all records; stops early when one of the batches has failed."""
@@ -81,28 +77,23 @@ class BulkSend:
             )
 
     async def _take_all(self, records: Iterable[Any]) -> None:
-        seen, turns, accumulator = self._seen, self._turns, self._accumulator
-        sealed, look_every, look_in = accumulator.sealed_count, 1, 1
-        for item in records:
-            delivery = self._put(item)
-            self.taken += 1
-            if delivery._outcome not in seen:
+        take, topic, turn, wait = self._intake.quick.take_many, self._topic, self._turn, self.wait
+        iterator = iter(records)
+        while True:
+            taken, item = take(topic, iterator, turn, wait)
+            self.taken += taken
+            if item is END:
+                return
+            if item is not DUE:
+                delivery = self._put(item)
+                self.taken += 1
                 await self._watch(delivery)
-            look_in -= 1
-            if look_in and accumulator.sealed_count == sealed:
-                continue
-            if turns.due():
-                look_every = 1  # the records may come slowly
-                seen.clear()
-                # Acknowledgements and linger need the loop, too.
-                await turns.take()
-                sealed = accumulator.sealed_count
-                self._check()
-                if self.wait.tally.count:
-                    return
-            elif look_every < _LOOK_EVERY:
-                look_every *= 2
-            look_in = look_every
+                if not turn.due():
+                    continue
+            await take_turn(turn)  # acknowledgements and linger need the loop, too
+            self._check()
+            if wait.tally.count:
+                return
 
     async def _take(self, item: Any) -> None:
         await self._take_all((item,))
@@ -131,15 +122,20 @@ class BulkSend:
 
     async def _watch(self, delivery: Delivery) -> None:
         """Have ``wait`` told about the record's batch, once it is in one."""
-        parked = delivery._outcome
-        if isinstance(parked, Parked):
-            parked.watch(self.wait)  # goes over to the batch that takes the record
-            await admission(parked, delivery)
-        else:
-            batch = self._accumulator.batch_of(parked)
-            if batch is not None:
-                batch.watch(self.wait)
-        self._seen.add(delivery._outcome)
+        outcome = delivery._outcome
+        if isinstance(outcome, Parked):
+            outcome.watch(self.wait)  # goes over to the batch that takes the record
+            await admission(outcome, delivery)
+            return
+        queue = self._accumulator.topics[outcome.topic].queues[outcome.partition]
+        if queue is not None and queue.open is not None and queue.filling.outcome is outcome:
+            if queue.filling.watcher is not self.wait:
+                queue.open.watch(self.wait)
+                queue.filling.watcher = self.wait
+            return
+        batch = self._accumulator.batch_of(outcome)  # it was full at once
+        if batch is not None:
+            batch.watch(self.wait)
 
 
 async def admission(parked: Parked, delivery: Delivery) -> None:

@@ -1,5 +1,8 @@
 """``Delivery``, the handle that ``send`` gives at once, and the per-batch state behind it.
 
+One source, two builds: compiled as ``_delivery_c`` with the C types of ``_delivery_c.pxd``. Others
+take both classes from ``kclient.producer.hot``.
+
 A delivery is {outcome of the batch, index in the batch}: nothing is created per record but this
 handle, and one acknowledgement settles a whole batch. Whoever awaits a pending delivery waits on a
 private future of the loop, so cancelling one waiter harms nobody else. The accumulator makes
@@ -19,10 +22,18 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Generator
 
+    import cython  # type: ignore[import-untyped]
+
     from kclient.errors import KafkaError
+else:
+    from kclient.record import _cython as cython
 
 _TOLD_AT_ONCE = 5000
 """Deliveries of one batch whose waiters are woken in one turn of the loop."""
+_CALLED_AT_ONCE = 50
+"""Callbacks that one turn of the loop runs: each of its own would cost more than they do."""
+_new_tuple = tuple.__new__
+_copy_context = contextvars.copy_context
 
 
 class DeliveryHost(Protocol):
@@ -35,6 +46,29 @@ class DeliveryHost(Protocol):
         ...
 
 
+def _call_soon(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
+    """Have callbacks of deliveries called: (function, context, delivery) each."""
+    for first in range(0, len(callbacks), _CALLED_AT_ONCE):
+        loop.call_soon(_call, loop, callbacks[first : first + _CALLED_AT_ONCE])
+
+
+def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
+    for index, (fn, context, delivery) in enumerate(callbacks):
+        try:
+            context.run(fn, delivery)
+        except (SystemExit, KeyboardInterrupt):
+            loop.call_soon(_call, loop, callbacks[index + 1 :])
+            raise
+        except BaseException as error:
+            loop.call_exception_handler(
+                {
+                    "message": f"Exception in callback {fn!r} of {delivery!r}",
+                    "exception": error,
+                }
+            )
+
+
+@cython.cclass
 class BatchOutcome:
     """What became of one batch of records, shared by their deliveries.
 
@@ -124,8 +158,11 @@ class BatchOutcome:
 
     def _tell(self, waiting: list[Delivery]) -> None:
         """Wake who waits for these; a huge batch does it in several turns of the loop."""
+        callbacks: list[Any] = []
         for delivery in waiting[:_TOLD_AT_ONCE]:
-            delivery._fire()
+            delivery._fire(callbacks)
+        if callbacks:
+            _call_soon(self.host.loop, callbacks)
         if len(waiting) > _TOLD_AT_ONCE:
             self.host.loop.call_soon(self._tell, waiting[_TOLD_AT_ONCE:])
 
@@ -171,6 +208,9 @@ class BatchOutcome:
             self.host.unseen_failure(self, unseen)
 
 
+@cython.final
+@cython.freelist(64)
+@cython.cclass
 class Delivery:
     """The fate of one record: await it for ``RecordMetadata``, or for the failure.
 
@@ -232,7 +272,9 @@ class Delivery:
             return False
         self._outcome.withdraw()
         self._index = -1
-        self._fire()
+        callbacks: list[Any] = []
+        self._fire(callbacks)
+        _call_soon(self._outcome.host.loop, callbacks)
         return True
 
     def result(self) -> RecordMetadata:
@@ -250,12 +292,17 @@ class Delivery:
         outcome = self._outcome
         base = outcome.base_offset
         appended = outcome.log_append_time
-        return RecordMetadata(
-            outcome.topic,
-            outcome.partition,
-            base + self._index if base >= 0 else -1,
-            appended if appended >= 0 else self._timestamp,
+        # Past RecordMetadata.__new__, which is a Python function.
+        metadata: RecordMetadata = _new_tuple(
+            RecordMetadata,
+            (
+                outcome.topic,
+                outcome.partition,
+                base + self._index if base >= 0 else -1,
+                appended if appended >= 0 else self._timestamp,
+            ),
         )
+        return metadata
 
     def exception(self) -> KafkaError | None:
         """The failure, or None when the record was written. Raises as ``result`` otherwise."""
@@ -272,7 +319,7 @@ class Delivery:
     ) -> None:
         """Have the loop call ``fn(delivery)`` soon after it is done, or soon if it is."""
         if context is None:
-            context = contextvars.copy_context()
+            context = _copy_context()
         if self.done():
             self._outcome.host.loop.call_soon(fn, self, context=context)
         else:
@@ -310,12 +357,12 @@ class Delivery:
         if self._listeners is not None and waiter in self._listeners:
             self._listeners.remove(waiter)
 
-    def _fire(self) -> None:
+    def _fire(self, callbacks: list[Any]) -> None:
+        """Wake who awaits this one; add what is to be called to ``callbacks``."""
         listeners, self._listeners = self._listeners, None
         for listener in listeners or ():
             if type(listener) is tuple:
-                fn, context = listener
-                self._outcome.host.loop.call_soon(fn, self, context=context)
+                callbacks.append((*listener, self))
             elif not listener.done():
                 listener.set_result(None)
 

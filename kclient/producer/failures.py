@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from kclient.hooks import ClientLog, Counters
-    from kclient.producer.delivery import BatchOutcome
+    from kclient.producer.hot import BatchOutcome
 
 logger = logging.getLogger("kclient.producer")
 

@@ -24,7 +24,7 @@ from kclient.errors import (
     RecordTooLarge,
     broker_error,
 )
-from kclient.producer.delivery import Delivery
+from kclient.producer.hot import RECORD_OVERHEAD, Delivery, QuickWay
 from kclient.producer.parking import Parked, ParkingLot
 from kclient.producer.partitioner import checked_choice
 from kclient.producer.serializing import (
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from kclient.producer.partition_queue import PartitionQueue
     from kclient.types import Headers
 
-RECORD_OVERHEAD = 21
-"""Bytes that a record takes beyond key, value and headers, about."""
 BATCH_OVERHEAD = 61
 """Bytes of a batch header."""
 _SERVED_AT_ONCE = 1000
@@ -98,6 +96,7 @@ class Intake:
 
     Attributes:
         lot: Who waits to get into a batch.
+        quick: Takes records that need none of what is here.
         log: Where users are warned; the producer puts its own in place.
     """
 
@@ -111,7 +110,7 @@ class Intake:
         serializers: tuple[Serializer[Any] | None, Serializer[Any] | None],
         partitioner: Partitioner | None,
     ) -> None:
-        self.lot = ParkingLot(config.max_parked, config.buffer_memory)
+        self.lot = ParkingLot(config.max_parked, accumulator.account)
         self.log: logging.Logger | ClientLog = logger
         self._accumulator = accumulator
         self._known = accumulator.topics
@@ -122,6 +121,7 @@ class Intake:
         self._partitioner = partitioner
         self._limit = config.buffer_memory
         self._max_record = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
+        self.quick = QuickWay(accumulator.account, self._max_record)
         self._delivery_timeout = config.delivery_timeout
         self._unknown: set[str] = set()  # topics that were warned about
         self._max_block = config.max_block
@@ -374,6 +374,8 @@ class Intake:
         self._unknown.discard(name)
         topic = self._accumulator.topic(name)
         topic.learn(found.leaders, view.topic_id(name))
+        if self._partitioner is None and self._key_serializer is None is self._value_serializer:
+            self.quick.ways[name] = topic.way
         self._accumulator.lead(topic)
 
     def _serve_line(self, name: str, view: Cluster) -> None:

@@ -13,15 +13,16 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from kclient.errors import BufferFull
-from kclient.producer.delivery import BatchOutcome
 from kclient.producer.due_list import DueList
+from kclient.producer.hot import BatchOutcome
 
 if TYPE_CHECKING:
     import asyncio
 
     from kclient.errors import KafkaError
-    from kclient.producer.delivery import Delivery, DeliveryHost
+    from kclient.producer.delivery import DeliveryHost
     from kclient.producer.flush import FlushWait
+    from kclient.producer.hot import Account, Delivery
     from kclient.types import Headers
 
 _NEVER = float("inf")
@@ -138,26 +139,30 @@ class ParkingLot:
 
     Args:
         max_count: Records that ``send`` may park for room.
-        memory: The producer's budget in bytes.
+        account: The producer's numbers, its memory budget among them.
 
     Attributes:
         count: Records that ``send`` parked for room.
         size: Their bytes.
         claimed: Bytes of memory that those parked for metadata will need, their upkeep included.
-        total: All in the lines, the waiting ``enqueue`` calls included.
     """
 
-    def __init__(self, max_count: int, memory: int) -> None:
+    def __init__(self, max_count: int, account: Account) -> None:
         self.count = 0
         self.size = 0
         self.claimed = 0
-        self.total = 0
+        self._account = account
         self._max_count = max_count
-        self._max_bytes = memory // _PARKED_SHARE
-        self._memory = memory
+        self._max_bytes = account.limit // _PARKED_SHARE
+        self._memory = account.limit
         self._room: Line = OrderedDict()
         self._topics: dict[str, Line] = {}
         self._deadlines: DueList[Parked] = DueList(_is_waiting)
+
+    @property
+    def total(self) -> int:
+        """All in the lines, the waiting ``enqueue`` calls included."""
+        return self._account.waiting
 
     def check_room_line(self, size: int, why: str) -> None:
         """Raise BufferFull if ``send`` may not park another ``size`` bytes for room.
@@ -242,14 +247,14 @@ class ParkingLot:
         del line[parked]
         if not line and line is not self._room:
             del self._topics[parked.topic]
-        self.total -= 1
+        self._account.waiting -= 1
         if parked.waiter is None:
             self._count(parked, line, -1)
 
     def _enter(self, parked: Parked, line: Line) -> None:
         parked.line = line
         line[parked] = None
-        self.total += 1
+        self._account.waiting += 1
         if parked.waiter is None:
             self._count(parked, line, 1)
         if parked.deadline != _NEVER:

@@ -24,7 +24,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kclient.producer.batch import UNDER_WAY, BatchEvent, BatchState, ProducerBatch
-from kclient.producer.delivery import BatchOutcome
+from kclient.producer.hot import BatchOutcome, Filling
 from kclient.producer.idempotence import PartitionSequences, SequenceState
 from kclient.types import TopicPartition
 
@@ -47,6 +47,7 @@ class PartitionQueue:
         topic_partition: Both.
         leader: Node id of the leader as last heard, None without one.
         open: The batch that takes records, or None.
+        filling: The same, as those see it who add records.
         sealed: Batches that were never sent, oldest first.
         outstanding: Batches that were sent and aren't settled, in the order of the log.
         sequences: The numbering; None without idempotence.
@@ -60,6 +61,7 @@ class PartitionQueue:
         "_next_ordinal",
         "_retrying",
         "batch_limit",
+        "filling",
         "index",
         "leader",
         "open",
@@ -78,6 +80,7 @@ class PartitionQueue:
         self.topic_partition = TopicPartition(topic, index)
         self.leader: int | None = None
         self.open: ProducerBatch | None = None
+        self.filling = Filling()
         self.sealed: deque[ProducerBatch] = deque()
         self.outstanding: deque[ProducerBatch] = deque()
         self.sequences = PartitionSequences() if idempotent else None
@@ -116,6 +119,7 @@ class PartitionQueue:
         batch = self.open
         if batch is not None:
             batch.seal()
+            batch.reserved += self.filling.close()
             self.open = None
             self.sealed.append(batch)
         return batch

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, overload
 
+from kclient.clock import wall_ns_of
 from kclient.cluster.core import ClientCore
 from kclient.config import ProducerConfig
 from kclient.errors import ClientClosed, FlushFailed
@@ -26,7 +27,7 @@ from kclient.producer.parking import Parked
 from kclient.producer.sender import Sender
 from kclient.producer.settlement import Settlement
 from kclient.producer.transactions import refuse_transactions
-from kclient.producer.turns import Turns
+from kclient.producer.turns import take_turn, turns
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 
     from kclient.cluster.view import Partition
     from kclient.config import Bootstrap
+    from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer
     from kclient.keywords import ProducerSettings
-    from kclient.producer.delivery import Delivery
+    from kclient.producer.hot import Delivery, Turn
     from kclient.producer.outgoing import Outgoing
 
 logger = logging.getLogger("kclient.producer")
@@ -83,6 +85,8 @@ class Producer(Generic[K, V]):
         async with kclient.Producer("localhost:9092") as producer:
             meta = await producer.send("flights", b"value", key=b"N14228")
     """
+
+    _turn: Turn
 
     @overload
     def __init__(
@@ -189,10 +193,10 @@ class Producer(Generic[K, V]):
             core, self._config, self._accumulator, self._intake, self._identity, self._settlement
         )
         self._sender.check()
+        self._take = self._intake.quick.take
         self._put = self._intake.put
         self._check = core.check_usable
         self._no_room = NoRoom.REFUSE if self._config.max_block == 0.0 else self._new_waiter
-        self._turns: Turns
         self._task: asyncio.Task[Any] | None = None
         self._closing = core.closing("close-producer", self._close)
         self._register_gauges()
@@ -215,9 +219,10 @@ class Producer(Generic[K, V]):
         """
         self._core.check_new()  # else this would spoil what runs
         self._failures.loop = asyncio.get_running_loop()
-        self._turns = Turns(self._accumulator)
+        self._turn = turns(self._accumulator.account)
         await self._core.start()
-        self._core.add_failure_listener(self._ending.give_up)
+        self._core.add_failure_listener(self._failed)
+        self._intake.quick.open(self._failures.loop, wall_ns_of(self._core.clock))
         self._task = self._core.spawn(self._sender.run(), "producer-sender", endless=True)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
@@ -325,8 +330,11 @@ class Producer(Generic[K, V]):
             delivery = producer.send("flights", b"value", key=b"N14228")
             print((await delivery).offset)
         """
-        self._check()
-        return self._put(topic, value, key, headers, partition, timestamp, NoRoom.PARK)
+        delivery = self._take(topic, value, key, headers, partition, timestamp)
+        if delivery is None:
+            self._check()
+            delivery = self._put(topic, value, key, headers, partition, timestamp, NoRoom.PARK)
+        return delivery
 
     async def enqueue(
         self,
@@ -365,10 +373,14 @@ class Producer(Generic[K, V]):
                 await producer.enqueue("lines", line)
             await producer.flush()
         """
+        if not self._turn.due():
+            quick = self._take(topic, value, key, headers, partition, timestamp)
+            if quick is not None:
+                return quick
         self._check()
-        if self._turns.due():
+        if self._turn.due():
             # A loop of calls that never suspend would keep the sender and the answers waiting.
-            await self._turns.take()
+            await take_turn(self._turn)
             self._check()
         delivery = self._put(topic, value, key, headers, partition, timestamp, self._no_room)
         parked = delivery._outcome
@@ -402,8 +414,11 @@ class Producer(Generic[K, V]):
 
             producer.enqueue_nowait("metrics", b"42")
         """
-        self._check()
-        return self._put(topic, value, key, headers, partition, timestamp, NoRoom.REFUSE)
+        delivery = self._take(topic, value, key, headers, partition, timestamp)
+        if delivery is None:
+            self._check()
+            delivery = self._put(topic, value, key, headers, partition, timestamp, NoRoom.REFUSE)
+        return delivery
 
     async def send_many(
         self,
@@ -555,12 +570,17 @@ class Producer(Generic[K, V]):
     def _still_usable(self) -> None:
         self._check()
 
+    def _failed(self, error: KafkaError) -> None:
+        self._intake.quick.close()
+        self._ending.give_up(error)
+
     def _closed(self) -> None:
         raise ClientClosed("this producer is closed", hint="make a new one", maybe_written=False)
 
     async def _close(self) -> FlushFailed | None:
         """Flush, then end everything. Where it is killed it is run again, and goes on."""
         self._check = self._closed
+        self._intake.quick.close()
         await self._ending.close(self._closing)
         if self._task is not None:
             await self._core.stop(self._task)

@@ -11,35 +11,26 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from kclient.producer.hot import Turn
 from kclient.surroundings import effort_clock
 
 if TYPE_CHECKING:
-    from kclient.producer.accumulator import Accumulator
+    from kclient.producer.hot import Account
 
 TURN = 0.005
 """Seconds after which the loop gets a turn, the user's own work between two records included."""
 
 
-class Turns:
+def turns(account: Account) -> Turn:
     """The turns of one writing loop. Made on the event loop."""
+    return Turn(account, effort_clock(monotonic), TURN)
 
-    __slots__ = ("_accumulator", "_effort", "_sealed", "_until")
 
-    def __init__(self, accumulator: Accumulator) -> None:
-        self._accumulator = accumulator
-        self._effort = effort_clock(monotonic)
-        self._sealed = accumulator.sealed_count
-        self._until = self._effort() + TURN
+async def take_turn(turn: Turn) -> None:
+    """Let others run.
 
-    def due(self) -> bool:
-        """Whether it is time for one."""
-        return self._accumulator.sealed_count != self._sealed or self._effort() >= self._until
-
-    async def take(self) -> None:
-        """Let others run.
-
-        Cancellation: leaves nothing behind.
-        """
-        self._sealed = self._accumulator.sealed_count
-        await asyncio.sleep(0)
-        self._until = self._effort() + TURN
+    Cancellation: leaves nothing behind.
+    """
+    turn.note()
+    await asyncio.sleep(0)
+    turn.begin()

@@ -19,7 +19,7 @@ from kclient.consumer.poller import Poller
 from kclient.error_codes import ErrorCode
 from kclient.producer.accumulator import Accumulator, TopicQueues
 from kclient.producer.batch import BatchState, ProducerBatch
-from kclient.producer.delivery import BatchOutcome
+from kclient.producer.hot import BatchOutcome
 from kclient.producer.intake import Intake
 from kclient.producer.partition_queue import PartitionQueue
 from kclient.producer.settlement import Settlement
@@ -160,12 +160,12 @@ def who_waits_for_room_is_overtaken(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_of_a_batch_are_one_off(patch: pytest.MonkeyPatch) -> None:
     """Records are told the offset of their neighbour."""
-    acknowledge = BatchOutcome.acknowledge
 
-    def planted(self: BatchOutcome, base_offset: int, log_append_time: int = -1) -> None:
-        acknowledge(self, base_offset + (self.count > 1), log_append_time)
+    class Planted(BatchOutcome):
+        def acknowledge(self, base_offset: int, log_append_time: int = -1) -> None:
+            super().acknowledge(base_offset + (self.count > 1), log_append_time)
 
-    patch.setattr(BatchOutcome, "acknowledge", planted)
+    patch.setattr("kclient.producer.accumulator.BatchOutcome", Planted)
 
 
 def answers_go_to_the_wrong_partition(patch: pytest.MonkeyPatch) -> None:
@@ -192,13 +192,13 @@ def what_may_be_written_is_said_not_to_be(patch: pytest.MonkeyPatch) -> None:
 
 def a_batch_is_given_up_in_silence(patch: pytest.MonkeyPatch) -> None:
     """Nobody who waits for it is told."""
-    fail = BatchOutcome.fail
 
-    def planted(self: BatchOutcome, error: Any, record_errors: Any = None) -> None:
-        self._waiting = None
-        fail(self, error, record_errors)
+    class Planted(BatchOutcome):
+        def fail(self, error: Any, record_errors: Any = None) -> None:
+            self._waiting = None
+            super().fail(error, record_errors)
 
-    patch.setattr(BatchOutcome, "fail", planted)
+    patch.setattr("kclient.producer.accumulator.BatchOutcome", Planted)
 
 
 # Consumer.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from kclient.clock import wall_ns_of
 from kclient.cluster.broker import Broker
 from kclient.cluster.topic import EMPTY_ROW, NO_TOPIC_ID, Topic
 from kclient.cluster.view import Cluster
@@ -17,8 +18,8 @@ from kclient.errors import ConnectionLost, KafkaError
 from kclient.hooks import Counters, Event, Hooks
 from kclient.network import Lane, RequestFuture
 from kclient.producer.accumulator import Accumulator
-from kclient.producer.delivery import Delivery
 from kclient.producer.failures import UnseenFailures
+from kclient.producer.hot import Delivery
 from kclient.producer.idempotence import ProducerIdentity
 from kclient.producer.intake import Intake, NoRoom
 from kclient.producer.sender import Sender
@@ -216,6 +217,7 @@ class Rig:
             (None, None),
             partitioner,
         )
+        self.intake.quick.open(None, wall_ns_of(self.clock))  # these tests run in no loop
         self.settlement = Settlement(
             self.config,
             self.accumulator,
@@ -255,7 +257,11 @@ class Rig:
         partition: int | None = None,
         no_room: Any = NoRoom.PARK,
     ) -> Delivery:
-        return self.intake.put(topic, value, key, None, partition, None, no_room)
+        """As ``Producer.send`` does it, the quick way first."""
+        delivery = self.intake.quick.take(topic, value, key, None, partition, None)
+        if delivery is None:
+            delivery = self.intake.put(topic, value, key, None, partition, None, no_room)
+        return delivery
 
     def step(self) -> None:
         """One look around of the sender."""

@@ -9,7 +9,7 @@ import gc
 import pytest
 
 from kclient.errors import DeliveryTimedOut, KafkaError
-from kclient.producer.delivery import BatchOutcome, Delivery
+from kclient.producer.hot import BatchOutcome, Delivery
 from kclient.types import RecordMetadata
 
 

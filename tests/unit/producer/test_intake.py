@@ -17,7 +17,7 @@ from kclient.errors import (
     RecordTooLarge,
     SerializationFailed,
 )
-from kclient.producer.delivery import Delivery
+from kclient.producer.hot import Delivery
 from kclient.producer.intake import NoRoom
 from kclient.producer.parking import Parked
 
@@ -285,6 +285,21 @@ def test_a_small_record_does_not_overtake_a_parked_large_one() -> None:
     broker = serve_all(rig)
     assert broker.log("t", 0).values[-2:] == [b"y" * 400, b"z"]
     assert large.result().offset < tiny.result().offset
+
+
+def test_a_batch_with_room_takes_nothing_while_somebody_waits() -> None:
+    rig = Rig(buffer_memory=10_000, batch_size=100_000)
+    rig.send(b"x" * 6000)
+    large, tiny = rig.send(b"y" * 6000), rig.send(b"z")
+    assert isinstance(large._outcome, Parked) and isinstance(tiny._outcome, Parked)
+
+
+def test_a_batch_with_room_takes_nothing_beyond_the_memory_budget() -> None:
+    rig = Rig(buffer_memory=10_000, batch_size=100_000)
+    with pytest.raises(BufferFull):
+        for _ in range(100):
+            rig.send(b"x" * 1000, no_room=NoRoom.REFUSE)
+    assert 9000 < rig.accumulator.used <= 10_000
 
 
 def test_parking_is_bounded_by_count() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ConnectionLost, RequestTimedOut
-from kclient.producer.delivery import Delivery
+from kclient.producer.hot import Delivery
 from kclient.protocol.messages.produce import ProduceResponse
 
 from .model_broker import ModelBroker

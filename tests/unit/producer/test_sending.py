@@ -19,7 +19,7 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
-from kclient.producer.delivery import Delivery
+from kclient.producer.hot import Delivery
 from kclient.producer.idempotence import Identity, SequenceState
 from kclient.producer.partition_queue import PartitionQueue
 from kclient.protocol.messages.produce import (

@@ -13,7 +13,8 @@ from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, Serializa
 from kclient.producer import due_list
 from kclient.producer.due_list import DueList
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
-from kclient.producer.partitioner import StickyChoice, checked_choice, partition_of_key
+from kclient.producer.hot import StickyChoice
+from kclient.producer.partitioner import checked_choice, partition_of_key
 from kclient.producer.serializing import (
     checked_partition,
     checked_timestamp,

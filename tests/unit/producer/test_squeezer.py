@@ -10,7 +10,7 @@ import pytest
 
 from kclient.errors import ClientError, InvalidArgument, KafkaError
 from kclient.producer.batch import ProducerBatch
-from kclient.producer.delivery import BatchOutcome
+from kclient.producer.hot import BatchOutcome
 from kclient.producer.partition_queue import PartitionQueue
 from kclient.producer.squeezer import Squeezer
 from kclient.record import BatchBuilder, Compression

@@ -1,0 +1,90 @@
+# C types of quick.py for the compiled build: data only, no rules.
+
+from libc.stdint cimport int64_t
+import cython
+
+from kclient.producer._delivery_c cimport BatchOutcome, Delivery
+from kclient.record._builder_c cimport BatchBuilder
+from kclient.record._murmur_c cimport murmur2
+
+cdef int64_t _LAST_TIMESTAMP
+cdef Py_ssize_t _LOOK_EVERY
+cdef bytes _NO_HEADERS
+cdef object _NOBODY
+cdef object _get_running_loop
+
+
+cdef class Account:
+    cdef public int64_t used
+    cdef public int64_t limit
+    cdef public Py_ssize_t waiting
+    cdef public Py_ssize_t sealed
+
+
+cdef class Filling:
+    cdef public BatchBuilder builder
+    cdef public BatchOutcome outcome
+    cdef public int64_t added
+    cdef public object watcher
+
+    @cython.locals(index=Py_ssize_t)
+    cpdef object add(
+        self, object timestamp, object key, object value, object headers, int64_t size,
+        Account account)
+
+
+cdef class StickyChoice:
+    cdef public Py_ssize_t current
+    cdef int64_t _left
+    cdef int64_t _switch_bytes
+    cdef object _rng
+    cdef object _backlog
+
+    cpdef object note(self, int64_t size)
+    cpdef bint due(self)
+    cpdef bint overdue(self)
+
+
+cdef class TopicWay:
+    cdef public Py_ssize_t count
+    cdef public list fillings
+    cdef public StickyChoice sticky
+
+
+cdef class Turn:
+    cdef Account _account
+    cdef object _effort
+    cdef double _length
+    cdef Py_ssize_t _sealed
+    cdef double _until
+
+    cpdef bint due(self) except -1
+
+
+cdef class QuickWay:
+    cdef public dict ways
+    cdef Account _account
+    cdef object _home
+    cdef object _wall_ns
+    cdef int64_t _max_record
+
+    @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
+                   outcome=BatchOutcome, delivery=Delivery)
+    cpdef object take(
+        self, object topic, object value, object key, object headers, object partition,
+        object timestamp)
+
+    @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
+                   taken=Py_ssize_t, look_in=Py_ssize_t, look_every=Py_ssize_t)
+    cpdef object take_many(self, str topic, object records, Turn turn, object watcher)
+
+    @cython.locals(account=Account, size=int64_t, index=Py_ssize_t, sticky=StickyChoice)
+    cdef Filling _choose(self, TopicWay way, object value, object key, object partition)
+
+    @cython.locals(now=int64_t)
+    cdef int64_t _stamp(self, object timestamp) except -2
+
+    cdef void _book(self, TopicWay way, Filling filling, int64_t size, bint sticky) noexcept
+
+
+cdef int64_t _size_of(object key, object value) except -1

@@ -1,0 +1,382 @@
+"""The quick way in: takes records that need no decision, with next to no work for each.
+
+One source, two builds: compiled as ``_quick_c`` with the C types of ``_quick_c.pxd``; others take
+the classes from ``kclient.producer.hot``. ``Producer`` asks ``QuickWay.take`` first, ``send_many``
+asks ``take_many``. Whatever isn't plain (an unknown topic, no open batch or a full one, no room in
+memory, somebody in line, a value to be serialized, anything wrong) is left to the intake, which
+can do all of it; so nothing is refused here, only not taken. Sans-IO. It must not raise errors of
+its own, and must not know about requests.
+"""
+
+from __future__ import annotations
+
+from asyncio.events import _get_running_loop
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator, Sequence
+
+    import cython  # type: ignore[import-untyped]
+
+    from kclient.types import Headers
+else:
+    from kclient.record import _cython as cython
+
+if not cython.compiled:  # else the .pxd has them
+    from kclient.producer.delivery import BatchOutcome, Delivery
+    from kclient.record.builder import BatchBuilder
+    from kclient.record.murmur import murmur2
+
+RECORD_OVERHEAD = 21
+"""Bytes that a record takes beyond key, value and headers, about."""
+_NO_HEADERS = b"\x00"
+_LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
+_LOOK_EVERY = 8
+"""Records between two looks at the clock at most: a look costs a third of taking a record."""
+_NOBODY: Any = object()
+END: Any = object()
+"""What ``take_many`` leaves over when there is nothing more."""
+DUE: Any = object()
+"""What it leaves over when it is time to let others run."""
+
+
+@cython.final
+@cython.cclass
+class Account:
+    """What one producer holds, in numbers that every record changes or asks for.
+
+    Attributes:
+        used: Bytes of records that aren't settled, and of batches where those are very many.
+        limit: ``buffer_memory``.
+        waiting: Records that stand in a line.
+        sealed: Batches sealed so far: who appends lets others run when it moves.
+    """
+
+    __slots__ = ("limit", "sealed", "used", "waiting")
+
+    def __init__(self, limit: int) -> None:
+        self.used = 0
+        self.limit = limit
+        self.waiting = 0
+        self.sealed = 0
+
+
+@cython.final
+@cython.cclass
+class Filling:
+    """The batch of one partition that takes records, as far as adding one needs to know it.
+
+    Attributes:
+        builder: Its records; None while there is no such batch.
+        outcome: What its deliveries look at.
+        added: Bytes of memory for records that were added since it was opened.
+        watcher: The ``send_many`` that watches it.
+    """
+
+    __slots__ = ("added", "builder", "outcome", "watcher")
+
+    def __init__(self) -> None:
+        self.builder: BatchBuilder | None = None
+        self.outcome: BatchOutcome | None = None
+        self.added = 0
+        self.watcher: object = None
+
+    def open(self, builder: BatchBuilder, outcome: BatchOutcome) -> None:
+        """A new batch takes records."""
+        self.builder = builder
+        self.outcome = outcome
+        self.added = 0
+
+    def close(self) -> int:
+        """It takes no more: the bytes that were added to it."""
+        self.builder = None
+        self.outcome = None
+        self.watcher = None
+        added, self.added = self.added, 0
+        return added
+
+    def add(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        size: int,
+        account: Account,
+    ) -> Delivery | None:
+        """Add a record; None if there is no batch or it is full."""
+        if self.builder is None or self.outcome is None:
+            return None
+        index = self.builder.append(timestamp, key, value, headers)
+        if index < 0:
+            return None
+        self.added += size
+        account.used += size
+        return Delivery(self.outcome, index, timestamp)
+
+
+@cython.final
+@cython.cclass
+class StickyChoice:
+    """The partition that records without a key go to for now (uniform sticky, KIP-794).
+
+    They stay on one for about a batch's worth of bytes, then move on at random, so that batches
+    fill and load evens out; of two random candidates the one with fewer waiting batches is taken,
+    which steers round a slow broker.
+
+    Args:
+        switch_bytes: Move on after about so many bytes (the batch size).
+        rng: Source of the choices.
+        backlog: Waiting batches of a partition, by index.
+    """
+
+    __slots__ = ("_backlog", "_left", "_rng", "_switch_bytes", "current")
+
+    def __init__(
+        self, switch_bytes: int, rng: random.Random, backlog: Callable[[int], int]
+    ) -> None:
+        self.current = -1
+        self._left = 0
+        self._switch_bytes = switch_bytes
+        self._rng = rng
+        self._backlog = backlog
+
+    def note(self, size: int) -> None:
+        """``size`` bytes were added to the current partition."""
+        self._left -= size
+
+    def due(self) -> bool:
+        """The current partition had its share: move on when its batch is complete."""
+        return self._left <= 0
+
+    def overdue(self) -> bool:
+        """It had so much more than its share that the batch doesn't matter any more."""
+        return self._left <= -self._switch_bytes
+
+    def move(self, available: Sequence[int], partition_count: int) -> int:
+        """Choose anew among ``available``, the partitions with a leader; all if there are none."""
+        self._left = self._switch_bytes
+        if available:
+            first = available[self._pick(len(available))]
+            second = available[self._pick(len(available))]
+        else:
+            first, second = self._pick(partition_count), self._pick(partition_count)
+        fewer = self._backlog(second) < self._backlog(first)
+        self.current = second if fewer else first
+        return self.current
+
+    def _pick(self, count: int) -> int:
+        return int(self._rng.random() * count)
+
+
+@cython.final
+@cython.cclass
+class TopicWay:
+    """One topic as the quick way sees it.
+
+    Attributes:
+        count: Partitions.
+        fillings: By partition; None where no record went yet.
+        sticky: Where records without a key go.
+    """
+
+    __slots__ = ("count", "fillings", "sticky")
+
+    def __init__(self, sticky: StickyChoice) -> None:
+        self.count = 0
+        self.fillings: list[Filling | None] = []
+        self.sticky = sticky
+
+
+@cython.final
+@cython.cclass
+class Turn:
+    """When a user's loop that writes has to let others run. ``turns`` says why.
+
+    Args:
+        account: Tells of sealed batches.
+        effort: Seconds of work, by some clock.
+        length: Seconds after which it is time.
+    """
+
+    __slots__ = ("_account", "_effort", "_length", "_sealed", "_until")
+
+    def __init__(self, account: Account, effort: Callable[[], float], length: float) -> None:
+        self._account = account
+        self._effort = effort
+        self._length = length
+        self._sealed = 0
+        self._until = 0.0
+        self.note()
+        self.begin()
+
+    def due(self) -> bool:
+        """Whether it is time for one."""
+        return self._account.sealed != self._sealed or self._effort() >= self._until
+
+    def note(self) -> None:
+        """One is about to be taken: batches that are sealed meanwhile call for another."""
+        self._sealed = self._account.sealed
+
+    def begin(self) -> None:
+        """One was taken."""
+        self._until = self._effort() + self._length
+
+
+@cython.final
+@cython.cclass
+class QuickWay:
+    """The quick way into one producer.
+
+    Args:
+        account: Its numbers.
+        max_record: Bytes of the largest record that is allowed, overhead included.
+
+    Attributes:
+        ways: The topics that it knows, by name.
+    """
+
+    __slots__ = ("_account", "_home", "_max_record", "_wall_ns", "ways")
+
+    def __init__(self, account: Account, max_record: int) -> None:
+        self.ways: dict[str, TopicWay] = {}
+        self._account = account
+        self._max_record = max_record
+        self._home: Any = _NOBODY
+        self._wall_ns: Any = None
+
+    def open(self, loop: Any, wall_ns: Callable[[], int]) -> None:
+        """Take records from now on, those that come from within ``loop``."""
+        self._home = loop
+        self._wall_ns = wall_ns
+
+    def close(self) -> None:
+        """Take none any more."""
+        self._home = _NOBODY
+
+    def take(
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: Any,
+        timestamp: Any,
+    ) -> Delivery | None:
+        """Put a record into the open batch of its partition; None if that isn't all there is to it.
+
+        The running loop tells the right context: CPython's own record of it is per thread and is
+        void after a fork.
+        """
+        if headers is not None or _get_running_loop() is not self._home:
+            return None
+        way = self.ways.get(topic) if type(topic) is str else None
+        if way is None:
+            return None
+        # First, as a clock may be anybody's code: from the choice on nothing else may run.
+        when = self._stamp(timestamp)
+        if when < 0:
+            return None
+        filling = self._choose(way, value, key, partition)
+        if filling is None:
+            return None
+        index = filling.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
+        if index < 0:
+            return None
+        outcome = filling.outcome
+        self._book(way, filling, _size_of(key, value), key is None and partition is None)
+        delivery = Delivery.__new__(Delivery)
+        delivery._outcome = outcome  # type: ignore[assignment]
+        delivery._index = index
+        delivery._timestamp = when
+        delivery._listeners = None
+        return delivery
+
+    def take_many(
+        self, topic: str, records: Iterator[Any], turn: Turn, watcher: object
+    ) -> tuple[int, Any]:
+        """Put values and (key, value) tuples into batches that ``watcher`` watches.
+
+        Returns:
+            How many were taken, and the record that wasn't, which is for the intake; in its place
+            ``DUE`` when it is time for a turn, and ``END`` when ``records`` has no more.
+        """
+        taken = 0
+        look_in = look_every = 1
+        way = self.ways.get(topic) if _get_running_loop() is self._home else None
+        for record in records:
+            if way is None:
+                return taken, record
+            key = None
+            value = record
+            if type(record) is tuple:
+                if len(record) != 2:
+                    return taken, record
+                key, value = record
+            when = self._stamp(None)
+            filling = self._choose(way, value, key, None)
+            if filling is None or filling.watcher is not watcher:
+                return taken, record
+            index = filling.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
+            if index < 0:
+                return taken, record
+            self._book(way, filling, _size_of(key, value), key is None)
+            taken += 1
+            look_in -= 1
+            if look_in == 0:
+                if turn.due():
+                    return taken, DUE
+                if look_every < _LOOK_EVERY:
+                    look_every *= 2
+                look_in = look_every
+        return taken, END
+
+    def _choose(self, way: TopicWay, value: Any, key: Any, partition: Any) -> Filling | None:
+        """The open batch for a record, if the record is plain, and there is one and room."""
+        account = self._account
+        if value is not None and type(value) is not bytes:
+            return None
+        if key is not None and type(key) is not bytes:
+            return None
+        size = _size_of(key, value)
+        if account.waiting != 0 or size > self._max_record or account.used + size > account.limit:
+            return None
+        if partition is None:
+            if key is None:
+                index = way.sticky.current
+                if index < 0 or way.sticky.overdue():
+                    return None
+            else:
+                index = (murmur2(key) & 0x7FFFFFFF) % way.count
+        elif type(partition) is int and 0 <= partition < way.count:
+            index = partition
+        else:
+            return None
+        filling = way.fillings[index]
+        return None if filling is None or filling.builder is None else filling
+
+    def _stamp(self, timestamp: Any) -> int:
+        """A timestamp in milliseconds: now, or what the user gave; -1 if it isn't plain."""
+        if timestamp is None:
+            now: int = self._wall_ns()
+            return now // 1_000_000
+        if type(timestamp) is int and 0 <= timestamp <= _LAST_TIMESTAMP:
+            return timestamp
+        return -1
+
+    def _book(self, way: TopicWay, filling: Filling, size: int, sticky: bool) -> None:
+        filling.added += size
+        self._account.used += size
+        if sticky:
+            way.sticky._left -= size
+
+
+def _size_of(key: Any, value: Any) -> int:
+    """Bytes of memory that a record is said to take."""
+    size = RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    return size
