@@ -20,6 +20,7 @@ from setuptools.command.build_ext import build_ext
 COMPILED = [
     "kclient.producer.delivery",
     "kclient.producer.quick",
+    "kclient.record.arrow_rows",
     "kclient.record.batch",
     "kclient.record.builder",
     "kclient.record.columns",

@@ -29,15 +29,30 @@ cdef class BatchBuilder:
     cpdef Py_ssize_t append(
         self, object timestamp_ms, object key, object value, object headers) except? -2
 
-    @cython.locals(count=Py_ssize_t, delta=int64_t, written=Py_ssize_t)
+    @cython.locals(delta=int64_t, written=Py_ssize_t)
     cpdef Py_ssize_t put(
         self, int64_t timestamp, bytes key, bytes value, bytes headers) except? -2
 
-    @cython.locals(key_size=Py_ssize_t, value_size=Py_ssize_t, headers_size=Py_ssize_t,
-                   time=uint64_t, index=uint64_t, key_length=uint64_t, value_length=uint64_t,
-                   size=Py_ssize_t, total=Py_ssize_t, pos=Py_ssize_t,
-                   out_cstr="unsigned char*", source_cstr="const unsigned char*")
+    @cython.locals(delta=int64_t, written=Py_ssize_t)
+    cdef Py_ssize_t _put_memory(
+        self, int64_t timestamp, const unsigned char* key_cstr, Py_ssize_t key_size,
+        const unsigned char* value_cstr, Py_ssize_t value_size,
+        const unsigned char* headers_cstr, Py_ssize_t headers_size) except? -2
+
+    @cython.locals(count=Py_ssize_t)
+    cdef Py_ssize_t _note(self, int64_t timestamp, Py_ssize_t written) noexcept
+
+    @cython.locals(key_cstr="const unsigned char*", value_cstr="const unsigned char*",
+                   headers_cstr="const unsigned char*", key_size=Py_ssize_t,
+                   value_size=Py_ssize_t)
     cdef Py_ssize_t _store(self, int64_t delta, bytes key, bytes value, bytes headers) except -1
+
+    @cython.locals(time=uint64_t, index=uint64_t, key_length=uint64_t, value_length=uint64_t,
+                   size=Py_ssize_t, total=Py_ssize_t, pos=Py_ssize_t, out_cstr="unsigned char*")
+    cdef Py_ssize_t _write(
+        self, int64_t delta, const unsigned char* key_cstr, Py_ssize_t key_size,
+        const unsigned char* value_cstr, Py_ssize_t value_size,
+        const unsigned char* headers_cstr, Py_ssize_t headers_size) except -1
 
     cdef int _grow(self, Py_ssize_t wanted) except -1
 

@@ -8,6 +8,7 @@ cdef uint32_t _MULTIPLIER
 cdef uint32_t _MASK
 
 
-@cython.locals(data_cstr="const unsigned char*", size=Py_ssize_t, mixed=uint32_t, word=uint32_t,
-               pos=Py_ssize_t, left=Py_ssize_t)
 cpdef object murmur2(bytes data)
+
+@cython.locals(mixed=uint32_t, word=uint32_t, pos=Py_ssize_t, left=Py_ssize_t)
+cdef uint32_t mixed_of(const unsigned char* data_cstr, Py_ssize_t size) noexcept

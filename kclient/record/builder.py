@@ -217,14 +217,37 @@ class BatchBuilder:
         """
         if self._closed:
             return -1
-        count = self._count
-        delta = timestamp - self._base_timestamp if count else 0
+        delta = timestamp - self._base_timestamp if self._count else 0
         if cython.compiled:
             written = self._store(delta, key, value, headers)
         else:
             written = self._join(delta, key, value, headers)
+        return self._note(timestamp, written)
+
+    def _put_memory(
+        self,
+        timestamp: int,
+        key_cstr: Any,
+        key_size: int,
+        value_cstr: Any,
+        value_size: int,
+        headers_cstr: Any,
+        headers_size: int,
+    ) -> int:
+        """``put`` in the compiled build, of what lies anywhere; a negative size is None."""
+        if self._closed:
+            return -1
+        delta = timestamp - self._base_timestamp if self._count else 0
+        written = self._write(
+            delta, key_cstr, key_size, value_cstr, value_size, headers_cstr, headers_size
+        )
+        return self._note(timestamp, written)
+
+    def _note(self, timestamp: int, written: int) -> int:
+        """Count the record that took ``written`` bytes; its index, or -1 if that is 0."""
         if written == 0:
             return -1
+        count = self._count
         self._used += written
         self._count = count + 1
         if count == 0:
@@ -264,15 +287,42 @@ class BatchBuilder:
 
     def _store(self, delta: int, key: Any, value: Any, headers: bytes) -> int:
         """As ``_join``, in the compiled build."""
-        key_size = 0 if key is None else len(key)
-        value_size = 0 if value is None else len(value)
-        headers_size = len(headers)
+        headers_cstr: Any = headers
+        key_cstr: Any = headers_cstr
+        value_cstr: Any = headers_cstr
+        key_size = -1
+        value_size = -1
+        if key is not None:
+            key_cstr = key
+            key_size = len(key)
+        if value is not None:
+            value_cstr = value
+            value_size = len(value)
+        return self._write(
+            delta, key_cstr, key_size, value_cstr, value_size, headers_cstr, len(headers)
+        )
+
+    def _write(
+        self,
+        delta: int,
+        key_cstr: Any,
+        key_size: int,
+        value_cstr: Any,
+        value_size: int,
+        headers_cstr: Any,
+        headers_size: int,
+    ) -> int:
+        """Append the record's bytes; bytes written, 0 if there is no room."""
         time = zigzag(delta)
         index = zigzag(self._count)
-        key_length = 1 if key is None else zigzag(key_size)
-        value_length = 1 if value is None else zigzag(value_size)
-        size = 1 + varint_size(time) + varint_size(index) + varint_size(key_length) + key_size
-        size += varint_size(value_length) + value_size + headers_size
+        key_length = zigzag(key_size)
+        value_length = zigzag(value_size)
+        size = 1 + varint_size(time) + varint_size(index) + varint_size(key_length)
+        size += varint_size(value_length) + headers_size
+        if key_size > 0:
+            size += key_size
+        if value_size > 0:
+            size += value_size
         total = size + varint_size(zigzag(size))
         if self._used + total > self._room:
             check_size(size)
@@ -287,16 +337,13 @@ class BatchBuilder:
         pos = put_varint(out_cstr, pos, index)
         pos = put_varint(out_cstr, pos, key_length)
         if key_size > 0:
-            source_cstr = key
-            memcpy(out_cstr + pos, source_cstr, key_size)
+            memcpy(out_cstr + pos, key_cstr, key_size)
             pos += key_size
         pos = put_varint(out_cstr, pos, value_length)
         if value_size > 0:
-            source_cstr = value
-            memcpy(out_cstr + pos, source_cstr, value_size)
+            memcpy(out_cstr + pos, value_cstr, value_size)
             pos += value_size
-        source_cstr = headers
-        memcpy(out_cstr + pos, source_cstr, headers_size)
+        memcpy(out_cstr + pos, headers_cstr, headers_size)
         return total
 
     def _grow(self, wanted: int) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kclient.record import arrow_rows as _arrow_rows
     from kclient.record import batch as _batch
     from kclient.record import builder as _builder
     from kclient.record import columns as _columns
@@ -26,6 +27,7 @@ _COMPILED = {
     "builder": "_builder_c",
     "columns": "_columns_c",
     "murmur": "_murmur_c",
+    "arrow_rows": "_arrow_rows_c",
 }
 """Source module -> name of its compiled twin; the list that setup.py builds is the same."""
 
@@ -44,6 +46,11 @@ class Implementation:
     ColumnStore: type[_columns.ColumnStore]
     bitmap: Callable[[bytearray, int], bytearray]
     murmur2: Callable[[bytes], int]
+    ArrowBits: type[_arrow_rows.ArrowBits]
+    ArrowBytes: type[_arrow_rows.ArrowBytes]
+    ArrowInts: type[_arrow_rows.ArrowInts]
+    ArrowHeaders: type[_arrow_rows.ArrowHeaders]
+    ArrowRows: type[_arrow_rows.ArrowRows]
 
 
 def module(name: str, source: str) -> Any:
@@ -57,7 +64,7 @@ def load(name: str) -> Implementation:
     Raises:
         ImportError: There is no compiled build here.
     """
-    batch, builder, columns, murmur = (module(name, source) for source in _COMPILED)
+    batch, builder, columns, murmur, arrow_rows = (module(name, source) for source in _COMPILED)
     return Implementation(
         name=name,
         Record=batch.Record,
@@ -69,6 +76,11 @@ def load(name: str) -> Implementation:
         ColumnStore=columns.ColumnStore,
         bitmap=columns.bitmap,
         murmur2=murmur.murmur2,
+        ArrowBits=arrow_rows.ArrowBits,
+        ArrowBytes=arrow_rows.ArrowBytes,
+        ArrowInts=arrow_rows.ArrowInts,
+        ArrowHeaders=arrow_rows.ArrowHeaders,
+        ArrowRows=arrow_rows.ArrowRows,
     )
 
 

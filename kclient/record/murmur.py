@@ -6,6 +6,8 @@ as from any Java producer, so this is a contract and not a detail.
 
 from __future__ import annotations
 
+from typing import Any
+
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -13,8 +15,11 @@ _MASK = 0xFFFFFFFF
 
 def murmur2(data: bytes) -> int:
     """Kafka's 32-bit murmur2 of ``data``, as Java's signed int (``Utils.murmur2``)."""
-    data_cstr = data
-    size = len(data)
+    return (mixed_of(data, len(data)) ^ 0x80000000) - 0x80000000
+
+
+def mixed_of(data_cstr: Any, size: int) -> int:
+    """The same before the sign, of what lies anywhere."""
     mixed = (_SEED ^ size) & _MASK
     pos = 0
     while size - pos >= 4:
@@ -41,4 +46,4 @@ def murmur2(data: bytes) -> int:
     mixed ^= mixed >> 13
     mixed = (mixed * _MULTIPLIER) & _MASK
     mixed ^= mixed >> 15
-    return (mixed ^ 0x80000000) - 0x80000000
+    return mixed

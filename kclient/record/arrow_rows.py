@@ -1,0 +1,516 @@
+"""``ArrowRows``: rows of Arrow columns as records, without an object for each. One source, two
+builds.
+
+Compiled a second time as ``kclient.record._arrow_rows_c``. ``producer.arrow_source`` wraps the
+buffers of a slice of columns; ``send_arrow`` has them checked, given partitions, and put into
+batches. Every place in a buffer is checked before it is read, since offsets may come from anywhere.
+It must not know about pyarrow, topics or who sends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import cython  # type: ignore[import-untyped]
+    from cython.cimports.libc.string import memcpy  # type: ignore[import-untyped]
+
+    from kclient.record import builder as _builder
+else:
+    from kclient.record import _cython as cython
+
+if not cython.compiled:
+    # The compiled build has them as C functions, by its .pxd.
+    from kclient.record.builder import put_varint, zigzag
+    from kclient.record.murmur import mixed_of
+
+TOO_LARGE = 1
+BAD_PARTITION = 2
+BAD_TIMESTAMP = 3
+BAD_HEADER = 4
+"""What ``ArrowRows.check`` finds wrong with a row."""
+
+RECORD_OVERHEAD = 21
+"""Bytes that a record takes beyond key, value and headers, about."""
+HEADER_OVERHEAD = 10
+"""Two varint lengths of at most five bytes each."""
+_LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
+_LAST_PARTITION = 0x7FFFFFFF
+_NO_HEADERS = b"\x00"
+
+
+@cython.final
+@cython.cclass
+class ArrowBits:
+    """Which rows of a column are not null.
+
+    Args:
+        start: Where the first row is among the bits.
+        rows: How many there are.
+        bits: A bit per row, least significant first; None if no row is null.
+    """
+
+    __slots__ = ("_any", "_bits", "_start")
+
+    def __init__(self, start: int, rows: int, bits: Any) -> None:
+        self._any = bits is not None
+        self._start = start
+        self._bits: Any = view_of(b"" if bits is None else bits, 1, (start + rows + 7) // 8, "B")
+
+    def is_null(self, row: int) -> bool:
+        """Whether there is nothing in ``row``."""
+        if not self._any:
+            return False
+        at = self._start + row
+        return not self._bits[at >> 3] >> (at & 7) & 1
+
+
+@cython.final
+@cython.cclass
+class ArrowBytes:
+    """A column of bytes or texts.
+
+    Args:
+        rows: How many there are.
+        start: Where the first is in the buffers.
+        bits: A bit per row for what is not null, or None.
+        width: Bytes of an offset: 4 or 8; 0 where all values are equally long.
+        ends: Offsets into ``data``, one more than rows.
+        size: Bytes of each value where they are equally long; -1 for a column of nulls only.
+        data: The values, end to end.
+
+    Attributes:
+        pos: Where in ``data`` the value is that ``locate`` found.
+    """
+
+    __slots__ = ("_data", "_data_cstr", "_narrow", "_nulls", "_size", "_start", "_wide", "_width",
+                 "pos")  # fmt: skip
+
+    def __init__(
+        self, rows: int, start: int, bits: Any, width: int, ends: Any, size: int, data: Any
+    ) -> None:
+        self.pos = 0
+        self._nulls = ArrowBits(start, rows, bits)
+        self._start = start
+        self._width = width
+        self._size = size
+        count = start + rows + 1 if rows else 0
+        self._narrow: Any = view_of(ends if width == 4 else b"", 4, count, "i")
+        self._wide: Any = view_of(ends if width == 8 else b"", 8, count, "q")
+        self._data: Any = view_of(data, 1, 0, "B")
+        if cython.compiled:
+            self._data_cstr: Any = cython.address(self._data[0])
+        else:
+            self._data_cstr = self._data
+
+    def locate(self, row: int) -> int:
+        """Find the value of a row: its size, -1 for null; ``pos`` says where it is.
+
+        Raises:
+            InvalidArgument: It would lie outside of the data.
+        """
+        if self._nulls.is_null(row) or self._size < 0:
+            return -1
+        at = self._start + row
+        if self._width == 4:
+            first = self._narrow[at]
+            last = self._narrow[at + 1]
+        elif self._width == 8:
+            first = self._wide[at]
+            last = self._wide[at + 1]
+        else:
+            first = at * self._size
+            last = first + self._size
+        if not 0 <= first <= last <= len(self._data):
+            raise broken(row)
+        self.pos = first
+        return last - first  # type: ignore[no-any-return]
+
+    def get(self, row: int) -> bytes | None:
+        """The value of a row as an object."""
+        size = self.locate(row)
+        return None if size < 0 else bytes(self._data[self.pos : self.pos + size])
+
+
+@cython.final
+@cython.cclass
+class ArrowInts:
+    """A column of numbers, each divided or multiplied where its unit is another.
+
+    Args:
+        rows: How many there are.
+        start: Where the first is in the buffers.
+        bits: A bit per row for what is not null, or None.
+        numbers: Ints of 64 bits.
+        times: To multiply with.
+        over: To divide by.
+    """
+
+    __slots__ = ("_most", "_nulls", "_numbers", "_over", "_start", "_times")
+
+    def __init__(
+        self, rows: int, start: int, bits: Any, numbers: Any, times: int = 1, over: int = 1
+    ) -> None:
+        self._nulls = ArrowBits(start, rows, bits)
+        self._start = start
+        self._numbers: Any = view_of(numbers, 8, start + rows, "q")
+        self._times = times
+        self._over = over
+        self._most = _LAST_TIMESTAMP // times
+
+    def is_null(self, row: int) -> bool:
+        """Whether there is no number in ``row``."""
+        return self._nulls.is_null(row)
+
+    def get(self, row: int) -> int:
+        """The number in a row, -2 where it is out of range or below -1."""
+        number = self._numbers[self._start + row]
+        if number < -1 or number > self._most:
+            return -2
+        if number < 0:
+            # What poll_arrow gives where a record has no timestamp: milliseconds.
+            return -1 if self._times == 1 and self._over == 1 else -2
+        if self._over == 1:
+            return number * self._times  # type: ignore[no-any-return]
+        return number // self._over  # type: ignore[no-any-return]
+
+
+@cython.final
+@cython.cclass
+class ArrowHeaders:
+    """A column of lists of (name, value).
+
+    Args:
+        rows: How many there are.
+        start: Where the first is in the buffers.
+        bits: A bit per row for what is not null, or None; null is no headers.
+        width: Bytes of an offset: 4 or 8.
+        ends: Offsets into names and values, one more than rows.
+        first: What the first of names and values is counted as.
+        items: How many names and values there are.
+        item_bits: Which of the pairs are not null.
+        names: Their names.
+        values: Their values.
+    """
+
+    __slots__ = ("_first", "_item_nulls", "_items", "_names", "_narrow", "_nulls", "_scratch",
+                 "_scratch_cstr", "_start", "_values", "_wide", "_width", "from_item",
+                 "to_item")  # fmt: skip
+
+    def __init__(
+        self,
+        rows: int,
+        start: int,
+        bits: Any,
+        width: int,
+        ends: Any,
+        first: int,
+        items: int,
+        item_bits: ArrowBits,
+        names: ArrowBytes,
+        values: ArrowBytes,
+    ) -> None:
+        self._nulls = ArrowBits(start, rows, bits)
+        self._start = start
+        self._width = width
+        count = start + rows + 1 if rows else 0
+        self._narrow: Any = view_of(ends if width == 4 else b"", 4, count, "i")
+        self._wide: Any = view_of(ends if width == 8 else b"", 8, count, "q")
+        self._first = first
+        self._items = items
+        self._item_nulls = item_bits
+        self._names = names
+        self._values = values
+        self.from_item = 0
+        self.to_item = 0
+        self._scratch = bytearray(64)
+        self._scratch_cstr: Any = self._scratch
+
+    def locate(self, row: int) -> int:
+        """Find the headers of a row: how many; ``from_item`` and ``to_item`` say where they are.
+
+        Raises:
+            InvalidArgument: They would lie outside of what there is.
+        """
+        self.from_item = self.to_item = 0
+        if self._nulls.is_null(row):
+            return 0
+        at = self._start + row
+        if self._width == 4:
+            first = self._narrow[at] - self._first
+            last = self._narrow[at + 1] - self._first
+        else:
+            first = self._wide[at] - self._first
+            last = self._wide[at + 1] - self._first
+        if not 0 <= first <= last <= self._items:
+            raise broken(row)
+        self.from_item = first
+        self.to_item = last
+        return last - first  # type: ignore[no-any-return]
+
+    def size(self, row: int) -> int:
+        """Bytes that the headers of a row are said to take; -1 if a pair or a name is null."""
+        self.locate(row)
+        size = 0
+        item = self.from_item
+        while item < self.to_item:
+            name_size = self._names.locate(item)
+            if name_size < 0 or self._item_nulls.is_null(item):
+                return -1
+            size += HEADER_OVERHEAD + name_size
+            value_size = self._values.locate(item)
+            if value_size > 0:
+                size += value_size
+            item += 1
+        return size
+
+    def encode(self, row: int) -> int:
+        """Lay the headers of a row out in the scratch area as the wire has them; bytes of that."""
+        wanted = HEADER_OVERHEAD + self.size(row)
+        if wanted > len(self._scratch):
+            self._scratch = bytearray(2 * wanted)
+            self._scratch_cstr = self._scratch
+        pos = put_varint(self._scratch_cstr, 0, zigzag(self.to_item - self.from_item))
+        item = self.from_item
+        while item < self.to_item:
+            pos = self._put(pos, self._names, item)
+            pos = self._put(pos, self._values, item)
+            item += 1
+        return pos
+
+    def _put(self, pos: int, column: ArrowBytes, item: int) -> int:
+        size = column.locate(item)
+        out_cstr: Any = self._scratch_cstr
+        pos = put_varint(out_cstr, pos, zigzag(size))
+        if size > 0:
+            if cython.compiled:
+                memcpy(out_cstr + pos, column._data_cstr + column.pos, size)
+            else:
+                out_cstr[pos : pos + size] = column._data[column.pos : column.pos + size]
+            pos += size
+        return pos
+
+    def get(self, row: int) -> tuple[tuple[str, bytes | None], ...]:
+        """The headers of a row as objects."""
+        self.locate(row)
+        span = range(self.from_item, self.to_item)
+        return tuple(
+            ((self._names.get(i) or b"").decode("utf-8", "replace"), self._values.get(i))
+            for i in span
+        )
+
+
+@cython.final
+@cython.cclass
+class ArrowRows:
+    """The columns of one slice of rows.
+
+    Args:
+        count: How many rows.
+        value: What is sent.
+        key: Their keys, if there are any.
+        headers: Their headers, if there are any.
+        partition: Where each goes, if that is given.
+        timestamp: Milliseconds, if they are given.
+    """
+
+    __slots__ = ("_headers", "_key", "_key_size", "_partition", "_timestamp", "_value",
+                 "_value_size", "count")  # fmt: skip
+
+    def __init__(
+        self,
+        count: int,
+        value: ArrowBytes,
+        key: ArrowBytes | None = None,
+        headers: ArrowHeaders | None = None,
+        partition: ArrowInts | None = None,
+        timestamp: ArrowInts | None = None,
+    ) -> None:
+        self.count = count
+        self._value = value
+        self._key = key
+        self._headers = headers
+        self._partition = partition
+        self._timestamp = timestamp
+        self._key_size = -1
+        self._value_size = -1
+
+    def check(self, largest: int, keep: int) -> tuple[int, list[tuple[int, int]], int]:
+        """Look at all rows before any is sent.
+
+        Args:
+            largest: Bytes that a record may take.
+            keep: How many of those that are wrong to tell.
+
+        Returns:
+            How many are wrong; the first of them, each with what is (``TOO_LARGE`` ...); and the
+            highest partition that is asked for, -1 if none is.
+        """
+        wrong = 0
+        highest = -1
+        told: list[tuple[int, int]] = []
+        row = 0
+        while row < self.count:
+            fault = self._fault(row, largest)
+            if fault:
+                wrong += 1
+                if len(told) < keep:
+                    told.append((row, fault))
+            elif self._partition is not None and not self._partition.is_null(row):
+                partition = self._partition.get(row)
+                if partition > highest:
+                    highest = partition
+            row += 1
+        return wrong, told, highest
+
+    def _fault(self, row: int, largest: int) -> int:
+        if self._headers is not None and self._headers.size(row) < 0:
+            return BAD_HEADER
+        if self.stage(row) > largest:
+            return TOO_LARGE
+        if self._partition is not None and not self._partition.is_null(row):
+            partition = self._partition.get(row)
+            if partition < 0 or partition > _LAST_PARTITION:
+                return BAD_PARTITION
+        if (
+            self._timestamp is not None
+            and not self._timestamp.is_null(row)
+            and self._timestamp.get(row) < -1
+        ):
+            return BAD_TIMESTAMP
+        return 0
+
+    def beyond(self, partitions: int, keep: int) -> tuple[int, list[tuple[int, int]]]:
+        """The rows that ask for a partition that isn't there: how many, and the first of them."""
+        wrong = 0
+        told: list[tuple[int, int]] = []
+        row = 0
+        while row < self.count:
+            if self.partition(row) >= partitions:
+                wrong += 1
+                if len(told) < keep:
+                    told.append((row, BAD_PARTITION))
+            row += 1
+        return wrong, told
+
+    def partition(self, row: int) -> int:
+        """The partition that a row asks for, -1 for none."""
+        if self._partition is None or self._partition.is_null(row):
+            return -1
+        return self._partition.get(row)
+
+    def route(self, targets: Any, first: int, partitions: int) -> None:
+        """Choose where the rows go as Java does, -1 for any partition.
+
+        Args:
+            targets: An array of 32-bit ints, to be set from ``first`` on.
+            first: The index of our first row in it.
+            partitions: How many the topic has.
+        """
+        targets_view: Any = targets
+        if first < 0 or first + self.count > len(targets_view) or partitions < 1:
+            raise InvalidArgument("targets must have room for all rows, and partitions be positive")
+        row = 0
+        while row < self.count:
+            target = self.partition(row)
+            if target < 0 and self._key is not None:
+                size = self._key.locate(row)
+                if size >= 0:
+                    target = (self._mixed(size) & 0x7FFFFFFF) % partitions
+            targets_view[first + row] = target
+            row += 1
+
+    def _mixed(self, size: int) -> int:
+        key = self._key
+        if cython.compiled:
+            mixed = mixed_of(key._data_cstr + key.pos, size)  # type: ignore[union-attr]
+        else:
+            mixed = mixed_of(key._data[key.pos : key.pos + size], size)  # type: ignore[union-attr]
+        return mixed
+
+    def key(self, row: int) -> bytes | None:
+        """The key of a row as an object."""
+        return None if self._key is None else self._key.get(row)
+
+    def stage(self, row: int) -> int:
+        """Find a row's key and value; bytes that the record is said to take."""
+        size = RECORD_OVERHEAD
+        self._value_size = self._value.locate(row)
+        if self._value_size > 0:
+            size += self._value_size
+        if self._key is not None:
+            self._key_size = self._key.locate(row)
+            if self._key_size > 0:
+                size += self._key_size
+        if self._headers is not None:
+            size += self._headers.size(row)
+        return size
+
+    def timestamp(self, row: int, now: int) -> int:
+        """A row's timestamp in milliseconds, ``now`` where it has none."""
+        if self._timestamp is None or self._timestamp.is_null(row):
+            return now
+        stamp = self._timestamp.get(row)
+        return stamp if stamp >= 0 else now
+
+    def put(self, builder: _builder.BatchBuilder, row: int, now: int) -> int:
+        """Add the row that is staged; its index in the batch, or -1 if there is no room."""
+        stamp = self.timestamp(row, now)
+        value = self._value
+        key = value if self._key is None else self._key
+        raw: Any = _NO_HEADERS
+        raw_size = 1
+        if self._headers is not None:
+            raw_size = self._headers.encode(row)
+            raw = self._headers._scratch_cstr
+        if cython.compiled:
+            index = builder._put_memory(
+                stamp,
+                key._data_cstr + key.pos,
+                self._key_size,
+                value._data_cstr + value.pos,
+                self._value_size,
+                raw,
+                raw_size,
+            )
+        else:
+            index = builder.put(stamp, self.key(row), value.get(row), bytes(raw[:raw_size]))
+        return index
+
+    def append(self, builder: _builder.BatchBuilder, row: int, last: int, now: int) -> int:
+        """Add rows from ``row`` to before ``last`` to a batch; the first that found no room."""
+        if not 0 <= row <= last <= self.count:
+            raise InvalidArgument(f"rows {row} to {last} are not all among {self.count}")
+        while row < last:
+            self.stage(row)
+            if self.put(builder, row, now) < 0:
+                break
+            row += 1
+        return row
+
+    def record(
+        self, row: int, now: int
+    ) -> tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...] | None, int]:
+        """A row as timestamp, key, value, headers, and the bytes it is said to take."""
+        size = self.stage(row)
+        headers = None if self._headers is None else self._headers.get(row) or None
+        return self.timestamp(row, now), self.key(row), self._value.get(row), headers, size
+
+
+def view_of(buffer: Any, width: int, count: int, code: Any) -> Any:
+    """``buffer`` as numbers; InvalidArgument if it has less than ``count`` of ``width`` bytes."""
+    raw = memoryview(buffer).cast("B")
+    if buffer == b"":
+        return raw.cast(code)
+    if len(raw) < count * width:
+        raise InvalidArgument(
+            f"an Arrow buffer has {len(raw)} bytes where {count * width} are needed"
+        )
+    return raw[: len(raw) // width * width].cast(code)
+
+
+def broken(row: int) -> InvalidArgument:
+    """The error for offsets that lead out of the data."""
+    return InvalidArgument(f"the Arrow data is broken: row {row} lies outside of its buffers")
