@@ -1,106 +1,109 @@
-"""Runs every cell in a process of its own, round after round, and prints medians.
+"""``python -m benchmarks``: kclient beside the other Python clients, on one real Apache Kafka.
 
-See benchmarks/README.md for what is equal between the clients and what is counted.
+See benchmarks/README.md for what is equal between the clients, what is counted and how to read it.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import statistics
-import subprocess
 import sys
+import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cells import CONSUME, PARTITIONS, PRODUCE
-from kclient import Admin, NewTopic, Producer
+from rich.console import Console
+
+from benchmarks.about import about
+from benchmarks.broker import NoBroker, broker
+from benchmarks.cells import CELLS
+from benchmarks.doors import DOORS, KCLIENT
+from benchmarks.floors import read_floors, verdicts
+from benchmarks.report import show, show_verdicts
+from benchmarks.results import Run
+from benchmarks.runner import Plan, Session, choose
+from benchmarks.topics import Topics
 from kclient.errors import KafkaError
-from kclient.record import IMPLEMENTATION
+
+QUICK_ROUNDS, ROUNDS = 3, 5
+QUICK_SECONDS, SECONDS = 0.2, 0.45
+QUICK_SCALE = 0.5
 
 
-def run_cell(name: str, options: argparse.Namespace, topic: str) -> dict[str, Any]:
-    """One cell in a new process; a client that can't run is named with its last word."""
-    command = [sys.executable, "-m", "benchmarks", "--cell", name, "--topic", topic]
-    command += ["--bootstrap", options.bootstrap, "--size", str(options.size)]
-    command += ["--records", str(options.records)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        return {"cell": name, "error": (done.stderr.strip().splitlines() or ["?"])[-1]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    made.add_argument("--bootstrap", help="host:port of a broker; by default one is started")
+    made.add_argument("--tls-bootstrap", help="its TLS listener, for the TLS cells")
+    made.add_argument("--ca", help="PEM file of the authority that signed its certificate")
+    made.add_argument("--quick", action="store_true", help="fewer cells, rounds and records")
+    made.add_argument("--only", metavar="PATTERN", help="cells or doors with this in their name")
+    made.add_argument("--rounds", type=int, help=f"by default {ROUNDS}, quick {QUICK_ROUNDS}")
+    made.add_argument("--records", type=int, help="per run; by default by the door's speed")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write everything, raw runs too")
+    return made
 
 
-async def prepare(options: argparse.Namespace, source: str) -> None:
-    """The topic that is read, filled once."""
-    async with Admin(options.bootstrap) as admin:
-        existing = await admin.list_topics()
-        if "warm-up" not in {str(getattr(topic, "name", topic)) for topic in existing}:
-            await admin.create_topics([NewTopic("warm-up", partitions=1)])
-        await admin.create_topics([NewTopic(source, partitions=PARTITIONS)])
-    async with Producer(options.bootstrap, batch_size=128 * 1024) as producer:
-        value = b"v" * options.size
-        await producer.send_many(source, (value for _ in range(options.records)))
+def plan_for(options: argparse.Namespace) -> Plan:
+    return Plan(
+        choose(tuple(CELLS.values()), options.quick, options.only),
+        rounds=options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS),
+        seconds=QUICK_SECONDS if options.quick else SECONDS,
+        records=options.records,
+        scale=QUICK_SCALE if options.quick else 1.0,
+    )
 
 
-async def make_topic(bootstrap: str) -> str:
-    topic = f"bench-{uuid.uuid4().hex[:8]}"
-    async with Admin(bootstrap) as admin:
-        await admin.create_topics([NewTopic(topic, partitions=PARTITIONS)])
-    return topic
+def measure(options: argparse.Namespace, plan: Plan) -> tuple[dict[str, Any], list[Run]]:
+    """All runs, and what they ran on."""
+    err = Console(stderr=True)
+    began = time.monotonic()
+
+    def tell(text: str) -> None:
+        err.print(f"[{time.monotonic() - began:5.0f} s] {text}", markup=False, highlight=False)
+
+    with broker(options.bootstrap, options.tls_bootstrap, options.ca) as address:
+        topics = Topics(address.bootstrap, f"bench-{uuid.uuid4().hex[:6]}")
+        session = Session(address, plan, topics, tell)
+        facts = about(address.version)
+        try:
+            session.run()
+        finally:
+            topics.delete(sorted(topics.alive))
+        facts["seconds"] = round(time.monotonic() - began)
+    return facts, session.runs
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    source = f"bench-source-{uuid.uuid4().hex[:8]}"
-    asyncio.run(prepare(options, source))
-    results = []
-    for _ in range(options.rounds):
-        for name in PRODUCE:
-            topic = asyncio.run(make_topic(options.bootstrap))
-            results.append(run_cell(name, options, topic))
-        results += [run_cell(name, options, source) for name in CONSUME]
-    return results
+def save(path: Path, facts: dict[str, Any], runs: Sequence[Run]) -> None:
+    text = json.dumps({"about": facts, "runs": [run.to_dict() for run in runs]}, indent=1)
+    path.write_text(text, encoding="utf-8")
 
 
-def show(results: list[dict[str, Any]], records: int) -> None:
-    print(f"{'':28} {'CPU us/record':>14} {'records/s':>12}   ({IMPLEMENTATION} build)")
-    for name in (*PRODUCE, *CONSUME):
-        mine = [result for result in results if result["cell"] == name]
-        failed = [result["error"] for result in mine if "error" in result]
-        if failed:
-            print(f"{name:28} could not run: {failed[0]}")
-            continue
-        cpu = statistics.median(result["cpu"] for result in mine) / records * 1e6
-        rate = records / statistics.median(result["wall"] for result in mine)
-        print(f"{name:28} {cpu:14.2f} {rate:12,.0f}")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--bootstrap", required=True, help="host:port of the broker")
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--size", type=int, default=100, help="bytes of a value")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="file for the raw runs")
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
-    parser.add_argument("--topic", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.cell:
-        cell = {**PRODUCE, **CONSUME}[options.cell]
-        cpu, wall = cell(options.bootstrap, options.topic, options.records, options.size)
-        print(json.dumps({"cell": options.cell, "cpu": cpu, "wall": wall}))
-        return 0
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    plan = plan_for(options)
+    if not plan.cells:
+        sys.stderr.write(f"no cell and no door has {options.only!r} in its name\n")
+        return 2
     try:
-        results = measure(options)
-    except KafkaError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        facts, runs = measure(options, plan)
+    except (NoBroker, KafkaError) as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     if options.json:
-        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
-    show(results, options.records)
-    return 0
+        save(options.json, facts, runs)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    show(console, runs)
+    chosen = {cell.name for cell in plan.cells}
+    floors = [floor for floor in read_floors() if floor.cell in chosen]
+    show_verdicts(console, verdicts(floors, runs))
+    return 1 if ours_failed(runs) else 0
+
+
+def ours_failed(runs: Sequence[Run]) -> bool:
+    """Whether a door of kclient failed; a peer's failure is shown, but isn't ours."""
+    return any(DOORS[run.door].client == KCLIENT and "error" in run.outcome for run in runs)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+"""The doors of ``confluent_kafka.aio``. Loaded in a worker process only; decides nothing.
+
+It puts librdkafka's calls on threads. Settings are those of ``confluent_doors``; its own batch of
+1,000 records and its wait of a second stay at their defaults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from confluent_kafka.aio import AIOConsumer, AIOProducer
+
+from benchmarks.clients.confluent_doors import consumer_settings, places, producer_settings
+from benchmarks.clients.loops import run_on_loop
+from benchmarks.job import POLL_RECORDS, Job, Outcome
+from benchmarks.tally import Tally, Watch
+from benchmarks.values import pool, values
+
+TASKS = 1_000
+
+
+def _buffer(job: Job) -> dict[str, Any]:
+    """Tuned for tasks that wait for each record: hand over soon, look for reports often."""
+    return {"batch_size": 250, "buffer_timeout": 0.02} if job.tuned else {}
+
+
+def _written(job: Job, write: Any) -> Outcome:
+    async def main() -> Outcome:
+        watch = Watch()
+        async with AIOProducer(producer_settings(job), **_buffer(job)) as producer:
+            await write(producer, job, job.warm_up)
+            watch.start()
+            count = await write(producer, job, job.records)
+            watch.stop()
+        if count != job.records:
+            raise ValueError(f"{count} of {job.records} records were acknowledged")
+        return watch.outcome(job.records)
+
+    return run_on_loop(job, main)
+
+
+async def _produce(producer: Any, job: Job, count: int) -> int:
+    """All futures kept, a flush (else the last ones come a second late), then each awaited."""
+    make, topic = producer.produce, job.topic
+    futures = [await make(topic, value=value) for value in values(job.size, count)]
+    await producer.flush()
+    for future in futures:
+        await future
+    return len(futures)
+
+
+async def _tasks(producer: Any, job: Job, count: int) -> int:
+    make, topic, source = producer.produce, job.topic, pool(job.size)
+    share = max(1, count // TASKS)
+
+    async def one(number: int) -> None:
+        for index in range(share):
+            await (await make(topic, value=source[(number * share + index) % len(source)]))
+
+    await asyncio.gather(*[one(number) for number in range(count // share)])
+    return count // share * share
+
+
+def _read(job: Job, read: Any) -> Outcome:
+    async def main() -> Outcome:
+        watch, tally = Watch(), Tally(job)
+        async with AIOConsumer(consumer_settings(job)) as consumer:
+            await consumer.assign(places(job, job.warm_topics, 1))
+            await read(consumer, Tally(job), job.warm_up, Watch())
+            there = places(job, job.topics, job.partitions)
+            watch.start()
+            await consumer.assign(there)
+            await read(consumer, tally, job.records, watch)
+            watch.stop()
+        tally.check(job.records)
+        return watch.outcome(job.records)
+
+    return run_on_loop(job, main)
+
+
+async def _consume(consumer: Any, tally: Tally, records: int, watch: Watch) -> None:
+    while tally.count < records:
+        wanted = min(POLL_RECORDS, records - tally.count)
+        messages = await consumer.consume(wanted, timeout=10)
+        tally.add([message.value() for message in messages])
+        watch.lap(len(messages))
+
+
+async def _poll(consumer: Any, tally: Tally, records: int, watch: Watch) -> None:
+    """One by one, as an ``async for`` would; it has none."""
+    while tally.count < records:
+        message = await consumer.poll(timeout=10)
+        tally.add([message.value()])
+        watch.lap(1)
+
+
+def produce(job: Job) -> Outcome:
+    return _written(job, _produce)
+
+
+def tasks(job: Job) -> Outcome:
+    return _written(job, _tasks)
+
+
+def consume(job: Job) -> Outcome:
+    return _read(job, _consume)
+
+
+def poll(job: Job) -> Outcome:
+    return _read(job, _poll)

@@ -1,0 +1,170 @@
+"""The doors: every way into or out of a client that is measured, by name.
+
+A door names the function that runs it, which is imported in the worker process only, so that this
+module and the runner load no client. ``cost`` is a guess of CPU microseconds per 100-byte record;
+it only decides how many records a run gets.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.job import Job, Outcome
+
+KCLIENT, CONFLUENT, AIO = "kclient", "confluent-kafka", "confluent-kafka aio"
+AIOKAFKA, KAFKA_PYTHON = "aiokafka", "kafka-python"
+CLIENTS = (KCLIENT, CONFLUENT, AIO, AIOKAFKA, KAFKA_PYTHON)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One way in or out of a client.
+
+    Attributes:
+        name: As reports and ``--only`` have it.
+        client: One of ``CLIENTS``.
+        workload: The kind of cell that it can be in.
+        run: ``module:function`` under ``benchmarks.clients``.
+        cost: Expected CPU microseconds per 100-byte record.
+        tuned: The client's own best settings; such rows are shown, and gate nothing.
+        on_loop: Whether it runs on an asyncio loop, so that uvloop can matter.
+    """
+
+    name: str
+    client: str
+    workload: str
+    run: str
+    cost: float
+    tuned: bool = False
+    on_loop: bool = False
+    most: int = 10_000_000
+    """Records of one run at most, for doors that wait much and work little."""
+
+    def function(self) -> Callable[[Job], Outcome]:
+        module, _, name = self.run.partition(":")
+        found = getattr(importlib.import_module(f"benchmarks.clients.{module}"), name)
+        run: Callable[[Job], Outcome] = found
+        return run
+
+
+def _of(client: str, workload: str, on_loop: bool, *doors: tuple[str, str, float]) -> list[Door]:
+    return [
+        Door(name, client, workload, run, cost, tuned=name.endswith(", tuned"), on_loop=on_loop)
+        for name, run, cost in doors
+    ]
+
+
+_TASKS = "confluent aio 1,000 tasks"
+"""Its buffer of 1,000 records and its second of waiting make about 1,000 records a second of it."""
+_SENDS = (
+    "confluent produce, callback",
+    "confluent aio produce",
+    "aiokafka send",
+    "kafka-python send",
+)
+_PRODUCE = [
+    *_of(
+        KCLIENT,
+        "produce",
+        True,
+        ("kclient send", "kclient_produce:send", 0.9),
+        ("kclient send, gathered", "kclient_produce:gathered", 1.1),
+        ("kclient enqueue", "kclient_produce:enqueue", 0.9),
+        ("kclient enqueue_nowait", "kclient_produce:enqueue_nowait", 0.6),
+        ("kclient send_many", "kclient_produce:send_many", 0.3),
+        ("kclient send_arrow", "kclient_produce:send_arrow", 0.25),
+        ("kclient 1,000 tasks", "kclient_produce:tasks", 3.5),
+    ),
+    *_of(
+        CONFLUENT,
+        "produce",
+        False,
+        ("confluent produce, callback", "confluent_doors:produce_callback", 1.6),
+        ("confluent produce, no callback", "confluent_doors:produce_silent", 0.9),
+        ("confluent produce_batch", "confluent_doors:produce_batch", 0.95),
+        ("confluent produce, callback, tuned", "confluent_doors:produce_callback", 1.6),
+        ("confluent produce, no callback, tuned", "confluent_doors:produce_silent", 0.9),
+        ("confluent produce_batch, tuned", "confluent_doors:produce_batch", 0.95),
+    ),
+    *_of(
+        AIO,
+        "produce",
+        True,
+        ("confluent aio produce", "confluent_aio:produce", 8.0),
+    ),
+    Door(_TASKS, AIO, "produce", "confluent_aio:tasks", 8.0, on_loop=True, most=2_000),
+    Door(
+        f"{_TASKS}, tuned",
+        AIO,
+        "produce",
+        "confluent_aio:tasks",
+        8.0,
+        tuned=True,
+        on_loop=True,
+        most=10_000,
+    ),
+    *_of(
+        AIOKAFKA,
+        "produce",
+        True,
+        ("aiokafka send", "aiokafka_doors:send", 8.0),
+        ("aiokafka create_batch", "aiokafka_doors:create_batch", 0.9),
+        ("aiokafka 1,000 tasks", "aiokafka_doors:tasks", 9.5),
+        ("aiokafka send, tuned", "aiokafka_doors:send", 8.0),
+    ),
+    *_of(KAFKA_PYTHON, "produce", False, ("kafka-python send", "kafka_python_doors:send", 16.0)),
+]
+_CONSUME = [
+    *_of(
+        KCLIENT,
+        "consume",
+        True,
+        ("kclient poll", "kclient_consume:poll", 0.2),
+        ("kclient async for", "kclient_consume:async_for", 0.3),
+        ("kclient poll_arrow", "kclient_consume:poll_arrow", 0.12),
+    ),
+    *_of(
+        CONFLUENT,
+        "consume",
+        False,
+        ("confluent consume", "confluent_doors:consume", 0.8),
+        ("confluent consume, tuned", "confluent_doors:consume", 0.8),
+    ),
+    *_of(
+        AIO,
+        "consume",
+        True,
+        ("confluent aio consume", "confluent_aio:consume", 0.9),
+        ("confluent aio poll", "confluent_aio:poll", 80.0),
+    ),
+    *_of(
+        AIOKAFKA,
+        "consume",
+        True,
+        ("aiokafka getmany", "aiokafka_doors:getmany", 1.8),
+        ("aiokafka async for", "aiokafka_doors:async_for", 5.0),
+        ("aiokafka getmany, tuned", "aiokafka_doors:getmany", 1.8),
+    ),
+    *_of(KAFKA_PYTHON, "consume", False, ("kafka-python poll", "kafka_python_doors:poll", 6.0)),
+]
+BESIDE: dict[str, tuple[str, ...]] = {
+    "kclient send": _SENDS,
+    "kclient send, gathered": _SENDS,
+    "kclient enqueue": _SENDS,
+    "kclient enqueue_nowait": ("confluent produce, no callback",),
+    "kclient send_many": ("confluent produce_batch", "aiokafka create_batch"),
+    "kclient send_arrow": ("confluent produce_batch",),
+    "kclient 1,000 tasks": (_TASKS, "aiokafka 1,000 tasks"),
+    "kclient poll": (
+        "confluent consume",
+        "confluent aio consume",
+        "aiokafka getmany",
+        "kafka-python poll",
+    ),
+    "kclient async for": ("confluent aio poll", "aiokafka async for"),
+    "kclient poll_arrow": ("confluent consume",),
+}
+"""The peers' doors that come closest to each of ours; reports show ratios to these."""
+DOORS: dict[str, Door] = {door.name: door for door in (*_PRODUCE, *_CONSUME)}

@@ -1,0 +1,106 @@
+"""The floors: what kclient's figures must hold, and whether they do. Limits are in floors.toml.
+
+Pure: takes runs and gives verdicts. A row whose runs are missing is undecided, never passed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.results import Run, ratio, summarize
+
+FILE = Path(__file__).with_name("floors.toml")
+Holds = Literal["holds", "doesn't hold", "not decided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A bound relative to another door: ``cheaper`` times less, or ``within`` times as much."""
+
+    door: str
+    cell: str
+    cheaper: float | None = None
+    within: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """One row of the table that must hold."""
+
+    row: str
+    cell: str
+    door: str
+    figure: str = "cpu_us"
+    unit: str = "us"
+    at_most: float | None = None
+    against: tuple[Against, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One bound of a floor, measured."""
+
+    row: str
+    measured: str
+    limit: str
+    holds: Holds
+
+
+def read_floors(path: Path = FILE) -> tuple[Floor, ...]:
+    """The floors of a file, in its order.
+
+    Raises:
+        TypeError: An entry has a key that no floor has, or lacks one.
+        ValueError: A bound says neither ``cheaper`` nor ``within``, or a floor has no bound.
+    """
+    floors = []
+    for entry in tomllib.loads(path.read_text(encoding="utf-8"))["floor"]:
+        bounds: list[dict[str, Any]] = entry.pop("against", [])
+        against = tuple(Against(**{"cell": entry["cell"], **bound}) for bound in bounds)
+        if any((one.cheaper is None) == (one.within is None) for one in against):
+            raise ValueError(f"{entry['row']}: either cheaper or within")
+        floor = Floor(**entry, against=against)
+        if floor.at_most is None and not against:
+            raise ValueError(f"{floor.row}: no bound")
+        floors.append(floor)
+    return tuple(floors)
+
+
+def verdicts(floors: Sequence[Floor], runs: Sequence[Run]) -> list[Verdict]:
+    """One verdict per bound."""
+    summaries = summarize(runs)
+    found = []
+    for floor in floors:
+        summary = summaries.get((floor.cell, floor.door))
+        value = summary.figures.get(floor.figure) if summary else None
+        if floor.at_most is not None:
+            limit = f"<= {floor.at_most:g} {floor.unit}"
+            measured = "-" if value is None else f"{value:.3g} {floor.unit}"
+            holds = None if value is None else value <= floor.at_most
+            found.append(Verdict(floor.row, measured, limit, _word(holds)))
+        found += [_relative(floor, one, runs) for one in floor.against]
+    return found
+
+
+def _relative(floor: Floor, bound: Against, runs: Sequence[Run]) -> Verdict:
+    mine, other = (floor.cell, floor.door), (bound.cell, bound.door)
+    times = ratio(runs, mine, other, floor.figure)
+    name = bound.door if bound.cell == floor.cell else bound.cell
+    if bound.cheaper is not None:
+        measured = "-" if times is None else f"{times:.2f}x cheaper"
+        limit, holds = f">= {bound.cheaper:g}x {name}", times and times >= bound.cheaper
+    else:
+        within = bound.within or 0.0
+        measured = "-" if times is None else f"{1 / times:.2f}x"
+        limit, holds = f"<= {within:g}x {name}", times and 1 / times <= within
+    return Verdict(floor.row, measured, limit, _word(None if times is None else bool(holds)))
+
+
+def _word(holds: bool | None) -> Holds:
+    if holds is None:
+        return "not decided"
+    return "holds" if holds else "doesn't hold"

@@ -1,0 +1,176 @@
+"""Runs the cells: round after round, each run in a process of its own.
+
+Within a round the doors of a cell follow each other, beginning with another one each time, so that
+what is compared lies close together and nobody is always first. Topics are made and checked here,
+outside of the measured processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchmarks.amounts import STEPS, records_for, warm_up_for
+from benchmarks.broker import Address
+from benchmarks.cells import Cell
+from benchmarks.doors import DOORS, Door
+from benchmarks.job import Job, Outcome
+from benchmarks.results import Run
+from benchmarks.topics import Topics
+
+RUN_TIMEOUT = 120.0
+MANY_PARTITIONS = 100
+"""Topics with so many are kept from round to round: making them takes a second and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be run."""
+
+    cells: tuple[Cell, ...]
+    rounds: int = 5
+    seconds: float = 0.45
+    """CPU that one run should take."""
+    records: int | None = None
+    """The same number of records for every run, if given."""
+    scale: float = 1.0
+    """Of the amounts that cells fix themselves."""
+
+
+@dataclass
+class Session:
+    """One broker, its topics, and the runs so far."""
+
+    address: Address
+    plan: Plan
+    topics: Topics
+    tell: Callable[[str], None] = lambda text: None
+    runs: list[Run] = field(default_factory=list)
+    kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def run(self) -> list[Run]:
+        """All rounds of all cells; what can't run is among the runs, with its reason."""
+        for number in range(self.plan.rounds):
+            for at, cell in enumerate(self.plan.cells):
+                self.tell(
+                    f"round {number + 1} of {self.plan.rounds}, "
+                    f"cell {at + 1} of {len(self.plan.cells)}: {cell.name}"
+                )
+                self.runs += self._round(cell, number)
+        return self.runs
+
+    def _round(self, cell: Cell, number: int) -> Iterator[Run]:
+        first = number % len(cell.doors)
+        made: tuple[str, ...] = ()
+        for name in (*cell.doors[first:], *cell.doors[:first]):
+            if self._gave_up(cell, name):
+                continue
+            if cell.tls and not (self.address.tls_bootstrap and self.address.ca):
+                reason = "no TLS listener: give --tls-bootstrap and --ca"
+                yield Run(cell.name, name, number, {"missing": reason})
+                continue
+            job = self._job(cell, DOORS[name])
+            if cell.workload == "produce":
+                made = made or self._target(cell, job)
+                yield Run(cell.name, name, number, self._written(replace(job, topics=made)))
+            else:
+                yield Run(cell.name, name, number, run_job(self._with_topics(cell, job)))
+        if made and cell.name not in self.kept:
+            self.topics.delete(made)
+
+    def _gave_up(self, cell: Cell, door: str) -> bool:
+        """Whether a door is missing here, or has failed twice: more tries would tell nothing."""
+        mine = [run.outcome for run in self.runs if (run.cell, run.door) == (cell.name, door)]
+        failed = sum("error" in outcome for outcome in mine)
+        return failed > 1 or any("missing" in outcome for outcome in mine)
+
+    def _job(self, cell: Cell, door: Door) -> Job:
+        plan = self.plan
+        records = records_for(cell, door, plan.seconds, plan.records)
+        if plan.records is None and cell.records:
+            records = max(STEPS[-1], int(records * plan.scale))
+        base = Job(
+            door.name,
+            (self.address.tls_bootstrap or "") if cell.tls else self.address.bootstrap,
+            records,
+            ca=self.address.ca if cell.tls else None,
+            tuned=door.tuned,
+        )
+        return replace(base, **{**cell.settings, "warm_up": warm_up_for(cell, records)})
+
+    def _target(self, cell: Cell, job: Job) -> tuple[str, ...]:
+        """Empty topics to write to."""
+        if cell.name not in self.kept:
+            made = self.topics.make(cell.topics, job.partitions)
+            if job.partitions < MANY_PARTITIONS and cell.topics == 1:
+                return made
+            self.kept[cell.name] = made
+        return self.kept[cell.name]
+
+    def _written(self, job: Job) -> Outcome:
+        """A run that writes, and whether the topics grew by exactly its records."""
+        before = self.topics.end_offsets(job.topics, job.partitions)
+        outcome = run_job(job)
+        grown = self.topics.end_offsets(job.topics, job.partitions) - before
+        if "cpu" in outcome and grown != job.records + job.warm_up:
+            wanted = job.records + job.warm_up
+            return {"error": f"the topic grew by {grown} records instead of {wanted}"}
+        return outcome
+
+    def _with_topics(self, cell: Cell, job: Job) -> Job:
+        """Filled topics to read, and a small one of the same kind to warm up on."""
+        if cell.workload != "consume":
+            return job
+        warm = self.topics.source(job, 1, job.warm_up, 1)
+        source = self.topics.source(job, cell.topics, job.records, job.partitions)
+        return replace(job, topics=source, warm_topics=warm)
+
+
+def run_job(job: Job) -> Outcome:
+    """One job in a new process; one that fails or hangs is told with its last word."""
+    environment = {name: value for name, value in os.environ.items() if name != "KCLIENT_PURE"}
+    if job.pure:
+        environment["KCLIENT_PURE"] = "1"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.worker"],
+            input=job.to_json(),
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT,
+            check=False,
+            env=environment,
+            cwd=Path(__file__).parents[1],
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"no end within {RUN_TIMEOUT:.0f} s"}
+    return _outcome(done.stdout, done.stderr, done.returncode)
+
+
+def _outcome(stdout: str, stderr: str, code: int) -> Outcome:
+    for line in reversed(stdout.splitlines()):
+        if line.startswith("{"):
+            found: Outcome = json.loads(line)
+            return found
+    words = stderr.strip().splitlines() or [f"ended with code {code} and no word"]
+    return {"error": words[-1]}
+
+
+def choose(cells: Sequence[Cell], quick: bool, only: str | None) -> tuple[Cell, ...]:
+    """The cells of a session; ``only`` picks by a piece of the name of cell or door."""
+    found = []
+    for cell in cells:
+        if quick and not cell.quick and only is None:
+            continue
+        if only is not None and only.lower() not in cell.name.lower():
+            doors = tuple(door for door in cell.doors if only.lower() in door.lower())
+            if not doors:
+                continue
+            cell = replace(cell, doors=doors)
+        found.append(cell)
+    return tuple(found)
