@@ -289,13 +289,13 @@ def test_a_small_record_does_not_overtake_a_parked_large_one() -> None:
 
 def test_a_batch_with_room_takes_nothing_while_somebody_waits() -> None:
     rig = Rig(buffer_memory=10_000, batch_size=10_000)
-    rig.send(b"x" * 6000)
-    large, tiny = rig.send(b"y" * 6000), rig.send(b"z")
+    rig.send(b"x" * 8000)
+    large, tiny = rig.send(b"y" * 2200), rig.send(b"z")
     assert isinstance(large._outcome, Parked) and isinstance(tiny._outcome, Parked)
 
 
 def test_a_batch_with_room_takes_nothing_beyond_the_memory_budget() -> None:
-    rig = Rig(buffer_memory=10_000, batch_size=10_000)
+    rig = Rig({"t": [1, 1]}, buffer_memory=10_000, batch_size=10_000)
     with pytest.raises(BufferFull):
         for number in range(100):
             rig.send(b"x" * 1000, partition=number % 2, no_room=NoRoom.REFUSE)
