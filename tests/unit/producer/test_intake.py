@@ -295,7 +295,7 @@ def test_a_batch_with_room_takes_nothing_while_somebody_waits() -> None:
 
 
 def test_a_batch_with_room_takes_nothing_beyond_the_memory_budget() -> None:
-    rig = Rig({"t": [1, 1]}, buffer_memory=10_000, batch_size=10_000)
+    rig = Rig(2, buffer_memory=10_000, batch_size=10_000)
     with pytest.raises(BufferFull):
         for number in range(100):
             rig.send(b"x" * 1000, partition=number % 2, no_room=NoRoom.REFUSE)
