@@ -1,13 +1,15 @@
 """Things to look at when their time comes: linger, retries, delivery deadlines, parked records.
 
-A heap by time that forgets lazily: what is over before its time stays in until popped, and the
-heap is rebuilt when most of it is dead, so it stays proportional to what is alive; also when many
-dead ones in a row come up, as popping them singly takes ten times as long. Sans-IO.
+Nearly all come in the order of their times, so they stand in a row; who comes out of order stands
+in a heap beside it. What is over before its time is forgotten lazily: it stays in until it comes to
+the head, and all is rebuilt when most of it is dead, so it stays proportional to what is alive;
+also when many dead ones in a row come up, as popping them singly takes ten times as long. Sans-IO.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -18,53 +20,82 @@ T = TypeVar("T")
 _SLACK = 64
 _BURIED_SINGLY = 16
 """Where more than one part in so many is found dead at the head in a row, all are looked at."""
+_NEVER = float("inf")
 
 
 class DueList(Generic[T]):
     """Items ordered by time; ``alive`` tells whether an item still matters."""
 
-    __slots__ = ("_alive", "_counter", "_heap", "_rebuild_at")
+    __slots__ = ("_alive", "_counter", "_heap", "_last", "_rebuild_at", "_row")
 
     def __init__(self, alive: Callable[[T], bool]) -> None:
         self._alive = alive
+        self._row: deque[tuple[float, int, T]] = deque()
         self._heap: list[tuple[float, int, T]] = []
+        self._last = -_NEVER  # no item of the row is due later
         self._counter = 0
         self._rebuild_at = _SLACK
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._row) + len(self._heap)
 
     def push(self, when: float, item: T) -> None:
         """Have ``item`` come up at ``when``; the same item may be in more than once."""
-        self._counter += 1
-        heap = self._heap
-        heapq.heappush(heap, (when, self._counter, item))
-        if len(heap) > self._rebuild_at:
+        self._counter = counter = self._counter + 1
+        row = self._row
+        if when >= self._last or not row:
+            self._last = when
+            row.append((when, counter, item))
+        else:
+            heapq.heappush(self._heap, (when, counter, item))
+        if len(row) + len(self._heap) > self._rebuild_at:
             self._rebuild()
 
     def pop_due(self, now: float) -> T | None:
         """The next live item whose time has come, taken out; None if there is none."""
-        self._bury()
-        heap = self._heap
-        return heapq.heappop(heap)[2] if heap and heap[0][0] <= now else None
+        row, heap = self._row, self._heap
+        if (not row or row[0][0] > now) and (not heap or heap[0][0] > now):
+            return None
+        head = self._head()
+        if head is None or head[0] > now:
+            return None
+        self._drop(head)
+        return head[2]
 
     def next_at(self) -> float | None:
         """When the next live item comes up; None if there is none."""
-        self._bury()
-        return self._heap[0][0] if self._heap else None
+        row = self._row
+        if row and not self._heap and self._alive(row[0][2]):
+            return row[0][0]
+        head = self._head()
+        return None if head is None else head[0]
 
-    def _bury(self) -> None:
-        """Drop the dead ones at the head."""
-        heap, alive = self._heap, self._alive
-        if not heap or alive(heap[0][2]):
-            return
-        for _ in range(_SLACK + len(heap) // _BURIED_SINGLY):
-            if not heap or alive(heap[0][2]):
-                return
-            heapq.heappop(heap)
-        self._rebuild()
+    def _head(self) -> tuple[float, int, T] | None:
+        """The first live entry; drops the dead ones before it."""
+        most = _SLACK + len(self) // _BURIED_SINGLY
+        while (head := self._first()) is not None and not self._alive(head[2]):
+            if most == 0:
+                self._rebuild()
+                return self._first()
+            most -= 1
+            self._drop(head)
+        return head
+
+    def _first(self) -> tuple[float, int, T] | None:
+        row, heap = self._row, self._heap
+        if not heap:
+            return row[0] if row else None
+        return heap[0] if not row or heap[0] < row[0] else row[0]
+
+    def _drop(self, head: tuple[float, int, T]) -> None:
+        if self._row and self._row[0] is head:
+            self._row.popleft()
+        else:
+            heapq.heappop(self._heap)
 
     def _rebuild(self) -> None:
-        self._heap = [entry for entry in self._heap if self._alive(entry[2])]
+        alive = self._alive
+        self._row = deque(entry for entry in self._row if alive(entry[2]))
+        self._heap = [entry for entry in self._heap if alive(entry[2])]
         heapq.heapify(self._heap)
-        self._rebuild_at = 2 * len(self._heap) + _SLACK
+        self._rebuild_at = 2 * len(self) + _SLACK

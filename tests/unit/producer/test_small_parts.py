@@ -10,7 +10,6 @@ import pytest
 from kclient.config import ProducerConfig
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, SerializationFailed
-from kclient.producer import due_list
 from kclient.producer.due_list import DueList
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
 from kclient.producer.hot import StickyChoice
@@ -145,19 +144,37 @@ def test_dead_items_do_not_pile_up() -> None:
     assert len(due) < 200
 
 
+def test_a_due_list_keeps_the_order_of_times_and_then_of_arrival() -> None:
+    rng, expected = random.Random(5), []
+    due: DueList[int] = DueList(lambda item: True)
+    for number in range(3000):
+        when = float(rng.randrange(50) if rng.random() < 0.3 else number // 10)
+        expected.append((when, number))
+        due.push(when, number)
+        if rng.random() < 0.2:
+            expected.sort()
+            assert due.next_at() == expected[0][0]
+            assert due.pop_due(expected[0][0]) == expected.pop(0)[1]
+            assert due.pop_due(-1.0) is None
+    expected.sort()
+    assert [due.pop_due(1e9) for _ in expected] == [number for _, number in expected]
+    assert due.next_at() is None and len(due) == 0
+
+
+@pytest.mark.parametrize("backwards", [False, True])
 def test_a_due_list_drops_very_many_dead_ones_without_popping_each(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, backwards: bool
 ) -> None:
     alive = set(range(20_000))
     due: DueList[int] = DueList(alive.__contains__)
-    for item in alive:
+    for item in sorted(alive, reverse=backwards):
         due.push(float(item), item)
     alive -= set(range(19_000))
-    pops: list[object] = []
-    pop = due_list.heapq.heappop
-    monkeypatch.setattr(due_list.heapq, "heappop", lambda heap: (pops.append(1), pop(heap))[1])
+    drops: list[object] = []
+    drop = DueList._drop
+    monkeypatch.setattr(DueList, "_drop", lambda *args: (drops.append(1), drop(*args))[1])
     assert due.next_at() == 19_000.0
-    assert len(pops) < 2000
+    assert len(drops) < 2000
     assert len(due) == 1000
     assert due.pop_due(19_001.0) == 19_000
 
