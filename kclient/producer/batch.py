@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 class BatchState(enum.Enum):
     """Where a batch is."""
 
+    # By identity, as they are equal: that of Enum is Python code, and tables are asked per batch.
+    __hash__ = object.__hash__
+
     OPEN = "takes records"
     SEALED = "takes no more records; was never sent"
     IN_FLIGHT = "is in a request whose answer is awaited"
@@ -43,6 +46,8 @@ class BatchState(enum.Enum):
 
 class BatchEvent(enum.Enum):
     """What happens to a batch."""
+
+    __hash__ = object.__hash__
 
     SEAL = "full, lingered, flushed or sent"
     SEND = "put into a request"
@@ -211,8 +216,11 @@ class ProducerBatch:
 
     def apply(self, event: BatchEvent) -> BatchState:
         """Take one step; IllegalTransition if ``event`` can't happen in this state."""
-        self.state = step(TRANSITIONS, self.state, event)
-        return self.state
+        state = TRANSITIONS[self.state].get(event)
+        if state is None:
+            state = step(TRANSITIONS, self.state, event)
+        self.state = state
+        return state
 
     def forget(self) -> None:
         """It is settled: let go of everything large, and of what others wait to see gone.

@@ -194,8 +194,10 @@ class PartitionSequences:
 
     def acknowledged(self, end: int, last_offset: int) -> None:
         """The log has everything before ``end``; ``last_offset`` is -1 where not told."""
-        self.acked_end = max(self.acked_end, end)
-        self.acked_offset = max(self.acked_offset, last_offset)
+        if end > self.acked_end:
+            self.acked_end = end
+        if last_offset > self.acked_offset:
+            self.acked_offset = last_offset
         if self.state is SequenceState.UNRESOLVED and self.acked_end >= self.gap_end:
             self._apply(SequenceEvent.RESOLVE)
 

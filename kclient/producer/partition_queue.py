@@ -204,11 +204,17 @@ class PartitionQueue:
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The broker has ``batch``."""
         batch.apply(BatchEvent.ACKNOWLEDGE)
-        self.outstanding.remove(batch)
-        if self.sequences is not None:
-            last = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
-            self.sequences.acknowledged(batch.end_sequence, last)
-            self._conclude()
+        outstanding, sequences = self.outstanding, self.sequences
+        if outstanding[0] is batch:
+            outstanding.popleft()
+        else:
+            outstanding.remove(batch)
+        if sequences is not None:
+            count = batch.outcome.count
+            last = base_offset + count - 1 if base_offset >= 0 else -1
+            sequences.acknowledged(batch.sequence + count, last)
+            if not outstanding:
+                self._conclude()
 
     def retry(self, batch: ProducerBatch, at: float) -> None:
         """The attempt failed; send ``batch`` again, not before ``at``. An abandoned one is over."""

@@ -88,6 +88,7 @@ class Sender:
         self._ask_again_at = 0.0
         self._turn = 0
         self._sleeper: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._woken = False
         self._network.add_room_listener(self._room)
         self._metadata.add_listener(lambda view: self._supervised(self._metadata_changed))
@@ -107,37 +108,63 @@ class Sender:
         """Send what is ready, for ever."""
         if self._config.idempotence:
             self._request_identity()
-        while True:
-            self._woken = False
-            self._step(self._clock.now())
-            if self._woken:
-                # What the step itself caused is due now, but others come first.
-                await asyncio.sleep(0)
-            else:
-                await self._sleep()
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                self._woken = False
+                self._step(self._clock.now())
+                if self._woken:
+                    # What the step itself caused is due now, but others come first.
+                    await asyncio.sleep(0)
+                else:
+                    await self._sleep(loop)
+        finally:
+            self._disarm()
 
     async def close(self) -> None:
         """Let compressing threads end."""
         await self._squeezer.close()
 
-    async def _sleep(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def _sleep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._arm(loop)
         self._sleeper = sleeper = loop.create_future()
-        due = self._next_due(self._clock.now())
-        timer = None if due is None else loop.call_at(due, self.wake)
         try:
             await sleeper
         finally:
             self._sleeper = None
-            if timer is not None:
-                timer.cancel()
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the timer run when something is due.
+
+        One that is due before that stays: it costs a look around, and a new one as much each time.
+        """
+        due = self._next_due(self._clock.now())
+        if due is None:
+            self._disarm()
+        elif self._timer is None or due < self._timer.when():
+            self._disarm()
+            self._timer = loop.call_at(due, self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()
 
     def _next_due(self, now: float) -> float | None:
-        times = [self._accumulator.next_due(), self._intake.lot.next_due()]
+        first = self._accumulator.next_due()
+        waiting = self._intake.lot.next_due()
+        if waiting is not None and (first is None or waiting < first):
+            first = waiting
         # Nobody tells when a node's back-off is over.
-        nodes = self._accumulator.ready_nodes()
-        times.extend(at for node_id in nodes if (at := self._network.retry_at(node_id)) > now)
-        return min((time for time in times if time is not None), default=None)
+        for node_id in self._accumulator.ready_nodes():
+            at = self._network.retry_at(node_id)
+            if at > now and (first is None or at < first):
+                first = at
+        return first
 
     def _step(self, now: float) -> None:
         accumulator = self._accumulator
@@ -165,9 +192,11 @@ class Sender:
     def _serve_all(self, now: float) -> None:
         """Send what is ready; of very many batches some now and the others in the next step."""
         nodes = self._accumulator.ready_nodes()
-        first = self._turn % len(nodes) if nodes else 0
+        if len(nodes) > 1:
+            first = self._turn % len(nodes)
+            nodes = nodes[first:] + nodes[:first]
         left = _SENT_AT_ONCE
-        for node_id in nodes[first:] + nodes[:first]:
+        for node_id in nodes:
             left -= self._serve(node_id, now, left)
             if left <= 0:
                 self._turn += 1
@@ -182,22 +211,27 @@ class Sender:
         network, sent = self._network, 0
         if node_id not in self._metadata.view.brokers:
             self._metadata.request_update()  # a leader without an address
-        while sent < most and network.can_send(node_id, Lane.PRODUCE):
+        while sent < most:
+            queues = self._accumulator.ready_queues(node_id)
+            if not queues or not network.can_send(node_id, Lane.PRODUCE):
+                break
             if self.in_flight.get(node_id) and not network.is_connected(node_id, Lane.PRODUCE):
                 break  # the first request waits for the connection; it will make room
-            batches = self._collect(node_id, now)
+            batches = self._collect(queues, node_id, now)
             if not batches:
                 break
             self._ship(node_id, batches, now)
             sent += len(batches)
         return sent
 
-    def _collect(self, node_id: int, now: float) -> list[ProducerBatch]:
-        """One batch of each ready partition, as many as a request takes."""
+    def _collect(
+        self, queues: list[PartitionQueue], node_id: int, now: float
+    ) -> list[ProducerBatch]:
+        """One batch of each of ``queues``, as many as a request takes."""
         accumulator = self._accumulator
         batches: list[ProducerBatch] = []
         left = self._config.max_request_size
-        for queue in accumulator.ready_queues(node_id):
+        for queue in queues:
             batch = self._next_batch(queue, node_id, now)
             if batch is None:
                 continue
@@ -265,7 +299,8 @@ class Sender:
         )
         for batch in batches:
             batch.shipment = shipment
-            self._metadata.touch(batch.queue.topic)
+        for topic in shipment.topics:
+            self._metadata.touch(topic)
         self.in_flight[node_id] = self.in_flight.get(node_id, 0) + 1
         self._core.counters.add("producer.requests")
         future = self._network.send(

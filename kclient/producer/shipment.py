@@ -66,6 +66,7 @@ class Shipment:
         topic_id: Looks a topic's id up, None where it has none.
 
     Attributes:
+        topics: Theirs, each once.
         encoded: The message was built, so a broker may have seen what is in it.
         version: Of the message.
     """
@@ -80,6 +81,7 @@ class Shipment:
         "batches",
         "encoded",
         "node_id",
+        "topics",
         "version",
     )
 
@@ -94,6 +96,7 @@ class Shipment:
     ) -> None:
         self.node_id = node_id
         self.batches = batches
+        self.topics = dict.fromkeys([batch.queue.topic for batch in batches])
         self.encoded = False
         self.version = -1
         self._acks = acks
@@ -109,7 +112,7 @@ class Shipment:
 
         From v13 on topics are named by id only, which topics of an old cluster don't have.
         """
-        for topic in {batch.queue.topic for batch in self.batches}:
+        for topic in self.topics:
             if self._topic_id(topic) is None:
                 return FIRST_WITH_TOPIC_IDS - 1
         return None
