@@ -120,8 +120,11 @@ class Channel(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write what was submitted, in one piece, and hand over the answers that are there."""
-        self._write()
-        self._hand_over()
+        connection = self.connection
+        if connection.output:
+            self._write()
+        if connection.answers:
+            self._hand_over()
 
     def flush_soon(self) -> None:
         """Write in the loop's next round, together with what is submitted until then."""
@@ -191,10 +194,13 @@ class Channel(asyncio.BufferedProtocol):
         """Bytes arrived."""
         self.bytes_in += nbytes
         connection = self.connection
-        if connection.is_closed:
+        if connection.state is ConnectionState.CLOSED:
             return
         connection.received(nbytes, self._now())
-        self._settle()
+        if self._told_ready and connection.state is ConnectionState.READY:
+            self.flush()
+        else:
+            self._settle()
         if not connection.is_closed:
             self._owner.channel_has_room(self)
 

@@ -64,24 +64,26 @@ class Connection:
         answered: Requests answered since READY.
         lost_requests: Requests that were under way when it closed.
         setup_timed_out: It closed since the handshake took too long.
+        output: What ``take_output`` gives, in pieces; for whoever wants to know if there is any.
+        answers: What ``take_answers`` gives, likewise.
     """
 
     __slots__ = (
-        "_answers",
         "_client_id",
         "_correlation_id",
         "_frame_limit",
         "_frames",
         "_handshake",
-        "_output",
         "_setup_deadline",
         "address",
         "answered",
+        "answers",
         "error",
         "in_flight",
         "key",
         "last_used",
         "lost_requests",
+        "output",
         "setup_timed_out",
         "state",
         "throttled_until",
@@ -116,8 +118,8 @@ class Connection:
         self._frame_limit = frame_limit
         self._correlation_id = 0
         self._setup_deadline = 0.0
-        self._output: list[bytes] = []
-        self._answers: list[tuple[PendingRequest, object]] = []
+        self.output: list[bytes] = []
+        self.answers: list[tuple[PendingRequest, object]] = []
 
     # What the driver asks
 
@@ -147,17 +149,17 @@ class Connection:
 
     def take_output(self) -> bytes:
         """The bytes to write now, joined; empty if there are none."""
-        output = self._output
+        output = self.output
         if not output:
             return b""
-        self._output = []
+        self.output = []
         return output[0] if len(output) == 1 else b"".join(output)
 
     def take_answers(self) -> list[tuple[PendingRequest, object]]:
         """Requests that have their outcome, an exception or a value, oldest first."""
-        answers = self._answers
+        answers = self.answers
         if answers:
-            self._answers = []
+            self.answers = []
         return answers
 
     # What the driver tells
@@ -186,7 +188,7 @@ class Connection:
         if request.expect_response:
             self.in_flight.add(request)
         else:
-            self._answers.append((request, None))
+            self.answers.append((request, None))
 
     def buffer(self) -> memoryview:
         """Where the transport puts the next bytes."""
@@ -227,7 +229,7 @@ class Connection:
         if not self.in_flight.has_expired(now):
             for request in self.in_flight.take_impatient(now):
                 late = connection_errors.too_late(request, self.where, self.key.node_id, now)
-                self._answers.append((request, late))
+                self.answers.append((request, late))
             return
         where, node_id = self.where, self.key.node_id
         if self.state in HANDSHAKE:
@@ -284,7 +286,7 @@ class Connection:
         request.correlation_id = correlation_id
         request.sent_at = self.last_used = now
         request.request_bytes = len(data)
-        self._output.append(data)
+        self.output.append(data)
 
     def _take_response(self, frame: memoryview, now: float) -> None:
         request = self.in_flight.complete_next(_INT32.unpack_from(frame)[0])
@@ -300,7 +302,7 @@ class Connection:
             outcome = error
         finally:
             frame.release()
-        self._answers.append((request, outcome))
+        self.answers.append((request, outcome))
         if self.state is ConnectionState.DRAINING:
             self.retire()
 
@@ -369,4 +371,4 @@ class Connection:
                 )
             else:
                 outcome = connection_errors.under_way(request, error)
-            self._answers.append((request, outcome))
+            self.answers.append((request, outcome))

@@ -139,7 +139,7 @@ class Line:
         if channel is None:
             return len(self.waiting) < self._limit and self._may_open(now)
         if channel.connection.state is ConnectionState.READY:
-            return not self.waiting and channel.can_send(now)
+            return channel.can_send(now) and not self.waiting
         return channel.connection.state in HANDSHAKE and len(self.waiting) < self._limit
 
     def _may_open(self, now: float) -> bool:
@@ -256,7 +256,7 @@ class Line:
     def channel_answered(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
         """A request has its outcome."""
         if request.received_bytes:
-            self.answered_at = self._owner.clock.now()
+            self.answered_at = channel.connection.last_used
             if not self._proved:
                 self._proved = True
                 self._owner.states.proved(self._dialed)
@@ -270,6 +270,8 @@ class Line:
 
     def channel_has_room(self, channel: Channel) -> None:
         """Write what waited, and say so where nothing does."""
+        if not self.waiting and not self._refused:
+            return
         now = self._owner.clock.now()
         if self.waiting:
             self._pump(channel, now)
@@ -342,7 +344,7 @@ class Line:
     def _answer(self, request: PendingRequest, outcome: object) -> None:
         error = outcome if isinstance(outcome, Exception) else None
         reporter = self._owner.reporter
-        reporter.completed(self.key, request, error, self._owner.clock.now())
+        reporter.completed(self.key, request, error, self._owner.clock)
         try:
             if error is not None:
                 request.future.fail(error)

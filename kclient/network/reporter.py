@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kclient.hooks import ConnectionClosed, ConnectionOpened, RequestCompleted, TaskDied, Throttled
 
 if TYPE_CHECKING:
+    from kclient.clock import Clock
     from kclient.hooks import Counters, Hooks
     from kclient.network.addresses import ConnectionKey
     from kclient.network.channel import Channel
@@ -95,12 +96,12 @@ class Reporter:
             )
 
     def completed(
-        self, key: ConnectionKey, request: PendingRequest, error: Exception | None, now: float
+        self, key: ConnectionKey, request: PendingRequest, error: Exception | None, clock: Clock
     ) -> None:
         """A request got its answer, or failed."""
         self._counters.add("network.requests" if error is None else "network.requests_failed")
         if self._hooks.active:
-            self._emit_completed(key, request, error, now)
+            self._emit_completed(key, request, error, clock.now())
 
     def fault(self, error: Exception, where: str) -> None:
         """A listener raised: a defect of whoever registered it."""

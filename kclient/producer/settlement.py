@@ -81,7 +81,7 @@ class Settlement:
         self.last_error_at = 0.0
         self.obstacles = Obstacles()
         self._last_failed: PartitionQueue | None = None
-        self._delivered: list[tuple[int, int]] = []
+        self._batches = self._records = self._bytes = 0  # delivered and not counted yet
 
     def note(self, error: KafkaError, now: float, queue: PartitionQueue | None = None) -> None:
         """Remember ``error`` for ``health()``, until ``queue`` (or any) has a success."""
@@ -167,7 +167,9 @@ class Settlement:
                 wait.settled(outcome.count)
         if self._last_failed in (None, batch.queue):
             self.last_error = None
-        self._delivered.append((outcome.count, batch.records().encoded_bytes))
+        self._batches += 1
+        self._records += outcome.count
+        self._bytes += batch.records().encoded_bytes
         if self._hooks.active:
             self._hooks.emit(
                 BatchDelivered(
@@ -183,11 +185,11 @@ class Settlement:
 
     def _count_delivered(self) -> None:
         """Count what was written; once per answer, as there may be hundreds of batches in it."""
-        delivered, self._delivered = self._delivered, []
-        if delivered:
-            self._counters.add("producer.batches_delivered", len(delivered))
-            self._counters.add("producer.records_delivered", sum(row[0] for row in delivered))
-            self._counters.add("producer.bytes_delivered", sum(row[1] for row in delivered))
+        if self._batches:
+            self._counters.add("producer.batches_delivered", self._batches)
+            self._counters.add("producer.records_delivered", self._records)
+            self._counters.add("producer.bytes_delivered", self._bytes)
+            self._batches = self._records = self._bytes = 0
 
     def _retry(self, batch: ProducerBatch, at: float, error: KafkaError) -> None:
         batch.queue.retry(batch, at)

@@ -9,6 +9,7 @@ speaks (KIP-511).
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from kclient.errors import ProtocolError
@@ -50,7 +51,24 @@ def encode_request(
     Raises:
         ProtocolError: The message can't be encoded in ``version``, or ``client_id`` is too long.
     """
+    flexible = request.FIRST_FLEXIBLE is not None and version >= request.FIRST_FLEXIBLE
+    sender = _sender(client_id, flexible)
+    if isinstance(request, PiecewiseRequest):
+        pieces = request.pieces(version)
+        size = _REQUEST_START.size - _SIZE.size + len(sender) + sum(map(len, pieces))
+        start = _REQUEST_START.pack(size, request.API_KEY, version, correlation_id)
+        return b"".join((start, sender, *pieces))
     out = bytearray(_REQUEST_START.pack(0, request.API_KEY, version, correlation_id))
+    out += sender
+    request.encode_into(out, version)
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+@lru_cache(maxsize=64)
+def _sender(client_id: str | None, flexible: bool) -> bytes:
+    """What follows the correlation id in a request's header."""
+    out = bytearray()
     if client_id is None:
         out += b"\xff\xff"
     else:
@@ -60,14 +78,8 @@ def encode_request(
             raise ProtocolError(
                 f"client_id can't be sent: {problem}", struct="RequestHeader", field="client_id"
             ) from problem
-    if request.FIRST_FLEXIBLE is not None and version >= request.FIRST_FLEXIBLE:
+    if flexible:
         out.append(0)
-    if isinstance(request, PiecewiseRequest):
-        pieces = request.pieces(version)
-        _SIZE.pack_into(out, 0, len(out) - 4 + sum(map(len, pieces)))
-        return b"".join((out, *pieces))
-    request.encode_into(out, version)
-    _SIZE.pack_into(out, 0, len(out) - 4)
     return bytes(out)
 
 
