@@ -2,6 +2,7 @@
 # become C functions; whatever is not named here stays as Python has it.
 
 from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyTypeObject
 import cython
 
 cdef int64_t _INT64_MAX
@@ -22,6 +23,50 @@ cdef class Record:
     cdef bytes _key
     cdef bytes _value
     cdef bytes _headers
+
+
+cdef extern from *:
+    """
+    #define kclient_place_of_key(record) ((char *)&(record)->_key - (char *)(record))
+    #define kclient_place_of_value(record) ((char *)&(record)->_value - (char *)(record))
+    """
+    Py_ssize_t kclient_place_of_key(Record record)
+    Py_ssize_t kclient_place_of_value(Record record)
+
+cdef extern from "structmember.h":
+    ctypedef struct PyMemberDef:
+        const char* name
+        int type
+        Py_ssize_t offset
+        int flags
+        const char* doc
+    int T_OBJECT_EX
+    int READONLY
+
+cdef extern from "Python.h":
+    object PyDescr_NewMember(PyTypeObject* cls, PyMemberDef* member)
+    void PyType_Modified(PyTypeObject* cls)
+
+cdef PyMemberDef _key_member
+cdef PyMemberDef _value_member
+
+cdef inline int show_directly() except -1:
+    """Have ``key`` and ``value`` be members of the struct: the interpreter reads those itself."""
+    cdef Record sample = Record.__new__(Record)
+    cdef PyTypeObject* cls = <PyTypeObject*> Record
+    _key_member.name = "key"
+    _key_member.doc = "The key, or None."
+    _key_member.offset = kclient_place_of_key(sample)
+    _value_member.name = "value"
+    _value_member.doc = "The value; None is a tombstone."
+    _value_member.offset = kclient_place_of_value(sample)
+    _key_member.type = _value_member.type = T_OBJECT_EX
+    _key_member.flags = _value_member.flags = READONLY
+    names = <dict> cls.tp_dict
+    names["key"] = PyDescr_NewMember(cls, &_key_member)
+    names["value"] = PyDescr_NewMember(cls, &_value_member)
+    PyType_Modified(cls)
+    return 0
 
 
 cpdef object corrupt(Py_ssize_t position, object what)

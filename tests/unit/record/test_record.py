@@ -6,6 +6,7 @@ import copy
 import datetime
 import gc
 import pickle
+import types
 from typing import Any
 
 import pytest
@@ -142,6 +143,18 @@ def test_the_garbage_collector_does_not_track_compiled_records(build: Implementa
     # no_gc, final and freelist are taken from the .py only; in a .pxd they would be ignored.
     tracked = gc.is_tracked(some_record(build))
     assert tracked == (build.name == "pure")
+
+
+def test_key_and_value_are_fields_that_can_be_read_without_a_call(build: Implementation) -> None:
+    # The interpreter reads members of a type by itself; a property, in C or not, is called.
+    kinds = {type(getattr(build.Record, name)) for name in ("key", "value")}
+    assert kinds == {property if build.name == "pure" else types.MemberDescriptorType}
+    record = some_record(build)
+    for name in ("key", "value", "offset"):
+        with pytest.raises(AttributeError):
+            setattr(record, name, b"other")
+    assert (record.key, record.value) == (b"N14228", b"UA1545")
+    assert "tombstone" in build.Record.value.__doc__
 
 
 def test_a_compiled_record_is_small_and_final() -> None:
