@@ -1,11 +1,35 @@
 # C types of delivery.py for the compiled build: data only, no rules.
 
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t
 import cython
 
+cdef extern from *:
+    """
+    static PyObject *kclient_new_tuple(PyObject *kind, Py_ssize_t size) {
+        return ((PyTypeObject *) kind)->tp_alloc((PyTypeObject *) kind, size);
+    }
+    """
+    tuple kclient_new_tuple(object kind, Py_ssize_t size)
+
+
+cdef inline object new_metadata(
+        object kind, object topic, object partition, object offset, object timestamp):
+    cdef tuple made = kclient_new_tuple(kind, 4)
+    Py_INCREF(topic)
+    PyTuple_SET_ITEM(made, 0, topic)
+    Py_INCREF(partition)
+    PyTuple_SET_ITEM(made, 1, partition)
+    Py_INCREF(offset)
+    PyTuple_SET_ITEM(made, 2, offset)
+    Py_INCREF(timestamp)
+    PyTuple_SET_ITEM(made, 3, timestamp)
+    return made
+
+
 cdef Py_ssize_t _TOLD_AT_ONCE
 cdef Py_ssize_t _CALLED_AT_ONCE
-cdef object _new_tuple
 cdef object _copy_context
 
 @cython.locals(first=Py_ssize_t)
@@ -43,7 +67,8 @@ cdef class Delivery:
 
     cpdef bint done(self)
 
-    @cython.locals(outcome=BatchOutcome, base=int64_t, appended=int64_t)
+    @cython.locals(outcome=BatchOutcome, base=int64_t, appended=int64_t, offset=int64_t,
+                   timestamp=int64_t)
     cpdef object result(self)
 
     cpdef object exception(self)

@@ -5,10 +5,11 @@ import cython
 
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
 from kclient.record._builder_c cimport BatchBuilder
-from kclient.record._murmur_c cimport murmur2
+from kclient.record._murmur_c cimport mixed_of
 
 cdef int64_t _LAST_TIMESTAMP
 cdef Py_ssize_t _LOOK_EVERY
+cdef int64_t _OVERHEAD
 cdef bytes _NO_HEADERS
 cdef object _NOBODY
 cdef object _get_running_loop
@@ -69,17 +70,17 @@ cdef class QuickWay:
     cdef int64_t _max_record
 
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
-                   outcome=BatchOutcome, delivery=Delivery)
+                   outcome=BatchOutcome, delivery=Delivery, size=int64_t)
     cpdef object take(
         self, object topic, object value, object key, object headers, object partition,
         object timestamp)
 
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
-                   taken=Py_ssize_t, look_in=Py_ssize_t, look_every=Py_ssize_t)
+                   taken=Py_ssize_t, look_in=Py_ssize_t, look_every=Py_ssize_t, size=int64_t)
     cpdef object take_many(self, str topic, object records, Turn turn, object watcher)
 
-    @cython.locals(account=Account, size=int64_t, index=Py_ssize_t, sticky=StickyChoice)
-    cdef Filling _choose(self, TopicWay way, object value, object key, object partition)
+    @cython.locals(account=Account, index=Py_ssize_t, filling=Filling)
+    cdef Filling _choose(self, TopicWay way, bytes key, object partition, int64_t size)
 
     @cython.locals(now=int64_t)
     cdef int64_t _stamp(self, object timestamp) except -2
@@ -87,4 +88,7 @@ cdef class QuickWay:
     cdef void _book(self, TopicWay way, Filling filling, int64_t size, bint sticky) noexcept
 
 
-cdef int64_t _size_of(object key, object value) except -1
+cdef bint _is_plain(object part) noexcept
+
+@cython.locals(size=int64_t)
+cdef int64_t _size_of(bytes key, bytes value) noexcept

@@ -32,7 +32,6 @@ _TOLD_AT_ONCE = 5000
 """Deliveries of one batch whose waiters are woken in one turn of the loop."""
 _CALLED_AT_ONCE = 50
 """Callbacks that one turn of the loop runs: each of its own would cost more than they do."""
-_new_tuple = tuple.__new__
 _copy_context = contextvars.copy_context
 
 
@@ -292,16 +291,17 @@ class Delivery:
         outcome = self._outcome
         base = outcome.base_offset
         appended = outcome.log_append_time
+        offset = base + self._index if base >= 0 else -1
+        timestamp = appended if appended >= 0 else self._timestamp
         # Past RecordMetadata.__new__, which is a Python function.
-        metadata: RecordMetadata = _new_tuple(
-            RecordMetadata,
-            (
-                outcome.topic,
-                outcome.partition,
-                base + self._index if base >= 0 else -1,
-                appended if appended >= 0 else self._timestamp,
-            ),
-        )
+        if cython.compiled:
+            made = new_metadata(  # type: ignore[name-defined] # noqa: F821 - it is in the .pxd
+                RecordMetadata, outcome.topic, outcome.partition, offset, timestamp
+            )
+        else:
+            fields = (outcome.topic, outcome.partition, offset, timestamp)
+            made = tuple.__new__(RecordMetadata, fields)
+        metadata: RecordMetadata = made
         return metadata
 
     def exception(self) -> KafkaError | None:

@@ -26,10 +26,11 @@ else:
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.delivery import BatchOutcome, Delivery
     from kclient.record.builder import BatchBuilder
-    from kclient.record.murmur import murmur2
+    from kclient.record.murmur import mixed_of
 
 RECORD_OVERHEAD = 21
 """Bytes that a record takes beyond key, value and headers, about."""
+_OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled build
 _NO_HEADERS = b"\x00"
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _LOOK_EVERY = 8
@@ -272,20 +273,21 @@ class QuickWay:
         if headers is not None or _get_running_loop() is not self._home:
             return None
         way = self.ways.get(topic) if type(topic) is str else None
-        if way is None:
+        if way is None or not _is_plain(value) or not _is_plain(key):
             return None
         # First, as a clock may be anybody's code: from the choice on nothing else may run.
         when = self._stamp(timestamp)
         if when < 0:
             return None
-        filling = self._choose(way, value, key, partition)
+        size = _size_of(key, value)
+        filling = self._choose(way, key, partition, size)
         if filling is None:
             return None
         index = filling.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
         if index < 0:
             return None
         outcome = filling.outcome
-        self._book(way, filling, _size_of(key, value), key is None and partition is None)
+        self._book(way, filling, size, key is None and partition is None)
         delivery = Delivery.__new__(Delivery)
         delivery._outcome = outcome  # type: ignore[assignment]
         delivery._index = index
@@ -314,14 +316,17 @@ class QuickWay:
                 if len(record) != 2:
                     return taken, record
                 key, value = record
+            if not _is_plain(value) or not _is_plain(key):
+                return taken, record
             when = self._stamp(None)
-            filling = self._choose(way, value, key, None)
+            size = _size_of(key, value)
+            filling = self._choose(way, key, None, size)
             if filling is None or filling.watcher is not watcher:
                 return taken, record
             index = filling.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
             if index < 0:
                 return taken, record
-            self._book(way, filling, _size_of(key, value), key is None)
+            self._book(way, filling, size, key is None)
             taken += 1
             look_in -= 1
             if look_in == 0:
@@ -332,14 +337,11 @@ class QuickWay:
                 look_in = look_every
         return taken, END
 
-    def _choose(self, way: TopicWay, value: Any, key: Any, partition: Any) -> Filling | None:
-        """The open batch for a record, if the record is plain, and there is one and room."""
+    def _choose(
+        self, way: TopicWay, key: bytes | None, partition: Any, size: int
+    ) -> Filling | None:
+        """The open batch for a record, if there is one, and room."""
         account = self._account
-        if value is not None and type(value) is not bytes:
-            return None
-        if key is not None and type(key) is not bytes:
-            return None
-        size = _size_of(key, value)
         if account.waiting != 0 or size > self._max_record or account.used + size > account.limit:
             return None
         if partition is None:
@@ -348,7 +350,7 @@ class QuickWay:
                 if index < 0 or way.sticky.overdue():
                     return None
             else:
-                index = (murmur2(key) & 0x7FFFFFFF) % way.count
+                index = (mixed_of(key, len(key)) & 0x7FFFFFFF) % way.count
         elif type(partition) is int and 0 <= partition < way.count:
             index = partition
         else:
@@ -372,9 +374,14 @@ class QuickWay:
             way.sticky._left -= size
 
 
-def _size_of(key: Any, value: Any) -> int:
+def _is_plain(part: Any) -> bool:
+    """A key or value that needs no conversion."""
+    return part is None or type(part) is bytes
+
+
+def _size_of(key: bytes | None, value: bytes | None) -> int:
     """Bytes of memory that a record is said to take."""
-    size = RECORD_OVERHEAD
+    size = _OVERHEAD
     if key is not None:
         size += len(key)
     if value is not None:
