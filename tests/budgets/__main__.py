@@ -16,11 +16,13 @@ from collections.abc import Sequence
 
 from kclient.record import IMPLEMENTATION
 from tests.budgets import book
-from tests.budgets.machine import CantCount, Cost, measure_beside
+from tests.budgets.machine import CantCount, Cost, measure_all
 from tests.budgets.paths import PATHS
 
 BUILDS = ("compiled", "pure")
-PROCESSES = 2
+SHARES = {"compiled": 2, "pure": 1}
+"""Processes that the paths of a build are spread over: more of them import more often."""
+AT_ONCE = 2
 HEADING = (
     f"{'build':8}  {'path':18}  {'instructions':>12}  {'change':>6}  {'calls':>8}  "
     f"{'allocs':>7}  {'kept':>5}   per record"
@@ -32,7 +34,7 @@ def tell(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def count(builds: Sequence[str], only: Sequence[str], processes: int) -> book.Costs:
+def count(builds: Sequence[str], only: Sequence[str], at_once: int) -> book.Costs:
     """The costs of the chosen paths.
 
     Raises:
@@ -40,15 +42,31 @@ def count(builds: Sequence[str], only: Sequence[str], processes: int) -> book.Co
     """
     if "compiled" in builds and IMPLEMENTATION != "cython":
         raise CantCount("there is no compiled build here: python setup.py build_ext --inplace")
-    found: book.Costs = {}
-    for build in builds:
-        paths = [path for path in PATHS if not only or path.name in only]
-        if build == "pure":
-            paths = [path for path in paths if path.pure]
-        if paths:
-            costs = measure_beside(paths, pure=build == "pure", processes=processes)
-            found[build] = {path.name: costs[path.name] for path in paths}
-    return found
+    chosen = {
+        build: [
+            path
+            for path in PATHS
+            if (not only or path.name in only) and (path.pure or build == "compiled")
+        ]
+        for build in builds
+    }
+    jobs = [
+        (share, build == "pure")
+        for build, paths in chosen.items()
+        for first in range(SHARES[build])
+        if (share := paths[first :: SHARES[build]])
+    ]
+    costs = measure_all(jobs, at_once=at_once)
+    return {
+        build: {
+            path.name: cost[path.name]
+            for path in paths
+            for (_, pure), cost in zip(jobs, costs, strict=True)
+            if pure == (build == "pure") and path.name in cost
+        }
+        for build, paths in chosen.items()
+        if paths
+    }
 
 
 def row(build: str, name: str, cost: Cost, stored: Cost | None) -> str:
@@ -86,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write the budgets")
     parser.add_argument("--only", action="append", default=[], choices=names, metavar="PATH")
     parser.add_argument("--build", choices=BUILDS, help="both by default")
-    parser.add_argument("--jobs", type=int, default=PROCESSES, help="processes beside each other")
+    parser.add_argument("--jobs", type=int, default=AT_ONCE, help="processes beside each other")
     options = parser.parse_args(arguments)
     builds = (options.build,) if options.build else BUILDS
     file = book.file_of_this_python()

@@ -81,12 +81,12 @@ def measure(paths: Sequence[HotPath], *, pure: bool) -> dict[str, Cost]:
     }
 
 
-def measure_beside(paths: Sequence[HotPath], *, pure: bool, processes: int) -> dict[str, Cost]:
-    """As ``measure``, in several processes, each with every n-th path."""
-    shares = [share for first in range(processes) if (share := paths[first::processes])]
-    with ThreadPoolExecutor(processes) as pool:
-        found = list(pool.map(lambda share: measure(share, pure=pure), shares))
-    return {name: cost for part in found for name, cost in part.items()}
+def measure_all(
+    jobs: Sequence[tuple[Sequence[HotPath], bool]], *, at_once: int
+) -> list[dict[str, Cost]]:
+    """As ``measure`` for each pair of paths and ``pure``, so many beside each other."""
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(lambda job: measure(job[0], pure=job[1]), jobs))
 
 
 def _cost(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.budgets import records
+from tests.budgets import reading, records, wire, writing
 
-PATHS = (*records.PATHS,)
+PATHS = (*records.PATHS, *writing.PATHS, *reading.PATHS, *wire.PATHS)

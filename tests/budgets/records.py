@@ -120,12 +120,12 @@ def checking(count: int) -> Iterator[Step]:
 
 
 PATHS = (
-    HotPath("append", "BatchBuilder.append: value only", appending(BARE), 2400, pure=True),
+    HotPath("append", "BatchBuilder.append: value only", appending(BARE), 1200, pure=True),
     HotPath("append_keyed", "... with key and two headers", appending(KEYED), 1200),
-    HotPath("decode", "Batch.records: to Record objects", decoding(BARE), 2400, pure=True),
+    HotPath("decode", "Batch.records: to Record objects", decoding(BARE), 1200, pure=True),
     HotPath("decode_keyed", "... with key and two headers", decoding(KEYED), 1200),
     HotPath("fields", "key, value, headers, offset of a Record", reading_fields, 1200),
-    HotPath("columns", "ColumnBuilder, to Arrow's buffers", columns(BARE), 2400, pure=True),
+    HotPath("columns", "ColumnBuilder, to Arrow's buffers", columns(BARE), 1200, pure=True),
     HotPath("columns_keyed", "... with key and two headers", columns(KEYED), 1200),
-    HotPath("crc", "Batch.check_crc", checking, 2400),
+    HotPath("crc", "Batch.check_crc", checking, 1200),
 )

@@ -22,8 +22,11 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def warm_up(path: HotPath) -> None:
-    """Let caches fill: the interpreter specializes code, the allocator takes memory."""
-    with path.prepare(path.count) as step:
+    """Let caches fill: the allocator takes memory, and the interpreter specializes its code.
+
+    It takes thousands of rounds until that has settled everywhere.
+    """
+    with path.prepare(FACTOR * path.count) as step:
         step()
 
 
