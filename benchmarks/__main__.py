@@ -28,7 +28,7 @@ from benchmarks.topics import Topics
 from kclient.errors import KafkaError
 
 QUICK_ROUNDS, ROUNDS = 3, 5
-QUICK_SECONDS, SECONDS = 0.2, 0.45
+QUICK_SECONDS, SECONDS = 0.15, 0.3
 QUICK_SCALE = 0.5
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.cells import Cell
 from benchmarks.doors import Door
 
-STEPS = (1_500_000, 600_000, 200_000, 60_000, 20_000, 6_000, 2_000)
+STEPS = (1_500_000, 300_000, 100_000, 30_000, 10_000, 3_000, 1_000)
 MOST_BYTES = 250_000_000
 """Of values in one run."""
 PURE_FACTOR = 8.0
@@ -31,14 +31,21 @@ def expected_cost(cell: Cell, door: Door) -> float:
     return cost + (extra + _PER_BYTE * (size - 100)) * (1.0 if codec == "none" else size / 100)
 
 
-def records_for(cell: Cell, door: Door, seconds: float, fixed: int | None = None) -> int:
-    """Records of one run that should take about ``seconds`` of CPU."""
+def records_for(
+    cell: Cell, door: Door, seconds: float, fixed: int | None = None, scale: float = 1.0
+) -> int:
+    """Records of one run that should take about ``seconds`` of CPU.
+
+    Args:
+        fixed: What the user said, for all runs of cells that don't say it themselves.
+        scale: Of what cells say themselves, where they allow it.
+    """
     size: int = cell.settings.get("size", 100)
     told = cell.records.get(door.name, cell.records.get(""))
-    if fixed is not None:
-        return fixed
     if told is not None:
-        return told
+        return min(door.most, int(told * scale) if cell.scales else told)
+    if fixed is not None:
+        return min(door.most, fixed)
     wanted = min(seconds * 1e6 / expected_cost(cell, door), MOST_BYTES / size, door.most)
     if cell.workload == "consume":
         return min(STEPS, key=lambda step: abs(step - wanted) / (step + wanted))
@@ -50,4 +57,4 @@ def warm_up_for(cell: Cell, records: int) -> int:
     """Records that go before: enough to have all code and connections in use."""
     size: int = cell.settings.get("size", 100)
     told: int = cell.settings.get("warm_up", 5_000)
-    return max(50, min(told, records // 2 or 1, 8_000_000 // size))
+    return max(1, min(told, records // 2, 8_000_000 // size))

@@ -55,7 +55,8 @@ class Cell:
         quick: Whether ``--quick`` has it.
         tls: It needs a TLS listener.
         figure: The outcome's figure that the report shows and compares.
-        note: A sentence for the report.
+        scales: Whether ``--quick`` may take fewer records of those that ``records`` says.
+        rounds: At most so many, for what swings little and takes long.
     """
 
     name: str
@@ -67,7 +68,8 @@ class Cell:
     quick: bool = False
     tls: bool = False
     figure: str = "cpu_us"
-    note: str = ""
+    scales: bool = True
+    rounds: int = 1_000
 
     @property
     def factor(self) -> str:
@@ -138,7 +140,65 @@ def _all() -> list[Cell]:
         cells += _partitions(partitions)
     for topics in (1, 32):
         cells += _topics(topics)
-    return cells
+    return cells + _others()
 
 
+def _others() -> list[Cell]:
+    latency: dict[str, Any] = {"linger": 0.0, "warm_up": 200}
+    consumers = tuple(name for name in _doors("idle") if name.endswith("consumers"))
+    producers = tuple(name for name in _doors("idle") if name.endswith("producers"))
+    idle: dict[str, Any] = {"partitions": 1, "warm_up": 1}
+    fixed: dict[str, Any] = {"scales": False}
+    return [
+        Cell(
+            "latency: one awaited send",
+            "latency",
+            _doors("latency"),
+            latency,
+            records={"": 2_000},
+            quick=True,
+            figure="p50_us",
+            **fixed,
+        ),
+        Cell(
+            "latency: send to received",
+            "end to end",
+            _doors("end to end"),
+            latency,
+            records={"": 1_000},
+            figure="p50_us",
+            **fixed,
+        ),
+        Cell(
+            "longest hold: 1M records read",
+            "hold reading",
+            _doors("hold reading"),
+            records={"": 1_000_000},
+            figure="longest_ms",
+            **fixed,
+        ),
+        Cell(
+            "longest hold: 150k records written",
+            "hold writing",
+            _doors("hold writing"),
+            records={"": 150_000},
+            figure="longest_ms",
+            **fixed,
+        ),
+        Cell("idle: 100 consumers", "idle", consumers, idle, records={"": 100}, **_IDLE),
+        Cell("idle: 100 producers", "idle", producers, idle, records={"": 100}, **_IDLE),
+        Cell("import", "import", _doors("import"), quick=True, figure="cpu_ms", **fixed),
+        Cell(
+            "metadata: 100,000 partitions",
+            "metadata",
+            _doors("metadata"),
+            records={"": 100_000},
+            quick=True,
+            figure="update_s",
+            **fixed,
+        ),
+    ]
+
+
+_IDLE: dict[str, Any] = {"figure": "kib", "scales": False, "rounds": 3}
 CELLS: dict[str, Cell] = {cell.name: cell for cell in _all()}

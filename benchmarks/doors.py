@@ -15,6 +15,7 @@ from benchmarks.job import Job, Outcome
 
 KCLIENT, CONFLUENT, AIO = "kclient", "confluent-kafka", "confluent-kafka aio"
 AIOKAFKA, KAFKA_PYTHON = "aiokafka", "kafka-python"
+_SLOW = 80.0
 CLIENTS = (KCLIENT, CONFLUENT, AIO, AIOKAFKA, KAFKA_PYTHON)
 
 
@@ -42,6 +43,11 @@ class Door:
     most: int = 10_000_000
     """Records of one run at most, for doors that wait much and work little."""
 
+    @property
+    def slow(self) -> bool:
+        """Takes seconds whatever it is given; ``--quick`` leaves it out."""
+        return self.most < 10_000_000 or self.cost == _SLOW
+
     def function(self) -> Callable[[Job], Outcome]:
         module, _, name = self.run.partition(":")
         found = getattr(importlib.import_module(f"benchmarks.clients.{module}"), name)
@@ -64,6 +70,13 @@ _SENDS = (
     "aiokafka send",
     "kafka-python send",
 )
+_AWAITED = (
+    "confluent produce + poll",
+    "confluent aio awaited produce",
+    "aiokafka send_and_wait",
+    "kafka-python send + get",
+)
+_THROUGH = ("confluent produce to poll", "aiokafka send to getmany", "kafka-python send to poll")
 _PRODUCE = [
     *_of(
         KCLIENT,
@@ -137,7 +150,7 @@ _CONSUME = [
         "consume",
         True,
         ("confluent aio consume", "confluent_aio:consume", 0.9),
-        ("confluent aio poll", "confluent_aio:poll", 80.0),
+        ("confluent aio poll", "confluent_aio:poll", _SLOW),
     ),
     *_of(
         AIOKAFKA,
@@ -148,6 +161,87 @@ _CONSUME = [
         ("aiokafka getmany, tuned", "aiokafka_doors:getmany", 1.8),
     ),
     *_of(KAFKA_PYTHON, "consume", False, ("kafka-python poll", "kafka_python_doors:poll", 6.0)),
+]
+_OTHERS = [
+    *_of(
+        KCLIENT,
+        "latency",
+        True,
+        ("kclient awaited send", "latency:kclient", 60.0),
+        ("kclient awaited send, uvloop", "latency:kclient_uvloop", 50.0),
+    ),
+    *_of(
+        CONFLUENT,
+        "latency",
+        False,
+        ("confluent produce + poll", "latency:confluent", 60.0),
+        ("confluent produce + flush", "latency:confluent_flush", 60.0),
+    ),
+    Door("confluent aio awaited produce", AIO, "latency", "latency:confluent_aio", 500.0, most=4),
+    Door(
+        "confluent aio awaited produce, tuned",
+        AIO,
+        "latency",
+        "latency:confluent_aio",
+        500.0,
+        tuned=True,
+        most=30,
+    ),
+    *_of(
+        AIOKAFKA,
+        "latency",
+        True,
+        ("aiokafka send_and_wait", "latency:aiokafka", 150.0),
+        ("aiokafka send_and_wait, uvloop", "latency:aiokafka_uvloop", 130.0),
+    ),
+    Door("kafka-python send + get", KAFKA_PYTHON, "latency", "latency:kafka_python", 300.0),
+    *_of(
+        KCLIENT,
+        "end to end",
+        True,
+        ("kclient send to poll", "end_to_end:kclient", 200.0),
+        ("kclient send to poll, uvloop", "end_to_end:kclient_uvloop", 150.0),
+    ),
+    Door("confluent produce to poll", CONFLUENT, "end to end", "end_to_end:confluent", 200.0),
+    Door("aiokafka send to getmany", AIOKAFKA, "end to end", "end_to_end:aiokafka", 400.0),
+    Door("kafka-python send to poll", KAFKA_PYTHON, "end to end", "end_to_end:kafka_python", 600.0),
+    *_of(
+        KCLIENT,
+        "hold reading",
+        True,
+        ("kclient poll, probed", "holds:kclient_poll", 0.2),
+        ("kclient async for, probed", "holds:kclient_async_for", 0.3),
+    ),
+    Door("confluent aio consume, probed", AIO, "hold reading", "holds:confluent_aio_consume", 0.9),
+    Door("aiokafka getmany, probed", AIOKAFKA, "hold reading", "holds:aiokafka_getmany", 1.8),
+    Door("kclient burst", KCLIENT, "hold writing", "holds:kclient_burst", 1.0),
+    Door("confluent aio burst", AIO, "hold writing", "holds:confluent_aio_burst", 8.0),
+    Door("aiokafka burst", AIOKAFKA, "hold writing", "holds:aiokafka_burst", 8.0),
+    *[
+        Door(f"{client} idle {kind}", owner, "idle", f"idle:{function}_{kind}", 1.0)
+        for kind in ("consumers", "producers")
+        for client, owner, function in (
+            ("kclient", KCLIENT, "kclient"),
+            ("confluent", CONFLUENT, "confluent"),
+            ("confluent aio", AIO, "confluent_aio"),
+            ("aiokafka", AIOKAFKA, "aiokafka"),
+            ("kafka-python", KAFKA_PYTHON, "kafka_python"),
+        )
+        if (client, kind) != ("confluent aio", "producers")
+    ],
+    *[
+        Door(name, client, "import", "imports:timed", 1.0)
+        for name, client in (
+            ("import of kclient", KCLIENT),
+            ("import of kclient, the name alone", KCLIENT),
+            ("import of confluent-kafka", CONFLUENT),
+            ("import of confluent-kafka aio", AIO),
+            ("import of aiokafka", AIOKAFKA),
+            ("import of kafka-python", KAFKA_PYTHON),
+        )
+    ],
+    Door("kclient metadata", KCLIENT, "metadata", "big_metadata:kclient", 1.0),
+    Door("aiokafka metadata", AIOKAFKA, "metadata", "big_metadata:aiokafka", 1.0),
 ]
 BESIDE: dict[str, tuple[str, ...]] = {
     "kclient send": _SENDS,
@@ -165,6 +259,29 @@ BESIDE: dict[str, tuple[str, ...]] = {
     ),
     "kclient async for": ("confluent aio poll", "aiokafka async for"),
     "kclient poll_arrow": ("confluent consume",),
+    "kclient awaited send": _AWAITED,
+    "kclient awaited send, uvloop": _AWAITED,
+    "kclient send to poll": _THROUGH,
+    "kclient send to poll, uvloop": _THROUGH,
+    "kclient poll, probed": ("confluent aio consume, probed", "aiokafka getmany, probed"),
+    "kclient burst": ("confluent aio burst", "aiokafka burst"),
+    "kclient idle consumers": (
+        "confluent idle consumers",
+        "confluent aio idle consumers",
+        "aiokafka idle consumers",
+    ),
+    "kclient idle producers": (
+        "confluent idle producers",
+        "aiokafka idle producers",
+        "kafka-python idle producers",
+    ),
+    "import of kclient": (
+        "import of confluent-kafka",
+        "import of confluent-kafka aio",
+        "import of aiokafka",
+        "import of kafka-python",
+    ),
+    "kclient metadata": ("aiokafka metadata",),
 }
 """The peers' doors that come closest to each of ours; reports show ratios to these."""
-DOORS: dict[str, Door] = {door.name: door for door in (*_PRODUCE, *_CONSUME)}
+DOORS: dict[str, Door] = {door.name: door for door in (*_PRODUCE, *_CONSUME, *_OTHERS)}

@@ -13,10 +13,43 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.cells import CELLS, Cell
-from benchmarks.doors import BESIDE, CLIENTS, DOORS, KCLIENT
+from benchmarks.doors import AIO, BESIDE, CLIENTS, CONFLUENT, DOORS, KCLIENT
 from benchmarks.floors import Verdict
 from benchmarks.results import Run, Summary, ratio, summarize
 
+Column = tuple[str, str, str]
+"""Heading, figure and format."""
+CPU: tuple[Column, ...] = (
+    ("CPU us/record", "cpu_us", ".3f"),
+    ("records/s", "per_second", ",.0f"),
+)
+TIMES: tuple[Column, ...] = (
+    ("p50 us", "p50_us", ",.0f"),
+    ("p99 us", "p99_us", ",.0f"),
+    ("CPU us/record", "cpu_us", ",.0f"),
+)
+HOLD: tuple[Column, ...] = (("longest ms", "longest_ms", ".1f"), ("CPU us/record", "cpu_us", ".2f"))
+_SHORT = {CONFLUENT: "confluent", AIO: "its aio"}
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "produce": CPU,
+    "consume": CPU,
+    "latency": TIMES,
+    "end to end": TIMES,
+    "hold reading": HOLD,
+    "hold writing": HOLD,
+    "idle": (
+        ("KiB each", "kib", ",.0f"),
+        ("threads each", "native_threads", ".1f"),
+        ("CPU ms/s each", "cpu_ms_s", ".2f"),
+    ),
+    "import": (("CPU ms", "cpu_ms", ".1f"),),
+    "metadata": (
+        ("decode s", "decode_s", ".2f"),
+        ("and update s", "update_s", ".2f"),
+        ("longest step ms", "longest_ms", ".1f"),
+    ),
+}
+"""What is shown of each workload; the spread follows the cell's own figure."""
 _STYLES = {"holds": "green", "doesn't hold": "bold red", "not decided": "yellow"}
 
 
@@ -30,33 +63,46 @@ def show(console: Console, runs: Sequence[Run]) -> None:
 
 
 def _table(cell: Cell, rows: Sequence[Summary], runs: Sequence[Run]) -> Table:
-    table = Table(title=cell.name, title_style="bold", title_justify="left", caption=cell.note)
+    columns = COLUMNS[cell.workload]
+    table = Table(title=cell.name, title_style="bold", title_justify="left")
+    table.caption, table.caption_justify = _reasons(rows), "left"
     table.add_column("door", no_wrap=True)
-    for heading in ("CPU us/record", "+-", "records/s"):
+    for heading, figure, _ in columns:
         table.add_column(heading, justify="right")
+        if figure == cell.figure:
+            table.add_column("+-", justify="right")
     peers = [
         client
         for client in CLIENTS
         if client != KCLIENT and any(DOORS[one.door].client == client for one in rows)
     ]
     for client in peers:
-        table.add_column(f"{client} costs", justify="right")
-    table.add_column("", no_wrap=False)
+        table.add_column(_SHORT.get(client, client), justify="right")
     for one in rows:
         style = "bold" if DOORS[one.door].client == KCLIENT else ""
         style = "dim" if DOORS[one.door].tuned else style
-        reason = f"not run: {one.missing}" if one.missing else ""
-        reason = f"failed: {one.error}" if one.error else reason
-        cells = ["", "", ""]
-        if one.figures:
-            cells = [
-                f"{one.figures[cell.figure]:.3f}",
-                f"{one.spread(cell.figure):.0%}",
-                f"{one.figures['per_second']:,.0f}",
-            ]
         times = [_times(cell, one, client, runs) for client in peers]
-        table.add_row(one.door, *cells, *times, f"[yellow]{escape(reason)}[/]", style=style)
+        table.add_row(one.door, *_cells(cell, one, columns), *times, style=style)
     return table
+
+
+def _cells(cell: Cell, one: Summary, columns: Sequence[Column]) -> list[str]:
+    if not one.figures:
+        word = "failed" if one.error else "not run"
+        return [f"[yellow]{word}[/]", *[""] * len(columns)]
+    cells = []
+    for _, figure, form in columns:
+        cells.append(format(one.figures[figure], form))
+        if figure == cell.figure:
+            cells.append(f"{one.spread(figure):.0%}")
+    return cells
+
+
+def _reasons(rows: Sequence[Summary]) -> str | None:
+    """Why doors have no figures, or not all."""
+    found = [f"{one.door} was not run: {one.missing}" for one in rows if one.missing]
+    found += [f"{one.door} failed: {one.error}" for one in rows if one.error]
+    return escape("\n".join(found)) or None
 
 
 def _times(cell: Cell, mine: Summary, client: str, runs: Sequence[Run]) -> str:

@@ -15,15 +15,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.amounts import STEPS, records_for, warm_up_for
+from benchmarks.amounts import records_for, warm_up_for
 from benchmarks.broker import Address
 from benchmarks.cells import Cell
-from benchmarks.doors import DOORS, Door
+from benchmarks.doors import DOORS, KCLIENT, Door
 from benchmarks.job import Job, Outcome
 from benchmarks.results import Run
 from benchmarks.topics import Topics
+from kclient.errors import KafkaError
+from kclient.record import IMPLEMENTATION
 
 RUN_TIMEOUT = 120.0
+WRITING = ("produce", "latency", "end to end", "hold writing")
+READING = ("consume", "hold reading")
 MANY_PARTITIONS = 100
 """Topics with so many are kept from round to round: making them takes a second and more."""
 
@@ -50,6 +54,7 @@ class Session:
     plan: Plan
     topics: Topics
     tell: Callable[[str], None] = lambda text: None
+    build: str = IMPLEMENTATION
     runs: list[Run] = field(default_factory=list)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -57,6 +62,8 @@ class Session:
         """All rounds of all cells; what can't run is among the runs, with its reason."""
         for number in range(self.plan.rounds):
             for at, cell in enumerate(self.plan.cells):
+                if number >= cell.rounds:
+                    continue
                 self.tell(
                     f"round {number + 1} of {self.plan.rounds}, "
                     f"cell {at + 1} of {len(self.plan.cells)}: {cell.name}"
@@ -75,11 +82,15 @@ class Session:
                 yield Run(cell.name, name, number, {"missing": reason})
                 continue
             job = self._job(cell, DOORS[name])
-            if cell.workload == "produce":
-                made = made or self._target(cell, job)
-                yield Run(cell.name, name, number, self._written(replace(job, topics=made)))
-            else:
-                yield Run(cell.name, name, number, run_job(self._with_topics(cell, job)))
+            try:
+                if cell.workload in WRITING:
+                    made = made or self._target(cell, job)
+                    outcome = self._written(replace(job, topics=made))
+                else:
+                    outcome = run_job(self._with_topics(cell, job))
+            except KafkaError as error:
+                outcome = {"error": f"its topics could not be made or read: {error}"}
+            yield Run(cell.name, name, number, self._same_build(job, outcome))
         if made and cell.name not in self.kept:
             self.topics.delete(made)
 
@@ -91,9 +102,7 @@ class Session:
 
     def _job(self, cell: Cell, door: Door) -> Job:
         plan = self.plan
-        records = records_for(cell, door, plan.seconds, plan.records)
-        if plan.records is None and cell.records:
-            records = max(STEPS[-1], int(records * plan.scale))
+        records = records_for(cell, door, plan.seconds, plan.records, plan.scale)
         base = Job(
             door.name,
             (self.address.tls_bootstrap or "") if cell.tls else self.address.bootstrap,
@@ -122,9 +131,21 @@ class Session:
             return {"error": f"the topic grew by {grown} records instead of {wanted}"}
         return outcome
 
+    def _same_build(self, job: Job, outcome: Outcome) -> Outcome:
+        """Whoever builds kclient anew meanwhile shall notice; half a session would be another's."""
+        wanted = "pure" if job.pure else self.build
+        found = outcome.get("build", wanted)
+        if found != wanted:
+            return {"error": f"kclient's build was {found}, that of the session is {wanted}"}
+        return outcome
+
     def _with_topics(self, cell: Cell, job: Job) -> Job:
         """Filled topics to read, and a small one of the same kind to warm up on."""
-        if cell.workload != "consume":
+        if cell.workload == "idle":
+            if cell.name not in self.kept:
+                self.kept[cell.name] = self.topics.make(1, job.partitions)
+            return replace(job, topics=self.kept[cell.name])
+        if cell.workload not in READING:
             return job
         warm = self.topics.source(job, 1, job.warm_up, 1)
         source = self.topics.source(job, cell.topics, job.records, job.partitions)
@@ -162,11 +183,16 @@ def _outcome(stdout: str, stderr: str, code: int) -> Outcome:
 
 
 def choose(cells: Sequence[Cell], quick: bool, only: str | None) -> tuple[Cell, ...]:
-    """The cells of a session; ``only`` picks by a piece of the name of cell or door."""
+    """The cells of a session; ``only`` picks by a piece of the name of cell or door.
+
+    A quick one leaves out tuned and slow doors, and peers where only growth is looked at.
+    """
     found = []
     for cell in cells:
         if quick and not cell.quick and only is None:
             continue
+        if quick:
+            cell = replace(cell, doors=tuple(name for name in cell.doors if _is_quick(cell, name)))
         if only is not None and only.lower() not in cell.name.lower():
             doors = tuple(door for door in cell.doors if only.lower() in door.lower())
             if not doors:
@@ -174,3 +200,10 @@ def choose(cells: Sequence[Cell], quick: bool, only: str | None) -> tuple[Cell, 
             cell = replace(cell, doors=doors)
         found.append(cell)
     return tuple(found)
+
+
+def _is_quick(cell: Cell, name: str) -> bool:
+    door = DOORS[name]
+    if cell.settings.get("spread"):
+        return door.client == KCLIENT
+    return not (door.tuned or door.slow)

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy
 
 from benchmarks.job import Job, Outcome
 from benchmarks.values import checksum, pool
@@ -24,12 +22,19 @@ PIECE = 64 * 1024
 class Watch:
     """CPU and wall time between ``start`` and ``stop``; ``lap`` moves the wall's start only."""
 
+    on_start: Callable[[], None] | None = None
+    on_stop: Callable[[], None] | None = None
+    """Hooks of whoever looks at more than time, such as ``holds``; of the class, as doors make
+    their watches themselves."""
+
     def __init__(self) -> None:
         self.cpu = self.wall = 0.0
         self.skipped = 0
         self.user = self.system = 0.0
 
     def start(self) -> None:
+        if Watch.on_start is not None:
+            Watch.on_start()
         self._usage = resource.getrusage(resource.RUSAGE_SELF)
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
@@ -44,6 +49,8 @@ class Watch:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         self.user = usage.ru_utime - self._usage.ru_utime
         self.system = usage.ru_stime - self._usage.ru_stime
+        if Watch.on_stop is not None:
+            Watch.on_stop()
 
     def outcome(self, records: int) -> Outcome:
         """Figures per record."""
@@ -62,6 +69,9 @@ class Tally:
 
     def __init__(self, job: Job) -> None:
         self.count = self.bytes = self.sum = 0
+        import numpy  # writers have no use for it
+
+        self._numpy = numpy
         self._job = job
         self._step = max(1, PIECE // job.size)
 
@@ -72,15 +82,15 @@ class Tally:
         self.count += len(values)
 
     def add_bytes(self, data: Any) -> None:
-        words = numpy.frombuffer(data, "<u4")
+        words = self._numpy.frombuffer(data, "<u4")
         self.bytes += words.nbytes
-        self.sum += int(words.sum(dtype=numpy.uint32))
+        self.sum += int(words.sum(dtype=self._numpy.uint32))
 
     def add_column(self, column: Any) -> None:
         """An Arrow column of binary values without nulls: its bytes lie side by side."""
         _, offsets, data = column.buffers()
         width = "<i8" if str(column.type).startswith("large") else "<i4"
-        ends = numpy.frombuffer(offsets, width)
+        ends = self._numpy.frombuffer(offsets, width)
         first, last = ends[column.offset], ends[column.offset + len(column)]
         self.add_bytes(memoryview(data)[int(first) : int(last)])
         self.count += len(column)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.job import BATCH_SIZE, Job
@@ -69,11 +69,11 @@ class Topics:
         kind = (*kind, job.linger, job.batch_size)
         if kind not in self.filled:
             names = self.make(count, partitions)
-            asyncio.run(self._fill(job, names, records))
+            asyncio.run(self._fill(replace(job, topics=names), records))
             self.filled[kind] = names
         return self.filled[kind]
 
-    async def _fill(self, job: Job, names: tuple[str, ...], records: int) -> None:
+    async def _fill(self, job: Job, records: int) -> None:
         producer: Any = Producer(
             self.bootstrap,
             linger=max(job.linger, 0.05),
@@ -82,9 +82,9 @@ class Topics:
         )
         source: Any = values(job.size, records)
         async with producer:
-            if len(names) > 1:
-                for number, value in enumerate(source):
-                    await producer.enqueue(names[number % len(names)], value)
+            if len(job.topics) > 1:
+                for topic, value, key, headers in rows(job, source):
+                    await producer.enqueue(topic, value, key=key, headers=headers)
                 await producer.flush()
                 return
             if job.keyed or job.headers:
@@ -92,4 +92,4 @@ class Topics:
                     Outgoing(value, key=key, headers=tuple(headers or ()))
                     for _, value, key, headers in rows(job, source)
                 )
-            await producer.send_many(names[0], source)
+            await producer.send_many(job.topic, source)

@@ -12,8 +12,6 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
-import numpy
-
 from benchmarks.job import Job
 
 POOL_BYTES = 1024 * 1024
@@ -81,6 +79,8 @@ def rows(job: Job, chunk: Sequence[bytes], first: int = 0) -> Iterator[Row]:
 
 def checksum(size: int, count: int) -> int:
     """Sum of the values as little-endian 32-bit numbers, modulo 2**32, as ``Tally`` makes it."""
+    import numpy  # readers only; a tenth of a second of import
+
     found = pool(size)
     words = [int(numpy.frombuffer(value, "<u4").sum(dtype=numpy.uint32)) for value in found]
     rounds, rest = divmod(count, len(found))
