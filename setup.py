@@ -18,8 +18,11 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED = [
+    "kclient.producer.batch",
     "kclient.producer.delivery",
+    "kclient.producer.partition_queue",
     "kclient.producer.quick",
+    "kclient.producer.sequences",
     "kclient.record.arrow_rows",
     "kclient.record.batch",
     "kclient.record.builder",

@@ -12,14 +12,14 @@ from typing import Any
 
 from kclient.consumer import fetch_session, subscription
 from kclient.network import connection_states
-from kclient.producer import batch, idempotence
+from kclient.producer import batch_states, idempotence
 
 Table = Mapping[Any, Mapping[Any, Any]]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "states.md"
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("kclient/network/connection_states.py", connection_states.TRANSITIONS),
-    "A batch": ("kclient/producer/batch.py", batch.TRANSITIONS),
+    "A batch": ("kclient/producer/batch_states.py", batch_states.TRANSITIONS),
     "An idempotent producer's identity": (
         "kclient/producer/idempotence.py",
         idempotence.IDENTITY_TRANSITIONS,

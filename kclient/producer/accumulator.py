@@ -10,10 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kclient.producer.batch import BatchState, ProducerBatch
+from kclient.producer.batch_states import BatchState
 from kclient.producer.due_list import DueList
-from kclient.producer.hot import Account, BatchOutcome, Delivery, StickyChoice, TopicWay
-from kclient.producer.partition_queue import PartitionQueue
+from kclient.producer.hot import (
+    Account,
+    BatchOutcome,
+    Delivery,
+    PartitionQueue,
+    ProducerBatch,
+    StickyChoice,
+    TopicWay,
+)
 from kclient.record import BatchBuilder
 
 if TYPE_CHECKING:

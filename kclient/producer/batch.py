@@ -6,90 +6,38 @@ request is under way, the user is told at once, but the batch's bytes and sequen
 spoken for until the answer (or the end of the connection) says what became of them. That state
 is ABANDONED; forgetting it is how clients lost or doubled records.
 
-Made by the accumulator, moved by ``partition_queue``; holds no rules about when to send. Sans-IO.
+One source, two builds: compiled as ``_batch_c`` with the C types of ``_batch_c.pxd``; others take
+``ProducerBatch`` from ``kclient.producer.hot``. Made by the accumulator, moved by
+``partition_queue``; holds no rules about when to send. Sans-IO.
 """
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING
 
-from kclient.producer.hot import BatchOutcome
+from kclient.producer.batch_states import TRANSITIONS, BatchEvent, BatchState
 from kclient.producer.idempotence import SEQUENCE_MASK
 from kclient.transitions import step
 
 if TYPE_CHECKING:
     import asyncio
 
+    import cython  # type: ignore[import-untyped]
+
     from kclient.errors import KafkaError
+    from kclient.producer.cargo import Parcel
     from kclient.producer.flush import FlushWait
     from kclient.producer.partition_queue import PartitionQueue
     from kclient.producer.shipment import Shipment
+else:
+    from kclient.record import _cython as cython
+
+if not cython.compiled:  # else the .pxd has them
+    from kclient.producer.delivery import BatchOutcome
     from kclient.record import BatchBuilder
 
-
-class BatchState(enum.Enum):
-    """Where a batch is."""
-
-    # By identity, as they are equal: that of Enum is Python code, and tables are asked per batch.
-    __hash__ = object.__hash__
-
-    OPEN = "takes records"
-    SEALED = "takes no more records; was never sent"
-    IN_FLIGHT = "is in a request whose answer is awaited"
-    RETRYING = "was sent and must be sent again, with the same sequence numbers"
-    ABANDONED = "its time is over and its deliveries failed, but the answer is still awaited"
-    DONE = "the broker has it"
-    FAILED = "given up"
-    SPLIT = "goes on as several smaller batches"
-
-
-class BatchEvent(enum.Enum):
-    """What happens to a batch."""
-
-    __hash__ = object.__hash__
-
-    SEAL = "full, lingered, flushed or sent"
-    SEND = "put into a request"
-    ACKNOWLEDGE = "the broker has it"
-    RETRY = "the attempt failed in a way that may pass"
-    REJECT = "the attempt failed for good, or the producer closes"
-    SPLIT = "the broker takes only smaller batches"
-    EXPIRE = "delivery_timeout passed"
-    RENUMBER = "its partition starts over under a new epoch, all answers being in"
-
-
-_S, _E = BatchState, BatchEvent
-
-TRANSITIONS: dict[BatchState, dict[BatchEvent, BatchState]] = {
-    _S.OPEN: {_E.SEAL: _S.SEALED},
-    _S.SEALED: {_E.SEND: _S.IN_FLIGHT, _E.EXPIRE: _S.FAILED, _E.REJECT: _S.FAILED},
-    _S.IN_FLIGHT: {
-        _E.ACKNOWLEDGE: _S.DONE,
-        _E.RETRY: _S.RETRYING,
-        _E.REJECT: _S.FAILED,
-        _E.SPLIT: _S.SPLIT,
-        _E.EXPIRE: _S.ABANDONED,
-    },
-    _S.RETRYING: {
-        _E.SEND: _S.IN_FLIGHT,
-        _E.EXPIRE: _S.FAILED,
-        _E.REJECT: _S.FAILED,
-        _E.RENUMBER: _S.SEALED,
-    },
-    _S.ABANDONED: {
-        _E.ACKNOWLEDGE: _S.DONE,
-        _E.RETRY: _S.FAILED,
-        _E.REJECT: _S.FAILED,
-        _E.SPLIT: _S.FAILED,
-    },
-    _S.DONE: {},
-    _S.FAILED: {},
-    _S.SPLIT: {},
-}
-
-UNDER_WAY = frozenset({BatchState.IN_FLIGHT, BatchState.ABANDONED})
-"""States in which an answer is awaited."""
+_OPEN = BatchState.OPEN
+_SEAL = BatchEvent.SEAL
 
 
 class _Nobody:
@@ -103,6 +51,7 @@ class _Nobody:
 _SETTLED = BatchOutcome(_Nobody(), "", -1)
 
 
+@cython.cclass
 class ProducerBatch:
     """A batch with what the producer must remember about it.
 
@@ -166,7 +115,7 @@ class ProducerBatch:
         self.queue = queue
         self.builder: BatchBuilder | None = builder
         self.outcome = outcome
-        self.state = BatchState.OPEN
+        self.state = _OPEN
         self.created = created
         self.deadline = deadline
         self.retry_at = 0.0
@@ -214,6 +163,11 @@ class ProducerBatch:
             raise RuntimeError(f"a batch in state {self.state.name} has no records any more")
         return self.builder
 
+    def parcel(self) -> Parcel:
+        """What a request has of it: index of the partition, batch header, and records."""
+        head, body = self.records().parts(self.producer_id, self.producer_epoch, self.wire_sequence)
+        return self.queue.index, head, body
+
     def apply(self, event: BatchEvent) -> BatchState:
         """Take one step; IllegalTransition if ``event`` can't happen in this state."""
         state = TRANSITIONS[self.state].get(event)
@@ -235,5 +189,5 @@ class ProducerBatch:
 
     def seal(self) -> None:
         """Take no more records."""
-        self.apply(BatchEvent.SEAL)
+        self.apply(_SEAL)
         self.outcome.count = self.records().record_count

@@ -1,4 +1,4 @@
-"""Which build of the producer's per-record classes runs: that of the record codec.
+"""Which build of the producer's per-record and per-batch classes runs: that of the record codec.
 
 The room takes ``Delivery``, ``QuickWay`` and their like from here. ``KCLIENT_PURE=1`` picks the
 pure one, as it does in ``kclient.record``.
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from kclient.record import IMPLEMENTATION
 
 if TYPE_CHECKING or IMPLEMENTATION != "cython":
+    from kclient.producer.batch import ProducerBatch
     from kclient.producer.delivery import BatchOutcome, Delivery
+    from kclient.producer.partition_queue import PartitionQueue
     from kclient.producer.quick import (
         DUE,
         END,
@@ -23,8 +25,11 @@ if TYPE_CHECKING or IMPLEMENTATION != "cython":
         TopicWay,
         Turn,
     )
+    from kclient.producer.sequences import PartitionSequences
 else:
+    from kclient.producer._batch_c import ProducerBatch
     from kclient.producer._delivery_c import BatchOutcome, Delivery
+    from kclient.producer._partition_queue_c import PartitionQueue
     from kclient.producer._quick_c import (
         DUE,
         END,
@@ -36,6 +41,7 @@ else:
         TopicWay,
         Turn,
     )
+    from kclient.producer._sequences_c import PartitionSequences
 
 __all__ = [
     "DUE",
@@ -45,6 +51,9 @@ __all__ = [
     "BatchOutcome",
     "Delivery",
     "Filling",
+    "PartitionQueue",
+    "PartitionSequences",
+    "ProducerBatch",
     "QuickWay",
     "StickyChoice",
     "TopicWay",

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kclient.hooks import ClientLog, Partitioner, Serializer
     from kclient.producer.accumulator import Accumulator, TopicQueues
     from kclient.producer.delivery import DeliveryHost
-    from kclient.producer.partition_queue import PartitionQueue
+    from kclient.producer.hot import PartitionQueue
     from kclient.types import Headers
 
 BATCH_OVERHEAD = 61

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.producer.batch import ProducerBatch
+    from kclient.producer.hot import ProducerBatch
 
 
 class Obstacles:

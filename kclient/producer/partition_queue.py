@@ -15,7 +15,9 @@ order of the log. The rules that keep it:
   them, since nobody knows which of the two logs it came to; what follows waits for that, and then
   starts over.
 
-The accumulator owns these queues; the sender drives them. Sans-IO.
+One source, two builds: compiled as ``_partition_queue_c`` with the C types of its ``.pxd``; others
+take ``PartitionQueue`` from ``kclient.producer.hot``. The accumulator owns these queues; the sender
+drives them. Sans-IO.
 """
 
 from __future__ import annotations
@@ -23,21 +25,38 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kclient.producer.batch import UNDER_WAY, BatchEvent, BatchState, ProducerBatch
-from kclient.producer.hot import BatchOutcome, Filling
-from kclient.producer.idempotence import PartitionSequences, SequenceState
+from kclient.producer.batch_states import UNDER_WAY, BatchEvent, BatchState
+from kclient.producer.idempotence import SequenceState
 from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    import cython  # type: ignore[import-untyped]
+
     from kclient.producer.idempotence import Identity
     from kclient.record import BatchBuilder
+else:
+    from kclient.record import _cython as cython
+
+if not cython.compiled:  # else the .pxd has them
+    from kclient.producer.batch import ProducerBatch
+    from kclient.producer.delivery import BatchOutcome
+    from kclient.producer.quick import Filling
+    from kclient.producer.sequences import PartitionSequences
 
 WINDOW = 5
 """Batches of a producer id that a leader remembers (Kafka's NUM_BATCHES_TO_RETAIN)."""
 SMALLEST_LIMIT = 512
 """Bytes below which a batch limit learned from MESSAGE_TOO_LARGE doesn't go."""
+_SEALED = BatchState.SEALED
+_RETRYING = BatchState.RETRYING
+_SEND = BatchEvent.SEND
+_ACKNOWLEDGE = BatchEvent.ACKNOWLEDGE
+_STEADY = SequenceState.STEADY
+_BROKEN = SequenceState.BROKEN
+_UNRESOLVED = SequenceState.UNRESOLVED
 
 
+@cython.cclass
 class PartitionQueue:
     """One partition's batches.
 
@@ -106,7 +125,7 @@ class PartitionQueue:
         sequences = self.sequences
         if sequences is None:
             return False
-        if sequences.state is SequenceState.BROKEN:
+        if sequences.state is _BROKEN:
             return self.drained()
         return sequences.identity is None and (bool(self.sealed) or self.open is not None)
 
@@ -129,9 +148,9 @@ class PartitionQueue:
         sequences = self.sequences
         if self._retrying:
             head = self.outstanding[0]
-            if sequences is not None and sequences.state is SequenceState.BROKEN:
+            if sequences is not None and sequences.state is _BROKEN:
                 return None
-            return head if head.state is BatchState.RETRYING and head.retry_at <= now else None
+            return head if head.state is _RETRYING and head.retry_at <= now else None
         if not self.sealed or not self.may_send_new():
             return None
         head = self.sealed[0]
@@ -144,7 +163,7 @@ class PartitionQueue:
         sequences = self.sequences
         if sequences is None:
             return True
-        if sequences.state is not SequenceState.STEADY or sequences.identity is None:
+        if sequences.state is not _STEADY or sequences.identity is None:
             return False
         if not self.outstanding:
             return True
@@ -157,7 +176,7 @@ class PartitionQueue:
         """When the next batch's back-off ends; None if nothing waits for that."""
         if self._retrying:
             head = self.outstanding[0]
-            return head.retry_at if head.state is BatchState.RETRYING else None
+            return head.retry_at if head.state is _RETRYING else None
         return self.sealed[0].retry_at if self.sealed else None
 
     def adopt(self, identity: Identity) -> None:
@@ -182,8 +201,8 @@ class PartitionQueue:
 
     def sent(self, batch: ProducerBatch) -> None:
         """``batch``, from ``next_batch``, goes into a request."""
-        first_time = batch.state is BatchState.SEALED
-        batch.apply(BatchEvent.SEND)
+        first_time = batch.state is _SEALED
+        batch.apply(_SEND)
         batch.attempts += 1
         if not first_time:
             self._retrying -= 1
@@ -203,7 +222,7 @@ class PartitionQueue:
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The broker has ``batch``."""
-        batch.apply(BatchEvent.ACKNOWLEDGE)
+        batch.apply(_ACKNOWLEDGE)
         outstanding, sequences = self.outstanding, self.sequences
         if outstanding[0] is batch:
             outstanding.popleft()
@@ -218,7 +237,7 @@ class PartitionQueue:
 
     def retry(self, batch: ProducerBatch, at: float) -> None:
         """The attempt failed; send ``batch`` again, not before ``at``. An abandoned one is over."""
-        if batch.apply(BatchEvent.RETRY) is BatchState.RETRYING:
+        if batch.apply(BatchEvent.RETRY) is _RETRYING:
             batch.retry_at = at
             self._retrying += 1
             self._conclude()
@@ -227,8 +246,8 @@ class PartitionQueue:
 
     def rejected(self, batch: ProducerBatch) -> None:
         """``batch`` is given up, wherever it is (an open one must be sealed first)."""
-        was_retrying = batch.state is BatchState.RETRYING
-        was_sent = batch.state is not BatchState.SEALED
+        was_retrying = batch.state is _RETRYING
+        was_sent = batch.state is not _SEALED
         batch.apply(BatchEvent.REJECT)
         self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
 
@@ -236,8 +255,8 @@ class PartitionQueue:
         """``delivery_timeout`` passed for ``batch``; one under way stays until its answer."""
         if batch is self.open:
             self.seal_open()
-        was_retrying = batch.state is BatchState.RETRYING
-        was_sent = batch.state is not BatchState.SEALED
+        was_retrying = batch.state is _RETRYING
+        was_sent = batch.state is not _SEALED
         if batch.apply(BatchEvent.EXPIRE) is BatchState.FAILED:
             self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
 
@@ -321,5 +340,5 @@ class PartitionQueue:
         sequences = self.sequences
         if sequences is None or self.outstanding:
             return
-        if sequences.state is SequenceState.UNRESOLVED or self._log_is_new:
+        if sequences.state is _UNRESOLVED or self._log_is_new:
             sequences.broken()

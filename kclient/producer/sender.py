@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from kclient.config import ProducerConfig
     from kclient.network import RequestFuture
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.batch import ProducerBatch
+    from kclient.producer.hot import PartitionQueue, ProducerBatch
     from kclient.producer.idempotence import ProducerIdentity
     from kclient.producer.intake import Intake
-    from kclient.producer.partition_queue import PartitionQueue
     from kclient.producer.settlement import Settlement
 
 logger = logging.getLogger("kclient.producer")

@@ -22,7 +22,7 @@ from kclient.errors import (
     broker_error,
 )
 from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
-from kclient.producer.batch import BatchState, ProducerBatch
+from kclient.producer.batch_states import BatchState
 from kclient.producer.obstacles import Obstacles
 from kclient.producer.verdict import (
     TOO_LARGE,
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from kclient.hooks import Counters, Hooks
     from kclient.producer.accumulator import Accumulator
     from kclient.producer.cargo import CargoReply
+    from kclient.producer.hot import PartitionQueue, ProducerBatch
     from kclient.producer.idempotence import ProducerIdentity
     from kclient.producer.intake import Topics
-    from kclient.producer.partition_queue import PartitionQueue
     from kclient.producer.shipment import Answer, Shipment
 
 logger = logging.getLogger("kclient.producer")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import NoCommonVersion
-from kclient.producer.batch import BatchState
+from kclient.producer.batch_states import BatchState
 from kclient.producer.cargo import (
     FIRST_WITH_TOPIC_IDS,
     Cargo,
@@ -24,7 +24,7 @@ from kclient.record import Compression
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.producer.batch import ProducerBatch
+    from kclient.producer.hot import ProducerBatch
     from kclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 FIRST_WITH_ZSTD = 7
@@ -135,14 +135,11 @@ class Shipment:
             if batch.state is not _IN_FLIGHT:
                 continue
             included[batch] = None
-            queue = batch.queue
-            head, body = batch.records().parts(
-                batch.producer_id, batch.producer_epoch, batch.wire_sequence
-            )
-            row = parcels.get(queue.topic)
+            topic = batch.queue.topic
+            row = parcels.get(topic)
             if row is None:
-                row = parcels[queue.topic] = []
-            row.append((queue.index, head, body))
+                row = parcels[topic] = []
+            row.append(batch.parcel())
         topics = [TopicCargo(name, self._name(name), row) for name, row in parcels.items()]
         return Cargo(self._acks, self._timeout_ms, topics)
 

@@ -17,7 +17,7 @@ from kclient.record import Compression, compress, predicted_cost
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.producer.batch import ProducerBatch
+    from kclient.producer.hot import ProducerBatch
     from kclient.record import BatchBuilder
 
 INLINE_SECONDS = 0.001

@@ -6,7 +6,8 @@ import enum
 
 import pytest
 
-from kclient.producer.batch import TRANSITIONS, BatchEvent, BatchState
+from kclient.producer.batch_states import TRANSITIONS, BatchEvent, BatchState
+from kclient.producer.hot import PartitionSequences
 from kclient.producer.idempotence import (
     IDENTITY_TRANSITIONS,
     MAX_EPOCH,
@@ -14,7 +15,6 @@ from kclient.producer.idempotence import (
     Identity,
     IdentityEvent,
     IdentityState,
-    PartitionSequences,
     ProducerIdentity,
     SequenceEvent,
     SequenceState,

@@ -19,9 +19,8 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
-from kclient.producer.hot import Delivery
+from kclient.producer.hot import Delivery, PartitionQueue
 from kclient.producer.idempotence import Identity, SequenceState
-from kclient.producer.partition_queue import PartitionQueue
 from kclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from kclient.errors import ClientError, InvalidArgument, KafkaError
-from kclient.producer.batch import ProducerBatch
-from kclient.producer.hot import BatchOutcome
-from kclient.producer.partition_queue import PartitionQueue
+from kclient.producer.hot import BatchOutcome, PartitionQueue, ProducerBatch
 from kclient.producer.squeezer import Squeezer
 from kclient.record import BatchBuilder, Compression
 

@@ -1,0 +1,62 @@
+# C types of partition_queue.py for the compiled build: data only, no rules.
+
+from libc.stdint cimport int64_t
+import cython
+
+from kclient.producer._batch_c cimport ProducerBatch
+from kclient.producer._delivery_c cimport BatchOutcome
+from kclient.producer._quick_c cimport Filling
+from kclient.producer._sequences_c cimport PartitionSequences
+
+cdef Py_ssize_t WINDOW
+cdef object _SEALED
+cdef object _RETRYING
+cdef object _SEND
+cdef object _ACKNOWLEDGE
+cdef object _STEADY
+cdef object _BROKEN
+cdef object _UNRESOLVED
+
+
+cdef class PartitionQueue:
+    cdef public bint _forgotten
+    cdef public bint _log_is_new
+    cdef public Py_ssize_t _max_in_flight
+    cdef public int64_t _next_ordinal
+    cdef public Py_ssize_t _retrying
+    cdef public Py_ssize_t batch_limit
+    cdef public Filling filling
+    cdef public object index
+    cdef public object leader
+    cdef public ProducerBatch open
+    cdef public object outstanding
+    cdef public object sealed
+    cdef public PartitionSequences sequences
+    cdef public object topic
+    cdef public object topic_partition
+
+    @cython.locals(sequences=PartitionSequences)
+    cpdef object needs_identity(self)
+
+    @cython.locals(batch=ProducerBatch)
+    cpdef ProducerBatch seal_open(self)
+
+    @cython.locals(sequences=PartitionSequences, head=ProducerBatch)
+    cpdef ProducerBatch next_batch(self, double now)
+
+    @cython.locals(sequences=PartitionSequences, head=ProducerBatch)
+    cpdef object may_send_new(self)
+
+    @cython.locals(head=ProducerBatch)
+    cpdef object retry_due(self)
+
+    @cython.locals(sequences=PartitionSequences)
+    cpdef object sent(self, ProducerBatch batch)
+
+    cpdef object is_first(self, ProducerBatch batch)
+
+    @cython.locals(sequences=PartitionSequences, count=Py_ssize_t, last=int64_t)
+    cpdef object acknowledged(self, ProducerBatch batch, int64_t base_offset)
+
+    @cython.locals(sequences=PartitionSequences)
+    cdef object _conclude(self)
