@@ -40,12 +40,14 @@ class SystemClock:
     """The running loop's monotonic time and the wall clock: the machine's, or the loop's own.
 
     Attributes:
+        now: Gives monotonic seconds of the running loop. Raises RuntimeError where no loop runs.
         wall_ns: Gives int nanoseconds since the Unix epoch.
     """
 
-    __slots__ = ("wall_ns",)
+    __slots__ = ("now", "wall_ns")
 
     def __init__(self) -> None:
+        self.now = _running_time
         self.wall_ns = time.time_ns
 
     def settle(self) -> None:
@@ -54,10 +56,18 @@ class SystemClock:
         if world is not None:
             self.wall_ns = world.wall_ns
 
-    def now(self) -> float:
-        """Monotonic seconds of the running loop. Raises RuntimeError where no loop runs."""
-        return asyncio.get_running_loop().time()
+    def belong(self) -> None:
+        """Be the clock of the running loop alone.
+
+        Which loop runs is not asked at each look then: that costs a system call (getpid) until
+        Python 3.12.
+        """
+        self.now = asyncio.get_running_loop().time
 
     def wall_ms(self) -> int:
         """Int milliseconds since the Unix epoch."""
         return self.wall_ns() // 1_000_000
+
+
+def _running_time() -> float:
+    return asyncio.get_running_loop().time()

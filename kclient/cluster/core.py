@@ -126,6 +126,7 @@ class ClientCore:
             require_method("dialer", dialer, "dial")
         self.config = config
         self.clock: Clock = clock if clock is not None else SystemClock()
+        self._own_clock = clock is None
         self.rng = rng if rng is not None else random.Random()
         self._own_rng, self._own_dialer = rng is None, dialer is None
         self.name = _name_of(config)
@@ -236,6 +237,8 @@ class ClientCore:
             return
         if isinstance(self.clock, SystemClock):
             self.clock.settle()
+            if self._own_clock:
+                self.clock.belong()
         if self._own_rng:
             self.rng.seed(world.rng.getrandbits(64))
         if self._own_dialer:

@@ -18,10 +18,9 @@ from kclient.consumer.fetched_data import FetchedData
 from kclient.consumer.poller import Poller
 from kclient.error_codes import ErrorCode
 from kclient.producer.accumulator import Accumulator, TopicQueues
-from kclient.producer.batch import BatchState, ProducerBatch
-from kclient.producer.hot import BatchOutcome
+from kclient.producer.batch_states import BatchState
+from kclient.producer.hot import BatchOutcome, PartitionQueue, ProducerBatch
 from kclient.producer.intake import Intake
-from kclient.producer.partition_queue import PartitionQueue
 from kclient.producer.settlement import Settlement
 from kclient.producer.shipment import Answer, Shipment
 from tests.history import Kind
@@ -41,31 +40,34 @@ class Planted(NamedTuple):
 
 # Producer.
 
+QUEUE = "kclient.producer.accumulator.PartitionQueue"
+"""Where queues are made. Compiled classes are not to be changed, so they are made of another."""
+
 
 def a_retry_gets_new_numbers(patch: pytest.MonkeyPatch) -> None:
     """The broker can't know that it has the batch already."""
-    sent = PartitionQueue.sent
 
-    def planted(self: PartitionQueue, batch: ProducerBatch) -> None:
-        again = batch.state is BatchState.RETRYING
-        sent(self, batch)
-        if again and self.sequences is not None:
-            batch.sequence = self.sequences.take(batch.record_count)
+    class Planted(PartitionQueue):
+        def sent(self, batch: ProducerBatch) -> None:
+            again = batch.state is BatchState.RETRYING
+            super().sent(batch)
+            if again and self.sequences is not None:
+                batch.sequence = self.sequences.take(batch.record_count)
 
-    patch.setattr(PartitionQueue, "sent", planted)
+    patch.setattr(QUEUE, Planted)
 
 
 def a_retry_goes_without_numbers(patch: pytest.MonkeyPatch) -> None:
     """As a producer without idempotence does."""
-    sent = PartitionQueue.sent
 
-    def planted(self: PartitionQueue, batch: ProducerBatch) -> None:
-        again = batch.state is BatchState.RETRYING
-        sent(self, batch)
-        if again:
-            batch.producer_id = batch.producer_epoch = batch.sequence = -1
+    class Planted(PartitionQueue):
+        def sent(self, batch: ProducerBatch) -> None:
+            again = batch.state is BatchState.RETRYING
+            super().sent(batch)
+            if again:
+                batch.producer_id = batch.producer_epoch = batch.sequence = -1
 
-    patch.setattr(PartitionQueue, "sent", planted)
+    patch.setattr(QUEUE, Planted)
 
 
 def a_lost_answer_counts_as_a_yes(patch: pytest.MonkeyPatch) -> None:
@@ -86,25 +88,26 @@ def a_lost_answer_counts_as_a_yes(patch: pytest.MonkeyPatch) -> None:
 def the_first_batches_go_together(patch: pytest.MonkeyPatch) -> None:
     """A broker takes any number from an id that it doesn't know: the second may get there first."""
 
-    def planted(self: PartitionQueue) -> bool:
-        sequences = self.sequences
-        steady = sequences is None or (
-            sequences.state.name == "STEADY" and sequences.identity is not None
-        )
-        return steady and not self._retrying and len(self.outstanding) < self._max_in_flight
+    class Planted(PartitionQueue):
+        def may_send_new(self) -> bool:
+            sequences = self.sequences
+            steady = sequences is None or (
+                sequences.state.name == "STEADY" and sequences.identity is not None
+            )
+            return steady and not self._retrying and len(self.outstanding) < self._max_in_flight
 
-    patch.setattr(PartitionQueue, "may_send_new", planted)
+    patch.setattr(QUEUE, Planted)
 
 
 def waiting_batches_are_renumbered_backwards(patch: pytest.MonkeyPatch) -> None:
     """When the numbers of a partition start over, its waiting batches change places."""
-    adopt = PartitionQueue.adopt
 
-    def planted(self: PartitionQueue, identity: Any) -> None:
-        self.outstanding.reverse()
-        adopt(self, identity)
+    class Planted(PartitionQueue):
+        def adopt(self, identity: Any) -> None:
+            self.outstanding.reverse()
+            super().adopt(identity)
 
-    patch.setattr(PartitionQueue, "adopt", planted)
+    patch.setattr(QUEUE, Planted)
 
 
 def numbers_start_over_when_a_leader_moves(patch: pytest.MonkeyPatch) -> None:
@@ -123,34 +126,34 @@ def numbers_start_over_when_a_leader_moves(patch: pytest.MonkeyPatch) -> None:
 
 def the_numbers_of_an_expired_batch_are_used_again(patch: pytest.MonkeyPatch) -> None:
     """It was in flight, and is in the log: the next one counts as its repetition."""
-    expired = PartitionQueue.expired
 
-    def planted(self: PartitionQueue, batch: ProducerBatch) -> None:
-        expired(self, batch)
-        sequences = self.sequences
-        if batch.state is BatchState.ABANDONED and sequences is not None:
-            if sequences.next == batch.end_sequence:
-                sequences.next = batch.sequence
+    class Planted(PartitionQueue):
+        def expired(self, batch: ProducerBatch) -> None:
+            super().expired(batch)
+            sequences = self.sequences
+            if batch.state is BatchState.ABANDONED and sequences is not None:
+                if sequences.next == batch.end_sequence:
+                    sequences.next = batch.sequence
 
-    patch.setattr(PartitionQueue, "expired", planted)
+    patch.setattr(QUEUE, Planted)
 
 
 def the_parts_of_a_batch_change_places(patch: pytest.MonkeyPatch) -> None:
     """It was too large for the broker, and its second half gets the first numbers."""
-    split = PartitionQueue.split
 
-    def planted(self: PartitionQueue, batch: ProducerBatch) -> list[ProducerBatch]:
-        where = self.outstanding.index(batch)
-        parts = split(self, batch)
-        sequence = parts[0].sequence
-        for offset, part in enumerate(reversed(parts)):
-            if sequence >= 0:
-                part.sequence = sequence
-                sequence += part.record_count
-            self.outstanding[where + offset] = part
-        return parts
+    class Planted(PartitionQueue):
+        def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+            where = self.outstanding.index(batch)
+            parts = super().split(batch)
+            sequence = parts[0].sequence
+            for offset, part in enumerate(reversed(parts)):
+                if sequence >= 0:
+                    part.sequence = sequence
+                    sequence += part.record_count
+                self.outstanding[where + offset] = part
+            return parts
 
-    patch.setattr(PartitionQueue, "split", planted)
+    patch.setattr(QUEUE, Planted)
 
 
 def who_waits_for_room_is_overtaken(patch: pytest.MonkeyPatch) -> None:
