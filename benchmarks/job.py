@@ -33,7 +33,7 @@ class Job:
         records: How many are measured.
         warm_up: How many go before, unmeasured.
         topics: Where records go to, or come from.
-        warm_topics: What a reader reads before it is measured.
+        warm_topics: What a reader reads before it is measured, with ``warm_partitions`` each.
         partitions: Of each topic.
         spread: Records go round all topics, even if there is only one: the loops of jobs that are
             compared over their number of topics or partitions must be the same.
@@ -47,6 +47,7 @@ class Job:
     topics: tuple[str, ...] = ()
     warm_topics: tuple[str, ...] = ()
     warm_up: int = 5_000
+    warm_partitions: int = 1
     partitions: int = 4
     size: int = 100
     codec: str = "none"

@@ -147,9 +147,20 @@ class Session:
             return replace(job, topics=self.kept[cell.name])
         if cell.workload not in READING:
             return job
-        warm = self.topics.source(job, 1, job.warm_up, 1)
-        source = self.topics.source(job, cell.topics, job.records, job.partitions)
-        return replace(job, topics=source, warm_topics=warm)
+        source = self.topics.source(job, "read", cell.topics, job.records, job.partitions)
+        if not job.spread:
+            warm = self.topics.source(job, "warm", 1, job.warm_up, 1)
+            return replace(job, topics=source, warm_topics=warm)
+        # Responses grow with the number of partitions, up to 50 MiB. Buffers of that size come
+        # with page faults when they are new; what is compared is how a client goes on after that.
+        warm = self.topics.source(job, "warm", cell.topics, job.records // 2, job.partitions)
+        return replace(
+            job,
+            topics=source,
+            warm_topics=warm,
+            warm_up=job.records // 2,
+            warm_partitions=job.partitions,
+        )
 
 
 def run_job(job: Job) -> Outcome:

@@ -63,9 +63,15 @@ class Topics:
             found = await admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
         return sum(one.offset for one in found.values())
 
-    def source(self, job: Job, count: int, records: int, partitions: int) -> tuple[str, ...]:
-        """Topics that hold ``records`` of the job's kind in all; filled when first asked for."""
-        kind = (count, records, partitions, job.size, job.codec, job.keyed, job.headers)
+    def source(
+        self, job: Job, use: str, count: int, records: int, partitions: int
+    ) -> tuple[str, ...]:
+        """Topics that hold ``records`` of the job's kind in all; filled when first asked for.
+
+        Args:
+            use: Whatever is read for different uses is in different topics.
+        """
+        kind = (use, count, records, partitions, job.size, job.codec, job.keyed, job.headers)
         kind = (*kind, job.linger, job.batch_size)
         if kind not in self.filled:
             names = self.make(count, partitions)

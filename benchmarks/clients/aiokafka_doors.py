@@ -119,9 +119,9 @@ def _read(job: Job, read: Read) -> Outcome:
         watch, tally = Watch(), Tally(job)
         consumer = AIOKafkaConsumer(**common(job), auto_offset_reset="earliest", **settings)
         await consumer.start()
-        consumer.assign([TopicPartition(topic, 0) for topic in job.warm_topics])
+        consumer.assign(_places(job.warm_topics, job.warm_partitions))
         await read(consumer, Tally(job), job.warm_up, Watch())
-        places = [TopicPartition(t, index) for t in job.topics for index in range(job.partitions)]
+        places = _places(job.topics, job.partitions)
         watch.start()
         consumer.assign(places)
         await read(consumer, tally, job.records, watch)
@@ -171,3 +171,7 @@ def getmany(job: Job) -> Outcome:
 
 def async_for(job: Job) -> Outcome:
     return _read(job, _async_for)
+
+
+def _places(topics: tuple[str, ...], partitions: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic in topics for index in range(partitions)]

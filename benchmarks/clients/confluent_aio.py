@@ -66,9 +66,9 @@ def _read(job: Job, read: Any) -> Outcome:
     async def main() -> Outcome:
         watch, tally = Watch(), Tally(job)
         async with AIOConsumer(consumer_settings(job)) as consumer:
-            await consumer.assign(places(job, job.warm_topics, 1))
+            await consumer.assign(places(job.warm_topics, job.warm_partitions))
             await read(consumer, Tally(job), job.warm_up, Watch())
-            there = places(job, job.topics, job.partitions)
+            there = places(job.topics, job.partitions)
             watch.start()
             await consumer.assign(there)
             await read(consumer, tally, job.records, watch)

@@ -163,7 +163,7 @@ def _batch(producer: Any, job: Job, count: int) -> int:
     return count
 
 
-def places(job: Job, topics: tuple[str, ...], partitions: int) -> list[TopicPartition]:
+def places(topics: tuple[str, ...], partitions: int) -> list[TopicPartition]:
     return [
         TopicPartition(t, index, OFFSET_BEGINNING) for t in topics for index in range(partitions)
     ]
@@ -172,9 +172,9 @@ def places(job: Job, topics: tuple[str, ...], partitions: int) -> list[TopicPart
 def consume(job: Job) -> Outcome:
     watch, tally = Watch(), Tally(job)
     consumer = Consumer(consumer_settings(job))
-    consumer.assign(places(job, job.warm_topics, 1))
+    consumer.assign(places(job.warm_topics, job.warm_partitions))
     _consume(consumer, Tally(job), job.warm_up, Watch())
-    there = places(job, job.topics, job.partitions)
+    there = places(job.topics, job.partitions)
     watch.start()
     consumer.assign(there)
     _consume(consumer, tally, job.records, watch)

@@ -73,11 +73,9 @@ def poll(job: Job) -> Outcome:
     consumer = KafkaConsumer(
         **common(job), auto_offset_reset="earliest", check_crcs=True, enable_auto_commit=False
     )
-    consumer.assign([TopicPartition(topic, 0) for topic in job.warm_topics])
+    consumer.assign(_places(job.warm_topics, job.warm_partitions))
     _poll(consumer, Tally(job), job.warm_up, Watch())
-    places = [
-        TopicPartition(topic, index) for topic in job.topics for index in range(job.partitions)
-    ]
+    places = _places(job.topics, job.partitions)
     watch.start()
     consumer.assign(places)
     _poll(consumer, tally, job.records, watch)
@@ -92,3 +90,7 @@ def _poll(consumer: Any, tally: Tally, records: int, watch: Watch) -> None:
         for batch in consumer.poll(timeout_ms=10_000, max_records=POLL_RECORDS).values():
             tally.add([record.value for record in batch])
         watch.lap(tally.count)
+
+
+def _places(topics: tuple[str, ...], partitions: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic in topics for index in range(partitions)]

@@ -27,10 +27,10 @@ def _measured(job: Job, read: Read) -> Outcome:
             job.bootstrap, auto_offset_reset="earliest", security=security(job)
         )
         async with consumer:
-            consumer.assign(_places(job, job.warm_topics))
+            consumer.assign(_places(job.warm_topics, job.warm_partitions))
             await read(consumer, Tally(job), job.warm_up, Watch())
             watch.start()
-            consumer.assign(_places(job, job.topics))
+            consumer.assign(_places(job.topics, job.partitions))
             await read(consumer, tally, job.records, watch)
             watch.stop()
         tally.check(job.records)
@@ -39,8 +39,7 @@ def _measured(job: Job, read: Read) -> Outcome:
     return run_on_loop(job, main)
 
 
-def _places(job: Job, topics: tuple[str, ...]) -> list[TopicPartition]:
-    partitions = job.partitions if topics == job.topics else 1
+def _places(topics: tuple[str, ...], partitions: int) -> list[TopicPartition]:
     return [TopicPartition(topic, index) for topic in topics for index in range(partitions)]
 
 
