@@ -13,6 +13,30 @@ cdef int64_t _OVERHEAD
 cdef bytes _NO_HEADERS
 cdef object _NOBODY
 cdef object _get_running_loop
+cdef Py_ssize_t _forks
+
+cdef extern from *:
+    """
+    static PyObject *kclient_running_key = NULL;
+
+    static PyObject *kclient_running_mark(void) {
+        PyObject *state, *mark = NULL;
+        if (kclient_running_key == NULL) {
+            kclient_running_key = PyUnicode_InternFromString("__asyncio_running_event_loop__");
+            if (kclient_running_key == NULL) return NULL;
+        }
+        state = PyThreadState_GetDict();
+        if (state != NULL) {
+            mark = PyDict_GetItemWithError(state, kclient_running_key);
+            if (mark == NULL && PyErr_Occurred()) return NULL;
+        }
+        if (mark == NULL) mark = Py_None;
+        Py_INCREF(mark);
+        return mark;
+    }
+    """
+    # What asyncio keeps of the loop that runs in this thread; None where it keeps it elsewhere.
+    object running_mark "kclient_running_mark" ()
 
 
 cdef class Account:
@@ -66,6 +90,8 @@ cdef class QuickWay:
     cdef public dict ways
     cdef Account _account
     cdef object _home
+    cdef object _mark
+    cdef Py_ssize_t _forks
     cdef object _wall_ns
     cdef int64_t _max_record
 
@@ -78,6 +104,8 @@ cdef class QuickWay:
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
                    taken=Py_ssize_t, look_in=Py_ssize_t, look_every=Py_ssize_t, size=int64_t)
     cpdef object take_many(self, str topic, object records, Turn turn, object watcher)
+
+    cdef bint _is_here(self) except -1
 
     @cython.locals(account=Account, index=Py_ssize_t, filling=Filling)
     cdef Filling _choose(self, TopicWay way, bytes key, object partition, int64_t size)

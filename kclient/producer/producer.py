@@ -193,7 +193,7 @@ class Producer(Generic[K, V]):
             core, self._config, self._accumulator, self._intake, self._identity, self._settlement
         )
         self._sender.check()
-        self._take = self._intake.quick.take
+        self._quick = self._intake.quick
         self._put = self._intake.put
         self._check = core.check_usable
         self._no_room = NoRoom.REFUSE if self._config.max_block == 0.0 else self._new_waiter
@@ -222,7 +222,7 @@ class Producer(Generic[K, V]):
         self._turn = turns(self._accumulator.account)
         await self._core.start()
         self._core.add_failure_listener(self._failed)
-        self._intake.quick.open(self._failures.loop, wall_ns_of(self._core.clock))
+        self._quick.open(self._failures.loop, wall_ns_of(self._core.clock))
         self._task = self._core.spawn(self._sender.run(), "producer-sender", endless=True)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
@@ -330,7 +330,7 @@ class Producer(Generic[K, V]):
             delivery = producer.send("flights", b"value", key=b"N14228")
             print((await delivery).offset)
         """
-        delivery = self._take(topic, value, key, headers, partition, timestamp)
+        delivery = self._quick.take(topic, value, key, headers, partition, timestamp)
         if delivery is None:
             self._check()
             delivery = self._put(topic, value, key, headers, partition, timestamp, NoRoom.PARK)
@@ -374,7 +374,7 @@ class Producer(Generic[K, V]):
             await producer.flush()
         """
         if not self._turn.due():
-            quick = self._take(topic, value, key, headers, partition, timestamp)
+            quick = self._quick.take(topic, value, key, headers, partition, timestamp)
             if quick is not None:
                 return quick
         self._check()
@@ -414,7 +414,7 @@ class Producer(Generic[K, V]):
 
             producer.enqueue_nowait("metrics", b"42")
         """
-        delivery = self._take(topic, value, key, headers, partition, timestamp)
+        delivery = self._quick.take(topic, value, key, headers, partition, timestamp)
         if delivery is None:
             self._check()
             delivery = self._put(topic, value, key, headers, partition, timestamp, NoRoom.REFUSE)
@@ -571,7 +571,7 @@ class Producer(Generic[K, V]):
         self._check()
 
     def _failed(self, error: KafkaError) -> None:
-        self._intake.quick.close()
+        self._quick.close()
         self._ending.give_up(error)
 
     def _closed(self) -> None:
@@ -580,7 +580,7 @@ class Producer(Generic[K, V]):
     async def _close(self) -> FlushFailed | None:
         """Flush, then end everything. Where it is killed it is run again, and goes on."""
         self._check = self._closed
-        self._intake.quick.close()
+        self._quick.close()
         await self._ending.close(self._closing)
         if self._task is not None:
             await self._core.stop(self._task)

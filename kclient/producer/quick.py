@@ -10,6 +10,7 @@ its own, and must not know about requests.
 
 from __future__ import annotations
 
+import os
 from asyncio.events import _get_running_loop
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,20 @@ _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _LOOK_EVERY = 8
 """Records between two looks at the clock at most: a look costs a third of taking a record."""
 _NOBODY: Any = object()
+_forks = 0
 END: Any = object()
 """What ``take_many`` leaves over when there is nothing more."""
 DUE: Any = object()
 """What it leaves over when it is time to let others run."""
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 @cython.final
@@ -238,23 +249,26 @@ class QuickWay:
         ways: The topics that it knows, by name.
     """
 
-    __slots__ = ("_account", "_home", "_max_record", "_wall_ns", "ways")
+    __slots__ = ("_account", "_forks", "_home", "_mark", "_max_record", "_wall_ns", "ways")
 
     def __init__(self, account: Account, max_record: int) -> None:
         self.ways: dict[str, TopicWay] = {}
         self._account = account
         self._max_record = max_record
         self._home: Any = _NOBODY
+        self._mark: Any = _NOBODY
+        self._forks = 0
         self._wall_ns: Any = None
 
     def open(self, loop: Any, wall_ns: Callable[[], int]) -> None:
         """Take records from now on, those that come from within ``loop``."""
         self._home = loop
+        self._mark = _NOBODY
         self._wall_ns = wall_ns
 
     def close(self) -> None:
         """Take none any more."""
-        self._home = _NOBODY
+        self._home = self._mark = _NOBODY
 
     def take(
         self,
@@ -265,12 +279,8 @@ class QuickWay:
         partition: Any,
         timestamp: Any,
     ) -> Delivery | None:
-        """Put a record into the open batch of its partition; None if that isn't all there is to it.
-
-        The running loop tells the right context: CPython's own record of it is per thread and is
-        void after a fork.
-        """
-        if headers is not None or _get_running_loop() is not self._home:
+        """Put a record into the open batch of its partition; None if there is more to it."""
+        if headers is not None or not self._is_here():
             return None
         way = self.ways.get(topic) if type(topic) is str else None
         if way is None or not _is_plain(value) or not _is_plain(key):
@@ -306,7 +316,7 @@ class QuickWay:
         """
         taken = 0
         look_in = look_every = 1
-        way = self.ways.get(topic) if _get_running_loop() is self._home else None
+        way = self.ways.get(topic) if self._is_here() else None
         for record in records:
             if way is None:
                 return taken, record
@@ -336,6 +346,24 @@ class QuickWay:
                     look_every *= 2
                 look_in = look_every
         return taken, END
+
+    def _is_here(self) -> bool:
+        """Whether this is the loop, thread and process that records are taken from.
+
+        CPython's own record of the running loop is per thread and void after a fork; but asking for
+        it costs a system call. It is a new object whenever a loop begins to run, so once it was
+        asked, seeing the same object is enough as long as there was no fork.
+        """
+        mark: Any = None
+        if cython.compiled:
+            mark = running_mark()  # type: ignore[name-defined] # noqa: F821 - it is in the .pxd
+            if mark is not None and mark is self._mark and self._forks == _forks:
+                return True
+        if _get_running_loop() is not self._home:
+            return False
+        self._mark = mark
+        self._forks = _forks
+        return True
 
     def _choose(
         self, way: TopicWay, key: bytes | None, partition: Any, size: int
