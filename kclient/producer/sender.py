@@ -45,6 +45,12 @@ _EXPIRED_AT_ONCE = 5000
 """Records that are given up before others get their turn on the loop: each may have a waiter."""
 _SENT_AT_ONCE = 250
 """Batches that are sent before others get their turn on the loop, and that one request has."""
+_LINGERED_AT_ONCE = 500
+"""Batches under way to a broker that went since they had lingered: with more, the next ones wait.
+
+A batch costs as much as some 30 records. Where records for very many partitions come quickly they
+would go out in batches of a few records each; waiting for an answer makes these batches larger.
+"""
 _BATCH_COST = 10
 """What giving up a batch costs by itself, in records."""
 
@@ -67,6 +73,7 @@ class Sender:
     ) -> None:
         self.in_flight: dict[int, int] = {}
         """Requests under way by node id."""
+        self._lingered: dict[int, int] = {}
         self._core = core
         self._log = core.hooks.log(logger)
         self._clock = core.clock
@@ -216,6 +223,9 @@ class Sender:
                 break
             if self.in_flight.get(node_id) and not network.is_connected(node_id, Lane.PRODUCE):
                 break  # the first request waits for the connection; it will make room
+            if self._holds_back(node_id):
+                # They stay marked, and open batches fill, until the broker has answered.
+                queues = [queue for queue in queues if queue.next_batch(now) is not None]
             batches = self._collect(queues, node_id, now)
             if not batches:
                 break
@@ -252,8 +262,6 @@ class Sender:
             return None
         batch = queue.next_batch(now)
         if batch is None and self._may_seal(queue):
-            if self._config.linger == 0.0 and self.in_flight.get(node_id):
-                return None  # it stays marked, and fills, until the broker has answered
             queue.seal_open()
             batch = queue.next_batch(now)
         if batch is None:
@@ -271,6 +279,12 @@ class Sender:
             return None
         accumulator.unmark(queue)
         return None
+
+    def _holds_back(self, node_id: int) -> bool:
+        """Enough is under way to the broker: batches that could take more records shall do so."""
+        if self._config.linger == 0.0:
+            return node_id in self.in_flight
+        return self._lingered.get(node_id, 0) >= _LINGERED_AT_ONCE
 
     @staticmethod
     def _may_seal(queue: PartitionQueue) -> bool:
@@ -301,6 +315,7 @@ class Sender:
         for topic in shipment.topics:
             self._metadata.touch(topic)
         self.in_flight[node_id] = self.in_flight.get(node_id, 0) + 1
+        self._lingered[node_id] = self._lingered.get(node_id, 0) + shipment.lingered
         self._core.counters.add("producer.requests")
         future = self._network.send(
             node_id,
@@ -322,11 +337,10 @@ class Sender:
 
     def _returned(self, shipment: Shipment, future: RequestFuture[object]) -> None:
         node_id = shipment.node_id
-        left = self.in_flight[node_id] - 1
-        if left:
-            self.in_flight[node_id] = left
-        else:
-            del self.in_flight[node_id]
+        self.in_flight[node_id] -= 1
+        self._lingered[node_id] -= shipment.lingered
+        if not self.in_flight[node_id]:
+            del self.in_flight[node_id], self._lingered[node_id]
         now = self._clock.now()
         try:
             response = future.result()

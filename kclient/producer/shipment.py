@@ -67,6 +67,7 @@ class Shipment:
 
     Attributes:
         topics: Theirs, each once.
+        lingered: How many went since their time was over, and not since they were full.
         encoded: The message was built, so a broker may have seen what is in it.
         version: Of the message.
     """
@@ -80,6 +81,7 @@ class Shipment:
         "_topic_id",
         "batches",
         "encoded",
+        "lingered",
         "node_id",
         "topics",
         "version",
@@ -97,6 +99,7 @@ class Shipment:
         self.node_id = node_id
         self.batches = batches
         self.topics = dict.fromkeys([batch.queue.topic for batch in batches])
+        self.lingered = sum([batch.ripe for batch in batches])
         self.encoded = False
         self.version = -1
         self._acks = acks

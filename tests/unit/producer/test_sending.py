@@ -749,6 +749,33 @@ def test_very_many_batches_go_in_several_steps_and_no_broker_is_left_out() -> No
     assert counts == [250, 10 + 250, 250, 250]
 
 
+def test_with_very_many_lingered_batches_under_way_the_next_ones_fill() -> None:
+    rig, broker = Rig(topics={"t": [1] * 600 + [2]}, linger=0.01, batch_size=2000), ModelBroker()
+
+    def under_way(node_id: int) -> list[int]:
+        pending = [sent for sent in rig.network.pending if sent.node_id == node_id]
+        return [len(values(sent.message())) for sent in pending]
+
+    for value in (b"x", b"y"):
+        for index in range(601):
+            rig.send(value, partition=index)
+        rig.pass_time(0.02)
+    assert under_way(1) == [250, 250]
+    assert under_way(2) == [1]  # another broker has nothing to do with that
+    full = 599
+    for _ in range(20):
+        rig.send(b"z" * 100, partition=full)
+    rig.pass_time(0.02)
+    assert under_way(1) == [250, 250, 1]
+    while rig.network.pending:
+        serve(rig, broker)
+        rig.step()
+    assert broker.log("t", 0).values == [b"x", b"y"]
+    assert broker.log("t", 500).values == [b"x", b"y"]
+    assert broker.log("t", full).values == [b"x", b"y"] + [b"z" * 100] * 20
+    assert rig.accumulator.used == 0
+
+
 def test_very_many_small_batches_count_against_memory() -> None:
     rig = Rig(2000, buffer_memory=1_000_000, linger=1.0, max_parked=0)
     rig.network.blocked.add(1)
