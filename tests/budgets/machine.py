@@ -24,7 +24,7 @@ from tests.budgets.hot_path import FACTOR, HotPath
 PROJECT = Path(__file__).resolve().parents[2]
 MARK = "getpgrp"
 """A function of the C library that nothing but the workload calls."""
-SECONDS = 300.0
+SECONDS = 900.0
 """For one process."""
 _TUNABLES = ":".join(f"glibc.cpu.x86_rep_{kind}_threshold={1 << 30}" for kind in ("movsb", "stosb"))
 """Valgrind counts ``rep movsb`` as one instruction per byte, and whether it is used depends on the

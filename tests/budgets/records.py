@@ -127,5 +127,5 @@ PATHS = (
     HotPath("fields", "key, value, headers, offset of a Record", reading_fields, 1200),
     HotPath("columns", "ColumnBuilder, to Arrow's buffers", columns(BARE), 1200, pure=True),
     HotPath("columns_keyed", "... with key and two headers", columns(KEYED), 1200),
-    HotPath("crc", "Batch.check_crc", checking, 1200),
+    HotPath("crc", "Batch.check_crc", checking, 1200, pure=True),
 )
