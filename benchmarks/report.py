@@ -6,7 +6,8 @@ costs; which door of a peer is beside which of ours is in ``doors.BESIDE``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,6 +18,7 @@ from benchmarks.doors import AIO, BESIDE, CLIENTS, CONFLUENT, DOORS, KCLIENT
 from benchmarks.floors import Verdict
 from benchmarks.results import Run, Summary, ratio, summarize
 
+PEERS = ("confluent-kafka", "librdkafka", "aiokafka", "kafka-python")
 Column = tuple[str, str, str]
 """Heading, figure and format."""
 CPU: tuple[Column, ...] = (
@@ -51,6 +53,28 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 """What is shown of each workload; the spread follows the cell's own figure."""
 _STYLES = {"holds": "green", "doesn't hold": "bold red", "not decided": "yellow"}
+
+
+def subtitle(facts: Mapping[str, Any]) -> str:
+    """One line on what a session ran on."""
+    versions = facts["versions"]
+    peers = ", ".join(f"{name} {versions[name]}" for name in PEERS if name in versions)
+    return (
+        f"Apache Kafka {facts['broker']}, Python {facts['python']}, {facts['cpu']} x "
+        f"{facts['cores']}; kclient {facts['kclient.record.IMPLEMENTATION']} build; {peers}"
+    )
+
+
+def show_about(console: Console, facts: Mapping[str, Any]) -> None:
+    """What the session ran on."""
+    console.print(subtitle(facts), markup=False, highlight=False)
+    load = facts["load"][0]
+    took = f", took {facts['seconds']} s" if "seconds" in facts else ""
+    console.print(f"{facts['when']}, load at the start {load:.1f}{took}", highlight=False)
+    if facts.get("interrupted"):
+        console.print("[yellow]interrupted: not all rounds are here[/]")
+    if load > (facts["cores"] or 1):
+        console.print("[yellow]the machine had other work: trust ratios more than figures[/]")
 
 
 def show(console: Console, runs: Sequence[Run]) -> None:

@@ -55,6 +55,8 @@ class Session:
     topics: Topics
     tell: Callable[[str], None] = lambda text: None
     build: str = IMPLEMENTATION
+    caches: str | None = None
+    """Folder of the workers' byte code."""
     runs: list[Run] = field(default_factory=list)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -87,7 +89,7 @@ class Session:
                     made = made or self._target(cell, job)
                     outcome = self._written(replace(job, topics=made))
                 else:
-                    outcome = run_job(self._with_topics(cell, job))
+                    outcome = run_job(self._with_topics(cell, job), self.caches)
             except KafkaError as error:
                 outcome = {"error": f"its topics could not be made or read: {error}"}
             yield Run(cell.name, name, number, self._same_build(job, outcome))
@@ -124,7 +126,7 @@ class Session:
     def _written(self, job: Job) -> Outcome:
         """A run that writes, and whether the topics grew by exactly its records."""
         before = self.topics.end_offsets(job.topics, job.partitions)
-        outcome = run_job(job)
+        outcome = run_job(job, self.caches)
         grown = self.topics.end_offsets(job.topics, job.partitions) - before
         if "cpu" in outcome and grown != job.records + job.warm_up:
             wanted = job.records + job.warm_up
@@ -163,11 +165,23 @@ class Session:
         )
 
 
-def run_job(job: Job) -> Outcome:
-    """One job in a new process; one that fails or hangs is told with its last word."""
-    environment = {name: value for name, value in os.environ.items() if name != "KCLIENT_PURE"}
+def worker_environment(job: Job, caches: str | None = None) -> dict[str, str]:
+    """Ours, but for what would change the figures.
+
+    Byte code is cached, in a folder of the session's where there is one, whatever the user's shell
+    says: else imports would be measured as compilations.
+    """
+    dropped = ("KCLIENT_PURE", "PYTHONDONTWRITEBYTECODE", "PYTHONASYNCIODEBUG", "PYTHONDEVMODE")
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
     if job.pure:
         environment["KCLIENT_PURE"] = "1"
+    if caches is not None:
+        environment["PYTHONPYCACHEPREFIX"] = caches
+    return environment
+
+
+def run_job(job: Job, caches: str | None = None) -> Outcome:
+    """One job in a new process; one that fails or hangs is told with its last word."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.worker"],
@@ -176,7 +190,7 @@ def run_job(job: Job) -> Outcome:
             text=True,
             timeout=RUN_TIMEOUT,
             check=False,
-            env=environment,
+            env=worker_environment(job, caches),
             cwd=Path(__file__).parents[1],
         )
     except subprocess.TimeoutExpired:
