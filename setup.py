@@ -22,6 +22,7 @@ COMPILED = [
     "kclient.producer.delivery",
     "kclient.producer.partition_queue",
     "kclient.producer.quick",
+    "kclient.producer.row_filling",
     "kclient.producer.sequences",
     "kclient.record.arrow_rows",
     "kclient.record.batch",

@@ -10,6 +10,7 @@
         ├── InvalidArgument         (ValueError)       a bad value handed to a call
         ├── SerializationFailed     (TypeError)        a key or value that is not what it should be
         ├── RecordTooLarge          (ValueError)       a record over ``max_request_size``
+        ├── RowsRejected            (ValueError)       rows of a table that can't be sent
         ├── BufferFull                                 no room to accept another record
         ├── ClientClosed            (RuntimeError)     used before start or after close
         ├── WrongContext            (RuntimeError)     used from another loop, thread or process
@@ -30,6 +31,7 @@
         │   └── LogTruncated                           what was read is gone from the log (KIP-320)
         ├── NoPosition                                 an assigned partition has no start offset
         └── FlushFailed                                some of what was flushed was not delivered
+            └── RowsNotDelivered                       likewise, of the rows of a table
 
 ``retriable`` says that the same call may succeed later without changing anything; ``fatal`` says
 that this client object can't be used any more. Whether to retry is decided in one place per
@@ -185,6 +187,31 @@ class RecordTooLarge(ClientError, ValueError):
     """A record is larger than the client may send. Only that record fails."""
 
 
+class RowsRejected(ClientError, ValueError):
+    """Rows given to ``send_arrow`` can't be sent, and the text has the first; none was sent.
+
+    Attributes:
+        count: How many.
+        rows: The first of them, at most a hundred: the number of each, from 0 on, and why.
+        taken: Rows before the refused ones that are sent all the same. Always 0, unless they came
+            from a ``RecordBatchReader``, which is read batch by batch.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        count: int,
+        rows: Sequence[tuple[int, KafkaError]],
+        taken: int = 0,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, maybe_written=False)
+        self.count = count
+        self.rows = tuple(rows)
+        self.taken = taken
+
+
 class BufferFull(ClientError):
     """There is no room for another record: more was sent than the brokers acknowledged so far."""
 
@@ -326,3 +353,34 @@ class FlushFailed(ClientError):
         super().__init__(message)
         self.count = count
         self.errors = tuple(errors)
+
+
+class RowsNotDelivered(FlushFailed):
+    """Some rows given to ``send_arrow`` were not acknowledged; those behind ``taken`` not sent.
+
+    ``errors`` has the first of the errors, and ``maybe_written`` of each says whether its rows may
+    be in the log all the same.
+
+    Attributes:
+        count: How many of the rows that were taken were not acknowledged.
+        rows: A pair for each failed batch: the numbers of its rows, ascending, and why. Rows that
+            the broker named as the reason (KIP-467) have a pair of their own.
+        taken: How many rows were taken, from the first on. What follows was not sent.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        count: int,
+        errors: Sequence[KafkaError],
+        rows: Sequence[tuple[Sequence[int], KafkaError]],
+        taken: int,
+    ) -> None:
+        super().__init__(message, count=count, errors=errors)
+        self.rows = tuple(rows)
+        self.taken = taken
+
+    def row_numbers(self) -> list[int]:
+        """The numbers of all rows that were not acknowledged, ascending; for ``Table.take``."""
+        return sorted(row for rows, _ in self.rows for row in rows)

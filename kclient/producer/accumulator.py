@@ -148,7 +148,7 @@ class Accumulator:
         self._free_batches = max(share, _FREE_BATCHES)
         self._delivery_timeout = config.delivery_timeout
         self._batch_size = config.batch_size
-        self._idempotent = config.idempotence
+        self.idempotent = config.idempotence
         self._max_in_flight = config.max_in_flight
         self._ready: dict[int, dict[PartitionQueue, None]] = {}
         self._lingering: DueList[ProducerBatch] = DueList(_is_open)
@@ -176,7 +176,7 @@ class Accumulator:
             queue = topic.queues[partition] = PartitionQueue(
                 topic.name,
                 partition,
-                idempotent=self._idempotent,
+                idempotent=self.idempotent,
                 max_in_flight=self._max_in_flight,
                 batch_limit=self._batch_size,
             )

@@ -25,6 +25,7 @@ if TYPE_CHECKING or IMPLEMENTATION != "cython":
         TopicWay,
         Turn,
     )
+    from kclient.producer.row_filling import fill
     from kclient.producer.sequences import PartitionSequences
 else:
     from kclient.producer._batch_c import ProducerBatch
@@ -41,6 +42,7 @@ else:
         TopicWay,
         Turn,
     )
+    from kclient.producer._row_filling_c import fill
     from kclient.producer._sequences_c import PartitionSequences
 
 __all__ = [
@@ -58,4 +60,5 @@ __all__ = [
     "StickyChoice",
     "TopicWay",
     "Turn",
+    "fill",
 ]

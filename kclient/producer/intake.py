@@ -98,6 +98,9 @@ class Intake:
         lot: Who waits to get into a batch.
         quick: Takes records that need none of what is here.
         log: Where users are warned; the producer puts its own in place.
+        max_record: Bytes that the largest record may take.
+        max_block: Seconds that a call which waits may take; None is for ever.
+        partitioned: By a user's own partitioner.
     """
 
     def __init__(
@@ -119,12 +122,13 @@ class Intake:
         self._metadata = topics
         self._key_serializer, self._value_serializer = serializers
         self._partitioner = partitioner
+        self.partitioned = partitioner is not None
         self._limit = config.buffer_memory
-        self._max_record = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
-        self.quick = QuickWay(accumulator.account, self._max_record)
+        self.max_record = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
+        self.quick = QuickWay(accumulator.account, self.max_record)
         self._delivery_timeout = config.delivery_timeout
         self._unknown: set[str] = set()  # topics that were warned about
-        self._max_block = config.max_block
+        self.max_block = config.max_block
 
     # Records from the user.
 
@@ -164,26 +168,42 @@ class Intake:
             size += more
         else:
             headers = None
-        if size > self._max_record:
-            raise self._too_large(topic, size)
+        if size > self.max_record:
+            raise self.too_large(topic, size)
         if timestamp is None:
             timestamp = self._clock.wall_ms()
         else:
             timestamp = checked_timestamp(timestamp)
         if partition is not None:
             partition = checked_partition(partition)
+        return self.put_plain(topic, partition, (timestamp, key, value, headers, size), no_room)
+
+    def put_plain(
+        self,
+        topic: str,
+        partition: int | None,
+        content: tuple[int, bytes | None, bytes | None, Headers | None, int],
+        no_room: NoRoom | Callable[[], asyncio.Future[None]],
+    ) -> Delivery:
+        """``put`` of what is known to be right: timestamp, key, value, headers, and their size.
+
+        Raises:
+            InvalidArgument, BufferFull: It was not taken.
+        """
         known = self._known.get(topic) if topic.__class__ is str else None
         if (
             known is not None
             and (partition is None or partition < known.count)
-            and self._accumulator.used + size <= self._limit
-            and (not self.lot.total or self._nobody_ahead(topic))
+            and self._accumulator.used + content[4] <= self._limit
+            and self.nobody_ahead(topic)
         ):
-            return self._place(known, partition, timestamp, key, value, headers, size)
-        content = (timestamp, key, value, headers, size)
+            return self._place(known, partition, *content)
         return self._hold(check_topic_name(topic), partition, content, no_room)
 
-    def _nobody_ahead(self, topic: str) -> bool:
+    def nobody_ahead(self, topic: str) -> bool:
+        """No line concerns a record for ``topic``."""
+        if not self.lot.total:
+            return True
         return self.lot.room_head() is None and not self.lot.has_line(topic)
 
     def _place(
@@ -225,6 +245,12 @@ class Intake:
             topic.sticky.note(size)
         return delivery
 
+    def choose(self, topic: TopicQueues, key: bytes | None) -> int:
+        """What the user's partitioner says; -1 where there isn't one."""
+        if self._partitioner is None:
+            return -1
+        return self._ask_partitioner(self._partitioner, topic, key)
+
     def _ask_partitioner(
         self, partitioner: Partitioner, topic: TopicQueues, key: bytes | None
     ) -> int:
@@ -239,10 +265,11 @@ class Intake:
                 maybe_written=False,
             ) from error
 
-    def _too_large(self, topic: str, size: int) -> RecordTooLarge:
+    def too_large(self, topic: str, size: int) -> RecordTooLarge:
+        """The error for a record of ``size`` bytes, which is over ``max_record``."""
         return RecordTooLarge(
             f"a record for topic {topic!r} takes {size + BATCH_OVERHEAD:,} bytes with its batch, "
-            f"allowed are {self._max_record + BATCH_OVERHEAD:,}",
+            f"allowed are {self.max_record + BATCH_OVERHEAD:,}",
             hint="raise max_request_size (and max.message.bytes of the topic), or send less",
             maybe_written=False,
         )
@@ -268,8 +295,8 @@ class Intake:
             parked.deadline = now + self._delivery_timeout
         else:
             parked.waiter = no_room()
-            if self._max_block is not None:
-                parked.deadline = now + self._max_block
+            if self.max_block is not None:
+                parked.deadline = now + self.max_block
         planned = self.lot.next_due()
         if for_room:
             self.lot.wait_for_room(parked)
@@ -429,8 +456,8 @@ class Intake:
     def _overdue(self, parked: Parked) -> KafkaError:
         enqueued = parked.waiter is not None
         setting = (
-            f"max_block={self._max_block:g} s"
-            if enqueued and self._max_block is not None
+            f"max_block={self.max_block:g} s"
+            if enqueued and self.max_block is not None
             else f"delivery_timeout={self._delivery_timeout:g} s"
         )
         if parked.line is not None and self.lot.has_line(parked.topic):

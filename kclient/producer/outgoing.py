@@ -1,13 +1,39 @@
 """``Outgoing``: one record with everything that ``send_many`` can be told about it.
 
-A value only; ``send_many`` also takes plain values and ``(key, value)`` pairs. Sans-IO.
+A value only; ``send_many`` also takes plain values and ``(key, value)`` pairs. Beside it the types
+of what the producer's other doors take. Sans-IO.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kclient.types import Headers
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+HeadersArgument: TypeAlias = (
+    Iterable[tuple[str, BytesLike | None]] | Mapping[str, BytesLike | None] | None
+)
+
+
+class ArrowStream(Protocol):
+    """A table, as Arrow's PyCapsule interface has it."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Its batches, as a capsule."""
+        ...
+
+
+class ArrowArray(Protocol):
+    """A record batch, likewise."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Its schema and its columns, as capsules."""
+        ...
+
+
+ArrowData: TypeAlias = ArrowStream | ArrowArray
 
 
 class Outgoing(NamedTuple):

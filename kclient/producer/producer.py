@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, overload
+from collections.abc import AsyncIterable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kclient.clock import wall_ns_of
 from kclient.cluster.core import ClientCore
@@ -20,8 +20,8 @@ from kclient.producer.accumulator import Accumulator
 from kclient.producer.bulk import BulkSend, admission
 from kclient.producer.ending import Ending
 from kclient.producer.failures import UnseenFailures
-from kclient.producer.health import ProducerHealth
-from kclient.producer.idempotence import IdentityState, ProducerIdentity
+from kclient.producer.health import Looker, ProducerHealth
+from kclient.producer.idempotence import ProducerIdentity
 from kclient.producer.intake import Intake, NoRoom
 from kclient.producer.parking import Parked
 from kclient.producer.sender import Sender
@@ -39,14 +39,9 @@ if TYPE_CHECKING:
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer
     from kclient.keywords import ProducerSettings
     from kclient.producer.hot import Delivery, Turn
-    from kclient.producer.outgoing import Outgoing
+    from kclient.producer.outgoing import ArrowData, BytesLike, HeadersArgument, Outgoing
 
 logger = logging.getLogger("kclient.producer")
-
-BytesLike: TypeAlias = bytes | bytearray | memoryview
-HeadersArgument: TypeAlias = (
-    Iterable[tuple[str, BytesLike | None]] | Mapping[str, BytesLike | None] | None
-)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -199,7 +194,7 @@ class Producer(Generic[K, V]):
         self._no_room = NoRoom.REFUSE if self._config.max_block == 0.0 else self._new_waiter
         self._task: asyncio.Task[Any] | None = None
         self._closing = core.closing("close-producer", self._close)
-        self._register_gauges()
+        self._looker = Looker(core, self._accumulator, self._intake, self._settlement, self._sender)
 
     # Life.
 
@@ -455,7 +450,7 @@ class Producer(Generic[K, V]):
         """
         self._check()
         bulk = BulkSend(
-            topic, self._intake, self._accumulator, self._new_waiter, self._still_usable
+            topic, self._intake, self._accumulator, self._new_waiter, lambda: self._check()
         )
         try:
             await bulk.run(records)
@@ -467,6 +462,43 @@ class Producer(Generic[K, V]):
         if failure is not None:
             raise failure
         return bulk.taken
+
+    async def send_arrow(self, topic: str, data: ArrowData) -> int:
+        """Send the rows of Arrow data and wait until all are acknowledged; no object per row.
+
+        All rows are checked before the first is sent. ``docs/arrow.md`` has types and rules.
+
+        Args:
+            topic: Where to.
+            data: A pyarrow Table, RecordBatch or RecordBatchReader, or what has Arrow's PyCapsule
+                interface (polars, pandas, a batch of ``poll_arrow`` ...). Columns: ``value``, and
+                maybe ``key``, ``headers``, ``partition``, ``timestamp``; null is None of ``send``.
+                Bytes and texts go as they are: serializers are not applied.
+
+        Returns:
+            How many rows were written.
+
+        Raises:
+            RowsRejected: Rows can't be sent, so none was; ``rows`` has their numbers and errors.
+            RowsNotDelivered: A batch failed. No more is taken after that, but what was taken is
+                waited for. ``rows`` has the numbers of the rows by batch, and why.
+            InvalidArgument, SerializationFailed: A column is missing, unknown or of a wrong type.
+            BufferFull, UnknownTopicOrPartition, MetadataTimedOut: As in ``enqueue``, at the row
+                that the error's note names; those before it are sent all the same.
+            InvalidConfig: pyarrow is not installed.
+            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
+
+        Cancellation: as in ``send_many``, row by row.
+
+        Example::
+
+            count = await producer.send_arrow("flights", pyarrow.table({"value": [b"EWR-IAH"]}))
+        """
+        from kclient.producer.arrow_send import ArrowSend
+
+        self._check()
+        bulk = ArrowSend(topic, data, self._intake, self._accumulator, self._core)
+        return await bulk.deliver(self._ending, self._new_waiter, lambda: self._check())
 
     async def flush(self) -> None:
         """Send what waits without lingering, until all that was sent before is settled.
@@ -536,22 +568,7 @@ class Producer(Generic[K, V]):
             if not health.ok:
                 print(health.last_error, health.client.metadata_error)
         """
-        identity = self._identity.current if self._config.idempotence else None
-        known = identity is not None and self._identity.state is not IdentityState.REFUSED
-        known = known and identity is not None and identity.producer_id >= 0
-        error, failed_at = self._settlement.last_error, self._settlement.last_error_at
-        return ProducerHealth(
-            client=self._core.health(),
-            idempotent=self._config.idempotence,
-            producer_id=identity.producer_id if known and identity else None,
-            producer_epoch=identity.epoch if known and identity else None,
-            buffered_bytes=self._accumulator.used,
-            parked_records=self._intake.lot.total,
-            unsettled_partitions=len(self._accumulator.busy),
-            requests_in_flight=sum(self._sender.in_flight.values()),
-            last_error=None if error is None else str(error),
-            last_error_age=None if error is None else self._core.clock.now() - failed_at,
-        )
+        return self._looker.health()
 
     # Inside.
 
@@ -560,15 +577,6 @@ class Producer(Generic[K, V]):
 
     def _new_waiter(self) -> asyncio.Future[None]:
         return self._failures.loop.create_future()
-
-    def _register_gauges(self) -> None:
-        gauge = self._core.counters.gauge
-        gauge("producer.buffered_bytes", lambda: float(self._accumulator.used))
-        gauge("producer.parked_records", lambda: float(self._intake.lot.total))
-        gauge("producer.requests_in_flight", lambda: float(sum(self._sender.in_flight.values())))
-
-    def _still_usable(self) -> None:
-        self._check()
 
     def _failed(self, error: KafkaError) -> None:
         self._quick.close()

@@ -66,7 +66,7 @@ class Settlement:
         rng: random.Random,
     ) -> None:
         self._accumulator = accumulator
-        self._identity = identity
+        self.identity = identity
         self._metadata = metadata
         self._hooks = hooks
         self._log = hooks.log(logger)
@@ -239,7 +239,7 @@ class Settlement:
         if verdict is Verdict.DISOWNED and queue.sequences is not None:
             worn = queue.sequences.identity
             if worn is not None:
-                self._identity.disowned(worn)
+                self.identity.disowned(worn)
         queue.lost_numbering(
             gap_proven=behind_gap and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         )

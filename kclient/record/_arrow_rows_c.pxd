@@ -105,10 +105,10 @@ cdef class ArrowRows:
     @cython.locals(wrong=Py_ssize_t, row=Py_ssize_t)
     cpdef tuple beyond(self, int64_t partitions, Py_ssize_t keep)
 
-    cdef int64_t partition(self, Py_ssize_t row) noexcept
+    cpdef int64_t partition(self, Py_ssize_t row)
 
-    @cython.locals(targets_view=cython.int[::1], row=Py_ssize_t, target=int64_t, size=Py_ssize_t)
-    cpdef object route(self, object targets, Py_ssize_t first, int64_t partitions)
+    @cython.locals(targets_view=cython.int[::1], target=int64_t, size=Py_ssize_t)
+    cpdef object route(self, object targets, Py_ssize_t row, int64_t partitions)
 
     @cython.locals(key=ArrowBytes, mixed=uint32_t)
     cdef uint32_t _mixed(self, Py_ssize_t size) noexcept

@@ -401,25 +401,24 @@ class ArrowRows:
             return -1
         return self._partition.get(row)
 
-    def route(self, targets: Any, first: int, partitions: int) -> None:
-        """Choose where the rows go as Java does, -1 for any partition.
+    def route(self, targets: Any, row: int, partitions: int) -> None:
+        """Choose where the rows from ``row`` on go as Java does, -1 for any partition.
 
         Args:
-            targets: An array of 32-bit ints, to be set from ``first`` on.
-            first: The index of our first row in it.
+            targets: An array of 32-bit ints, one for each row.
+            row: The first to choose for.
             partitions: How many the topic has.
         """
         targets_view: Any = targets
-        if first < 0 or first + self.count > len(targets_view) or partitions < 1:
+        if row < 0 or self.count > len(targets_view) or partitions < 1:
             raise InvalidArgument("targets must have room for all rows, and partitions be positive")
-        row = 0
         while row < self.count:
             target = self.partition(row)
             if target < 0 and self._key is not None:
                 size = self._key.locate(row)
                 if size >= 0:
                     target = (self._mixed(size) & 0x7FFFFFFF) % partitions
-            targets_view[first + row] = target
+            targets_view[row] = target
             row += 1
 
     def _mixed(self, size: int) -> int:

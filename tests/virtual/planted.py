@@ -158,7 +158,7 @@ def the_parts_of_a_batch_change_places(patch: pytest.MonkeyPatch) -> None:
 
 def who_waits_for_room_is_overtaken(patch: pytest.MonkeyPatch) -> None:
     """A smaller record that comes later fits where an earlier one didn't."""
-    patch.setattr(Intake, "_nobody_ahead", lambda self, topic: True)
+    patch.setattr(Intake, "nobody_ahead", lambda self, topic: True)
 
 
 def offsets_of_a_batch_are_one_off(patch: pytest.MonkeyPatch) -> None:

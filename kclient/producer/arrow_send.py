@@ -1,0 +1,314 @@
+"""``send_arrow``: rows of Arrow data, checked first, then put into batches without an object each.
+
+A run of its own per call; the producer makes it. ``arrow_source`` gives slices of rows, ``fill``
+(compiled) adds them to open batches, and the intake takes the rows that need a decision: the first
+of a batch, one that has to wait for room or for metadata. Which row went where is remembered by
+``sent_rows`` until it is acknowledged, so that a failure can name its rows.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from kclient.cluster.slices import run_sliced
+from kclient.errors import InvalidArgument, KafkaError, RowsRejected, SerializationFailed
+from kclient.producer.arrow_source import ArrowSource
+from kclient.producer.bulk import admission
+from kclient.producer.flush import FlushWait
+from kclient.producer.hot import fill
+from kclient.producer.parking import Parked
+from kclient.producer.sent_rows import SentRows
+from kclient.producer.turns import take_turn, turns
+from kclient.record.arrow_rows import BAD_HEADER, BAD_PARTITION, TOO_LARGE
+from kclient.types import check_topic_name
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TypeAlias
+
+    import pyarrow
+
+    from kclient.cluster.core import ClientCore
+    from kclient.errors import RowsNotDelivered
+    from kclient.producer.accumulator import Accumulator, TopicQueues
+    from kclient.producer.ending import Ending
+    from kclient.producer.hot import Delivery
+    from kclient.producer.intake import Intake
+    from kclient.record.arrow_rows import ArrowRows
+
+    Look: TypeAlias = Callable[[ArrowRows], tuple[int, list[tuple[int, int]]]]
+    """How many rows of a slice are wrong, and the first of them with their faults."""
+
+_TOLD = 100
+"""Rows that an error lists."""
+_SHOWN = 3
+"""Rows that its text shows."""
+_FOREVER = 1e9
+"""Seconds, where ``max_block`` is None."""
+
+
+class ArrowSend:
+    """One call of ``send_arrow``.
+
+    Attributes:
+        taken: Rows taken so far.
+        wait: What became of their batches.
+    """
+
+    __slots__ = (
+        "_accumulator",
+        "_admission",
+        "_check",
+        "_clock",
+        "_intake",
+        "_metadata",
+        "_sent",
+        "_source",
+        "_topic",
+        "_turn",
+        "taken",
+        "wait",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        data: Any,
+        intake: Intake,
+        accumulator: Accumulator,
+        core: ClientCore,
+    ) -> None:
+        self.taken = 0
+        self.wait = FlushWait(urgent=False)
+        self._topic = check_topic_name(topic)
+        self._source = ArrowSource(data)
+        self._intake = intake
+        self._accumulator = accumulator
+        self._metadata = core.metadata
+        self._clock = core.clock
+        self._turn = turns(accumulator.account)
+        self._sent = SentRows()
+        self._admission: Callable[[], asyncio.Future[None]]
+        self._check: Callable[[], None]
+
+    async def deliver(
+        self,
+        ending: Ending,
+        admission: Callable[[], asyncio.Future[None]],
+        check: Callable[[], None],
+    ) -> int:
+        """Check and take all rows, wait until they are settled; how many were written."""
+        self._admission, self._check = admission, check
+        try:
+            await self._run()
+            await ending.until_settled(self.wait)
+            failure = await self._failure()
+        except BaseException:
+            ending.abandon(self.wait)
+            raise
+        if failure is not None:
+            raise failure
+        return self.taken
+
+    async def _run(self) -> None:
+        """Check and take all rows; stops early when one of the batches has failed."""
+        if not self._source.lazy:
+            await self._examine(self._source.batches)
+        for batch in self._source.batches:
+            if self._source.lazy:
+                await self._examine((batch,))
+            await self._take_batch(batch)
+            if self.wait.tally.count:
+                return
+
+    async def _failure(self) -> RowsNotDelivered | None:
+        """What to raise when all that was taken is settled; None if all of it was written."""
+        if not self.wait.tally.count:
+            return None
+        return await run_sliced(self._sent.failure(self.taken, self.wait.tally))
+
+    # Before anything is sent.
+
+    async def _examine(self, batches: Iterable[pyarrow.RecordBatch]) -> None:
+        """Raise RowsRejected if any of the rows can't be sent."""
+        highest = -1
+
+        def look(rows: ArrowRows) -> tuple[int, list[tuple[int, int]]]:
+            nonlocal highest
+            wrong, told, high = rows.check(self._intake.max_record, _TOLD)
+            highest = max(highest, high)
+            return wrong, told
+
+        await self._look_at(batches, look, 0)
+        if highest < 0:
+            return
+        count = await self._partitions(highest)
+        if highest >= count:
+            await self._look_at(batches, lambda rows: rows.beyond(count, _TOLD), count)
+
+    async def _look_at(
+        self, batches: Iterable[pyarrow.RecordBatch], look: Look, partitions: int
+    ) -> None:
+        listed: list[tuple[int, KafkaError]] = []
+        count, base = 0, self.taken
+        for batch in batches:
+            for first, rows in self._source.slices(batch):
+                wrong, told = look(rows)
+                count += wrong
+                for row, fault in told[: _TOLD - len(listed)]:
+                    error = self._fault(batch, rows, first, row, fault, partitions)
+                    listed.append((base + first + row, error))
+                if self._turn.due():
+                    await self._let_others_run()
+            base += batch.num_rows
+        if count:
+            raise self._rejected(count, base - self.taken, listed)
+
+    async def _partitions(self, highest: int) -> int:
+        """How many the topic has; asks anew where ``highest`` isn't one of them.
+
+        Raises:
+            UnknownTopicOrPartition, MetadataTimedOut: That can't be learned within ``max_block``.
+        """
+        metadata, limit = self._metadata, self._intake.max_block
+        limit = _FOREVER if limit is None else limit
+        found = await metadata.wait_for_topic(self._topic, limit, grace=limit)
+        count = len(found.partitions)
+        known = self._accumulator.topics.get(self._topic)
+        if highest >= max(count, 0 if known is None else known.count):
+            version = metadata.view.version
+            metadata.request_update(self._topic)
+            await metadata.wait_newer(version, limit)
+            found = await metadata.wait_for_topic(self._topic, limit, grace=limit)
+        self._check()
+        return max(len(found.partitions), 0 if known is None else known.count)
+
+    def _fault(
+        self,
+        batch: pyarrow.RecordBatch,
+        rows: ArrowRows,
+        first: int,
+        row: int,
+        fault: int,
+        partitions: int,
+    ) -> KafkaError:
+        if fault == TOO_LARGE:
+            return self._intake.too_large(self._topic, rows.stage(row))
+        if fault == BAD_HEADER:
+            return SerializationFailed(
+                "a header is null, or has no name: names must be texts, only values may be null",
+                maybe_written=False,
+            )
+        name = "partition" if fault == BAD_PARTITION else "timestamp"
+        given = self._source.given(batch, name, first + row)
+        if fault == BAD_PARTITION and partitions:
+            return InvalidArgument(
+                f"partition {given} of topic {self._topic} doesn't exist: it has {partitions}, 0 "
+                f"to {partitions - 1}",
+                maybe_written=False,
+            )
+        allowed = (
+            "the first partition is 0" if name == "partition" else "it must not be before 1970"
+        )
+        return InvalidArgument(f"{name}={given} is out of range: {allowed}", maybe_written=False)
+
+    def _rejected(
+        self, count: int, total: int, listed: Sequence[tuple[int, KafkaError]]
+    ) -> RowsRejected:
+        shown = "; ".join(f"row {row}: {error}" for row, error in listed[:_SHOWN])
+        more = f"; and {count - _SHOWN:,} more" if count > _SHOWN else ""
+        none = "none of them" if not self.taken else f"nothing after row {self.taken - 1}"
+        return RowsRejected(
+            f"{count:,} of {total:,} rows for topic {self._topic} can't be sent, so {none} was: "
+            f"{shown}{more}",
+            count=count,
+            rows=listed,
+            taken=self.taken,
+        )
+
+    # Sending.
+
+    async def _take_batch(self, batch: pyarrow.RecordBatch) -> None:
+        for _, rows in self._source.slices(batch):
+            await self._take(rows)
+            if self.wait.tally.count:
+                return
+
+    async def _take(self, rows: ArrowRows) -> None:
+        """Take a slice of rows."""
+        intake, account, turn, sent = (
+            self._intake,
+            self._accumulator.account,
+            self._turn,
+            self._sent,
+        )
+        targets = sent.begin(self.taken, rows.count)
+        base, row, routed = self.taken, 0, 0
+        while row < rows.count:
+            known = self._accumulator.topics.get(self._topic)
+            if known is not None and known.count:
+                if routed != known.count:
+                    self._route(rows, row, known, targets)
+                    routed = known.count
+                if intake.nobody_ahead(self._topic):
+                    now = self._clock.wall_ms()
+                    nexts = sent.nexts
+                    row = fill(rows, row, known.way, account, targets, nexts, self.wait, now)
+                    self.taken = base + row
+            if row < rows.count:
+                target = targets[row] if routed else rows.partition(row)
+                await self._put(rows, row, target, targets)
+                row += 1
+                self.taken = base + row
+            if turn.due():
+                await self._let_others_run()
+            if self.wait.tally.count:
+                return
+
+    def _route(self, rows: ArrowRows, row: int, known: TopicQueues, targets: array[int]) -> None:
+        """Choose partitions for the rows from ``row`` on."""
+        self._sent.widen(known.count)
+        if not self._intake.partitioned:
+            rows.route(targets, row, known.count)
+            return
+        for each in range(row, rows.count):
+            target = rows.partition(each)
+            targets[each] = target if target >= 0 else self._intake.choose(known, rows.key(each))
+
+    async def _put(self, rows: ArrowRows, row: int, target: int, targets: array[int]) -> None:
+        """Take one row as the intake takes a record: that decides whatever there is to decide."""
+        content = rows.record(row, self._clock.wall_ms())
+        try:
+            delivery = self._intake.put_plain(
+                self._topic, target if target >= 0 else None, content, self._admission
+            )
+            await self._watch(delivery)
+        except KafkaError as error:
+            error.add_note(f"at row {self.taken} of send_arrow; the rows before it were taken")
+            raise
+        outcome = delivery._outcome
+        targets[row] = outcome.partition
+        self._sent.note(self.taken, outcome, delivery._index)
+
+    async def _watch(self, delivery: Delivery) -> None:
+        """Have ``wait`` told about the row's batch, once it is in one."""
+        outcome = delivery._outcome
+        if isinstance(outcome, Parked):
+            outcome.watch(self.wait)  # goes over to the batch that takes the row
+            await admission(outcome, delivery)
+            outcome = delivery._outcome
+        queue = self._accumulator.topics[outcome.topic].queues[outcome.partition]
+        if queue is not None and queue.open is not None and queue.filling.outcome is outcome:
+            if queue.filling.watcher is not self.wait:
+                queue.open.watch(self.wait)
+                queue.filling.watcher = self.wait
+            return
+        batch = self._accumulator.batch_of(outcome)  # it was full at once
+        if batch is not None:
+            batch.watch(self.wait)
+
+    async def _let_others_run(self) -> None:
+        await take_turn(self._turn)
+        self._check()

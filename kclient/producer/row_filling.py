@@ -1,0 +1,85 @@
+"""Rows of Arrow columns into open batches: the part of ``send_arrow`` that every row passes.
+
+One source, two builds: compiled as ``_row_filling_c`` with the C types of ``_row_filling_c.pxd``;
+``arrow_send`` takes ``fill`` from ``kclient.producer.hot``. What needs a decision (no open batch or
+a full one, one that somebody else added to, no room in memory) is left to ``arrow_send``, so
+nothing is refused here, only not taken. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import cython  # type: ignore[import-untyped]
+else:
+    from kclient.record import _cython as cython
+
+if not cython.compiled:  # else the .pxd has them
+    from kclient.producer.quick import Account, Filling, TopicWay
+    from kclient.record.arrow_rows import ArrowRows
+
+_BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Bytes of rows after which others may want a turn."""
+
+
+def fill(
+    rows: ArrowRows,
+    row: int,
+    way: TopicWay,
+    account: Account,
+    targets: Any,
+    nexts: Any,
+    watcher: object,
+    now: int,
+) -> int:
+    """Add rows from ``row`` on to the open batches that ``watcher`` watches.
+
+    Args:
+        rows: A slice of rows.
+        row: The first to add.
+        way: The topic.
+        account: The producer's numbers.
+        targets: An array of int32: the partition of each row, -1 for any; what is chosen then is
+            noted there.
+        nexts: An array of int64: the index in its open batch that the next row of a partition
+            gets, unless others have added to it.
+        watcher: Who watches the batches.
+        now: Milliseconds for rows that have no time.
+
+    Returns:
+        The first row that was not added; their count if all were.
+    """
+    targets_view: Any = targets
+    nexts_view: Any = nexts
+    partitions = min(way.count, len(nexts_view))
+    left = _BYTES_AT_ONCE
+    last = min(rows.count, len(targets_view))
+    while row < last and left > 0:
+        target = targets_view[row]
+        sticky = target < 0
+        if sticky:
+            target = way.sticky.current
+            if target < 0 or way.sticky.overdue():
+                break
+        if target >= partitions:
+            break
+        filling: Filling | None = way.fillings[target]
+        if filling is None or filling.builder is None or filling.watcher is not watcher:
+            break
+        if filling.builder._count != nexts_view[target]:
+            break
+        size = rows.stage(row)
+        if account.used + size > account.limit:
+            break
+        if rows.put(filling.builder, row, now) < 0:
+            break
+        filling.added += size
+        account.used += size
+        if sticky:
+            way.sticky._left -= size
+            targets_view[row] = target
+        nexts_view[target] += 1
+        left -= size
+        row += 1
+    return row
