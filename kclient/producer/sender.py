@@ -45,6 +45,8 @@ _EXPIRED_AT_ONCE = 5000
 """Records that are given up before others get their turn on the loop: each may have a waiter."""
 _SENT_AT_ONCE = 250
 """Batches that are sent before others get their turn on the loop, and that one request has."""
+_RECORDS_AT_ONCE = 10_000
+"""Records that one request has at most, but for a single batch: its answer may wake them all."""
 _LINGERED_AT_ONCE = 500
 """Batches under way to a broker that went since they had lingered: with more, the next ones wait.
 
@@ -239,15 +241,17 @@ class Sender:
         """One batch of each of ``queues``, as many as a request takes."""
         accumulator = self._accumulator
         batches: list[ProducerBatch] = []
-        left = self._config.max_request_size
+        left, room = self._config.max_request_size, _RECORDS_AT_ONCE
         for queue in queues:
             batch = self._next_batch(queue, node_id, now)
             if batch is None:
                 continue
-            size = batch.records().encoded_bytes
-            if batches and (size > left or len(batches) >= _SENT_AT_ONCE):
+            size, count = batch.records().encoded_bytes, batch.record_count
+            full = size > left or count > room or len(batches) >= _SENT_AT_ONCE
+            if batches and full:
                 break
             left -= size
+            room -= count
             batches.append(batch)
             queue.sent(batch)
             accumulator.unmark(queue)

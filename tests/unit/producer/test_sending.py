@@ -776,6 +776,22 @@ def test_with_very_many_lingered_batches_under_way_the_next_ones_fill() -> None:
     assert rig.accumulator.used == 0
 
 
+def test_one_answer_settles_so_many_records_at_most() -> None:
+    rig, broker = Rig(12, linger=0.01), ModelBroker()
+    for index in range(12):
+        for _ in range(1500):
+            rig.send(b"x", partition=index)
+    rig.pass_time(0.02)
+    largest = 0
+    while rig.network.pending:
+        for sent in rig.network.pending:
+            largest = max(largest, sum(map(len, values(sent.message()).values())))
+        serve(rig, broker)
+        rig.step()
+    assert largest == 9000
+    assert sum(len(broker.log("t", index).values) for index in range(12)) == 18_000
+
+
 def test_very_many_small_batches_count_against_memory() -> None:
     rig = Rig(2000, buffer_memory=1_000_000, linger=1.0, max_parked=0)
     rig.network.blocked.add(1)
