@@ -29,8 +29,8 @@ PACKAGE = "kclient"
 AT_ONCE = 2
 SECONDS = 1800.0
 """For a build or a run."""
-NEIGHBOURS = {"compiled": "crc", "pure": "crc"}
-"""Paths without a plant, by build."""
+NEIGHBOUR = "crc"
+"""A path without a plant."""
 PLANTED = """
 
 def _planted() -> None:
@@ -150,8 +150,21 @@ def compile_anew(sandbox: Sandbox, files: Sequence[str]) -> None:
         raise BadPlant(f"compiling {', '.join(files)} failed:\n{said[-2000:]}")
 
 
-def unnoticed(workshop: Workshop, group: Sequence[Plant]) -> list[str]:
-    """Plant these in one copy and count there; what is wrong then, a line each."""
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of a group.
+
+    Attributes:
+        wrong: What shouldn't be so, a line each.
+        over: What was over its budget, a line each.
+    """
+
+    wrong: Sequence[str]
+    over: Sequence[str] = ()
+
+
+def attempt(workshop: Workshop, group: Sequence[Plant]) -> Tried:
+    """Plant these in one copy and count there."""
     sandbox = workshop.sandbox()
     try:
         for plant in group:
@@ -159,26 +172,42 @@ def unnoticed(workshop: Workshop, group: Sequence[Plant]) -> list[str]:
             sandbox.rewrite(plant.file, plant.into(file.read_text()))
         if compiled := sorted({plant.file for plant in group if plant.compile}):
             compile_anew(sandbox, compiled)
-        build = group[0].build
-        paths = {path for plant in group for path in plant.paths}
-        command = [sys.executable, "-m", "tests.budgets", "--jobs", "1", "--build", build]
-        for path in [*sorted(paths), NEIGHBOURS[build]]:
+        command = [sys.executable, "-m", "tests.budgets", "--jobs", "1", "--build", group[0].build]
+        for path in [*sorted(concerned(group)), NEIGHBOUR]:
             command += ["--only", path]
         status, said = run(command, sandbox)
     except (BadPlant, subprocess.TimeoutExpired) as error:
-        return [str(error)]
+        return Tried([str(error)])
     finally:
         sandbox.remove()
-    over = {line.split()[2].rstrip(":") for line in said.splitlines() if "EXCEEDED" in line}
+    over = [line for line in said.splitlines() if line.startswith("EXCEEDED")]
     if status != 1 or not over:
-        return [f"counting ended with {status} in a copy with plants:\n{said[-2000:]}"]
+        return Tried([f"counting ended with {status} in a copy with plants:\n{said[-2000:]}"])
+    return Tried(judge(group, {line.split()[2].rstrip(":") for line in over}), over)
+
+
+def concerned(group: Sequence[Plant]) -> set[str]:
+    """The hot paths that are slower now."""
+    return {path for plant in group for path in plant.paths}
+
+
+def judge(group: Sequence[Plant], over: set[str]) -> list[str]:
+    """What is wrong where these paths were over their budgets, a line each."""
     wrong = [
-        f"{build} {path} is within its budget: {plant.about}"
+        f"{path} is within its budget: {plant.about}"
         for plant in group
         for path in plant.paths
         if path not in over
     ]
-    return wrong + [f"{build} {path} has no plant and is over" for path in over - paths]
+    return wrong + [f"{path} has no plant and is over" for path in sorted(over - concerned(group))]
+
+
+def tell(group: Sequence[Plant], tried: Tried) -> None:
+    """Print what came of a group."""
+    for plant in group:
+        print(f"{'FAILED' if tried.wrong else 'noticed':8}  {plant.build:8}  {plant.about}")  # noqa: T201
+    for line in [*tried.over, *(f"WRONG  {line}" for line in tried.wrong)]:
+        print(f"{'':10}{line}", flush=True)  # noqa: T201
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -200,14 +229,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="plants-") as folder:
         workshop = Workshop(PROJECT, PACKAGE, Path(folder))
+
+        def one(group: Sequence[Plant]) -> Tried:
+            tried = attempt(workshop, group)
+            tell(group, tried)
+            return tried
+
         with ThreadPoolExecutor(options.jobs) as pool:
-            outcomes = list(pool.map(lambda group: unnoticed(workshop, group), groups))
-    for group, wrong in zip(groups, outcomes, strict=True):
-        for plant in group:
-            print(f"{'' if wrong else 'noticed':9}  {plant.build:8}  {plant.about}")  # noqa: T201
-        for line in wrong:
-            print(f"UNNOTICED  {line}")  # noqa: T201
-    count, failed = sum(map(len, groups)), sum(map(bool, outcomes))
+            outcomes = list(pool.map(one, groups))
+    count, failed = sum(map(len, groups)), sum(bool(tried.wrong) for tried in outcomes)
     seconds = time.monotonic() - begun
     print(f"{count} plants in {len(groups)} copies, {failed} failed, in {seconds:.0f} s")  # noqa: T201
     return 1 if failed or not count else 0

@@ -69,7 +69,7 @@ def test_a_record_costs_what_the_larger_run_has_more() -> None:
     ("figure", "allowed", "over"),
     [
         ("instructions", 1099.9, 1100.1),
-        ("calls", 40.69, 40.71),
+        ("calls", 41.4, 41.6),
         ("allocations", 2.24, 2.26),
         ("kept", 1.14, 1.16),
     ],
@@ -187,3 +187,21 @@ def test_quick_plants_of_one_path_would_hide_each_other() -> None:
     plant = Plant("a call", ("append",), "kclient/a.py", "f()", "g()", quick=True)
     with pytest.raises(BadPlant, match="share a path"):
         plants.together([plant, plant])
+
+
+def test_a_plant_is_noticed_where_its_paths_are_over_and_no_others() -> None:
+    group = [Plant("a call", ("append", "send"), "kclient/a.py", "f()", "g()")]
+    assert plants.judge(group, {"append", "send"}) == []
+    assert plants.judge(group, {"append"}) == ["send is within its budget: a call"]
+    assert plants.judge(group, {"append", "crc", "send"}) == ["crc has no plant and is over"]
+
+
+def test_an_empty_call_exceeds_the_slack_of_every_path_of_records() -> None:
+    """A call of an empty Python function shows as three calls or four."""
+    per_request = {"single", "produce_request", "fetch_request", "send_keyed"}
+    for file in book.HERE.glob("budgets-*.toml"):
+        for build, rows in book.load(file).items():
+            for name, stored in rows.items():
+                slower = Cost(stored.instructions, stored.calls + 3, stored.allocations, 0.0)
+                found = book.excesses(build, name, stored, slower)
+                assert [one.figure for one in found] == ([] if name in per_request else ["calls"])
