@@ -1,0 +1,35 @@
+"""The bench's real runner and worker processes, on a tiny cell against the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.broker import Address
+from benchmarks.cells import CELLS
+from benchmarks.results import Run
+from benchmarks.runner import Plan, Session
+from benchmarks.topics import Topics
+from kclient.testing import Cluster
+
+pytest.importorskip("numpy")
+
+
+async def test_a_tiny_cell_is_written_and_read_through_the_runner() -> None:
+    cells = (
+        replace(CELLS["produce: base"], doors=("kclient send_many",)),
+        replace(CELLS["consume: base"], doors=("kclient poll",)),
+    )
+    async with Cluster(brokers=1) as cluster:
+        address = Address(cluster.bootstrap, None, None, "embedded")
+        topics = Topics(cluster.bootstrap, "tiny")
+        session = Session(address, Plan(cells, rounds=1, records=1_000), topics)
+        found: list[Run] = await asyncio.to_thread(session.run)
+        await asyncio.to_thread(topics.delete, sorted(topics.alive))
+    assert [run.door for run in found] == ["kclient send_many", "kclient poll"]
+    for run in found:
+        assert "error" not in run.outcome, run.outcome
+        assert run.outcome["records"] == 1_000
+        assert run.outcome["cpu_us"] > 0

@@ -1,0 +1,1 @@
+"""The bench's own arithmetic and registries, without a broker and without other clients."""

@@ -1,0 +1,138 @@
+"""The registry of cells has every factor, door and client that the bench promises."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from benchmarks.amounts import MOST_BYTES, STEPS, records_for, warm_up_for
+from benchmarks.cells import CELLS, Cell
+from benchmarks.doors import BESIDE, CLIENTS, DOORS, KCLIENT
+from benchmarks.floors import read_floors
+from benchmarks.report import COLUMNS
+from benchmarks.runner import choose
+
+FACTORS = (
+    "lz4",
+    "zstd",
+    "snappy",
+    "gzip",
+    "1 KiB",
+    "100 KiB",
+    "key",
+    "headers",
+    "uvloop",
+    "pure build",
+    "TLS",
+    "1 partition",
+    "10 partitions",
+    "100 partitions",
+    "1,000 partitions",
+    "1 topic",
+    "32 topics",
+)
+
+
+@pytest.mark.parametrize("factor", ["base", *FACTORS])
+@pytest.mark.parametrize("workload", ["produce", "consume"])
+def test_each_factor_is_a_cell_of_its_own(workload: str, factor: str) -> None:
+    cell = CELLS[f"{workload}: {factor}"]
+    assert cell.workload == workload
+    assert any(DOORS[door].client == KCLIENT for door in cell.doors)
+
+
+def test_a_cell_differs_from_the_base_in_what_its_name_says() -> None:
+    assert CELLS["produce: base"].settings == {}
+    assert CELLS["produce: lz4"].settings == {"codec": "lz4"}
+    assert CELLS["consume: 1 KiB"].settings == {"size": 1024}
+    assert CELLS["produce: pure build"].settings == {"pure": True}
+    assert CELLS["consume: uvloop"].settings == {"loop": "uvloop"}
+    one, many = CELLS["produce: 10 partitions"], CELLS["produce: 1,000 partitions"]
+    assert {**one.settings, "partitions": 1_000} == many.settings
+    assert CELLS["consume: 1 topic"].settings == CELLS["consume: 32 topics"].settings
+
+
+def test_about_forty_cells() -> None:
+    assert 38 <= len(CELLS) <= 48
+
+
+def test_the_base_has_every_door_of_ours() -> None:
+    ours = {door.name for door in DOORS.values() if door.client == KCLIENT}
+    wanted = {
+        f"kclient {name}"
+        for name in (
+            "send",
+            "send, gathered",
+            "enqueue",
+            "enqueue_nowait",
+            "send_many",
+            "send_arrow",
+            "1,000 tasks",
+            "poll",
+            "async for",
+            "poll_arrow",
+        )
+    }
+    assert wanted <= ours
+    based = {*CELLS["produce: base"].doors, *CELLS["consume: base"].doors}
+    assert wanted <= based
+
+
+def test_every_client_writes_and_reads_in_the_base() -> None:
+    for cell in ("produce: base", "consume: base"):
+        assert {DOORS[door].client for door in CELLS[cell].doors} == set(CLIENTS)
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=lambda cell: cell.name)
+def test_a_cell_can_be_run_and_shown(cell: Cell) -> None:
+    assert len(set(cell.doors)) == len(cell.doors) > 0
+    figures = [figure for _, figure, _ in COLUMNS[cell.workload]]
+    assert cell.figure in figures
+    for name in cell.doors:
+        door = DOORS[name]
+        assert door.workload == cell.workload
+        records = records_for(cell, door, 0.3)
+        size = cell.settings.get("size", 100)
+        assert 1 <= records <= max(STEPS[0], MOST_BYTES / size)
+        assert 0 < warm_up_for(cell, records) <= 5_000 or cell.workload == "import"
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=lambda door: door.name)
+def test_the_module_of_a_door_is_there(door: object) -> None:
+    module = DOORS[door.name].run.partition(":")[0]  # type: ignore[attr-defined]
+    assert importlib.util.find_spec(f"benchmarks.clients.{module}")
+
+
+def test_kclients_doors_stand_beside_doors_of_the_same_workload() -> None:
+    for mine, others in BESIDE.items():
+        for other in others:
+            assert DOORS[mine].workload == DOORS[other].workload
+            assert DOORS[other].client != KCLIENT
+            assert not DOORS[other].tuned, "equal settings gate"
+
+
+def test_floors_name_cells_and_doors_that_exist() -> None:
+    floors = read_floors()
+    assert len(floors) > 20
+    for floor in floors:
+        assert floor.door in CELLS[floor.cell].doors, floor.row
+        for bound in floor.against:
+            assert bound.door in CELLS[bound.cell].doors, floor.row
+            assert not DOORS[bound.door].tuned, "equal settings gate"
+
+
+def test_quick_leaves_out_cells_and_tuned_doors_but_no_client() -> None:
+    quick = choose(tuple(CELLS.values()), True, None)
+    assert 8 <= len(quick) < len(CELLS) / 2 + 1
+    doors = {door for cell in quick for door in cell.doors}
+    assert not any(DOORS[door].tuned or DOORS[door].slow for door in doors)
+    assert {DOORS[door].client for door in doors} == set(CLIENTS)
+
+
+def test_only_picks_cells_or_doors_by_a_piece_of_their_name() -> None:
+    cells = tuple(CELLS.values())
+    assert [cell.name for cell in choose(cells, False, "lz4")] == ["produce: lz4", "consume: lz4"]
+    found = choose(cells, False, "POLL_ARROW")
+    assert {door for cell in found for door in cell.doors} == {"kclient poll_arrow"}
+    assert choose(cells, False, "nothing like it") == ()
