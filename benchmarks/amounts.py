@@ -25,8 +25,9 @@ _CODEC_IN = {"lz4": 0.04, "snappy": 0.06, "zstd": 0.08, "gzip": 0.3}
 def expected_cost(cell: Cell, door: Door) -> float:
     """Microseconds of CPU that a record of this cell may take."""
     settings: dict[str, Any] = cell.settings
-    size, codec = settings.get("size", 100), settings.get("codec", "none")
-    cost = door.cost * (PURE_FACTOR if settings.get("pure") else 1.0)
+    size: int = settings.get("size", 100)
+    codec: str = settings.get("codec", "none")
+    cost: float = door.cost * (PURE_FACTOR if settings.get("pure") else 1.0)
     extra = (_CODEC_OUT if cell.workload == "produce" else _CODEC_IN).get(codec, 0.0)
     return cost + (extra + _PER_BYTE * (size - 100)) * (1.0 if codec == "none" else size / 100)
 

@@ -130,6 +130,8 @@ def _all() -> list[Cell]:
     cells += _pair("100 KiB", ONE_BY_ONE, READ, size=100 * 1024, window=100)
     cells += _pair("key", SEND, READ, keyed=True)
     cells += _pair("headers", ONE_BY_ONE, READ, headers=True)
+    out: tuple[str, ...]
+    into: tuple[str, ...]
     out = ("kclient send", "kclient 1,000 tasks", "aiokafka send", "aiokafka 1,000 tasks")
     into = ("kclient poll", "kclient async for", "aiokafka getmany", "aiokafka async for")
     cells += _pair("uvloop", out, into, quick=False, loop="uvloop")

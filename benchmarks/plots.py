@@ -17,6 +17,7 @@ from benchmarks.results import Run, Summary, summarize
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 COLORS = {
@@ -27,7 +28,7 @@ COLORS = {
     KAFKA_PYTHON: "#b8c0cc",
 }
 INK, FAINT = "#1f2937", "#e5e7eb"
-STYLE = {
+STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "text.color": INK,
@@ -192,9 +193,7 @@ def _spans(axes: Any, rows: Sequence[Summary]) -> None:
 
 def _legend(axes: Any, clients: Iterable[str]) -> None:
     there = set(clients)
-    handles = [
-        pyplot.Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in CLIENTS if name in there
-    ]
+    handles = [Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in CLIENTS if name in there]
     labels = [name for name in CLIENTS if name in there]
     axes.legend(handles, labels, loc="upper right", frameon=False, fontsize=9)
 

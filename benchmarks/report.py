@@ -84,12 +84,13 @@ def show(console: Console, runs: Sequence[Run]) -> None:
         cell = CELLS[name]
         rows = [summaries[name, door] for door in cell.doors if (name, door) in summaries]
         console.print(_table(cell, rows, runs))
+        for reason in _reasons(rows):
+            console.print(f"  {escape(reason)}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _table(cell: Cell, rows: Sequence[Summary], runs: Sequence[Run]) -> Table:
     columns = COLUMNS[cell.workload]
     table = Table(title=cell.name, title_style="bold", title_justify="left")
-    table.caption, table.caption_justify = _reasons(rows), "left"
     table.add_column("door", no_wrap=True)
     for heading, figure, _ in columns:
         table.add_column(heading, justify="right")
@@ -122,11 +123,11 @@ def _cells(cell: Cell, one: Summary, columns: Sequence[Column]) -> list[str]:
     return cells
 
 
-def _reasons(rows: Sequence[Summary]) -> str | None:
+def _reasons(rows: Sequence[Summary]) -> list[str]:
     """Why doors have no figures, or not all."""
     found = [f"{one.door} was not run: {one.missing}" for one in rows if one.missing]
     found += [f"{one.door} failed: {one.error}" for one in rows if one.error]
-    return escape("\n".join(found)) or None
+    return found
 
 
 def _times(cell: Cell, mine: Summary, client: str, runs: Sequence[Run]) -> str:

@@ -83,13 +83,13 @@ class Session:
                 reason = "no TLS listener: give --tls-bootstrap and --ca"
                 yield Run(cell.name, name, number, {"missing": reason})
                 continue
-            job = self._job(cell, DOORS[name])
+            job = self.job(cell, DOORS[name])
             try:
                 if cell.workload in WRITING:
                     made = made or self._target(cell, job)
                     outcome = self._written(replace(job, topics=made))
                 else:
-                    outcome = run_job(self._with_topics(cell, job), self.caches)
+                    outcome = run_job(self.with_topics(cell, job), self.caches)
             except KafkaError as error:
                 outcome = {"error": f"its topics could not be made or read: {error}"}
             yield Run(cell.name, name, number, self._same_build(job, outcome))
@@ -102,7 +102,7 @@ class Session:
         failed = sum("error" in outcome for outcome in mine)
         return failed > 1 or any("missing" in outcome for outcome in mine)
 
-    def _job(self, cell: Cell, door: Door) -> Job:
+    def job(self, cell: Cell, door: Door) -> Job:
         plan = self.plan
         records = records_for(cell, door, plan.seconds, plan.records, plan.scale)
         base = Job(
@@ -141,7 +141,7 @@ class Session:
             return {"error": f"kclient's build was {found}, that of the session is {wanted}"}
         return outcome
 
-    def _with_topics(self, cell: Cell, job: Job) -> Job:
+    def with_topics(self, cell: Cell, job: Job) -> Job:
         """Filled topics to read, and a small one of the same kind to warm up on."""
         if cell.workload == "idle":
             if cell.name not in self.kept:

@@ -61,7 +61,7 @@ class Topics:
         places = [TopicPartition(name, index) for name in names for index in range(partitions)]
         async with Admin(self.bootstrap) as admin:
             found = await admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
-        return sum(one.offset for one in found.values())
+        return sum(one.offset for one in found.values() if one is not None)
 
     def source(
         self, job: Job, use: str, count: int, records: int, partitions: int
@@ -71,7 +71,16 @@ class Topics:
         Args:
             use: Whatever is read for different uses is in different topics.
         """
-        kind = (use, count, records, partitions, job.size, job.codec, job.keyed, job.headers)
+        kind: tuple[Any, ...] = (
+            use,
+            count,
+            records,
+            partitions,
+            job.size,
+            job.codec,
+            job.keyed,
+            job.headers,
+        )
         kind = (*kind, job.linger, job.batch_size)
         if kind not in self.filled:
             names = self.make(count, partitions)
@@ -80,11 +89,12 @@ class Topics:
         return self.filled[kind]
 
     async def _fill(self, job: Job, records: int) -> None:
+        codec: Any = job.codec
         producer: Any = Producer(
             self.bootstrap,
             linger=max(job.linger, 0.05),
             batch_size=min(job.batch_size, BATCH_SIZE),
-            compression=job.codec,  # type: ignore[arg-type]
+            compression=codec,
         )
         source: Any = values(job.size, records)
         async with producer:

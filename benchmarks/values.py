@@ -33,7 +33,7 @@ def _line(rng: random.Random, number: int) -> bytes:
     return (
         f'{{"id":{number},"carrier":"{rng.choice(_CARRIERS)}","tail":"{tail}",'
         f'"origin":"{origin}","dest":"{destination}","delay":{rng.randrange(-20, 180)},'
-        f'"token":"{rng.getrandbits(64):016x}"}}\n'
+        f'"token":"{rng.getrandbits(160):040x}"}}\n'
     ).encode()
 
 

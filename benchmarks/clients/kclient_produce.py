@@ -28,11 +28,12 @@ def security(job: Job) -> Any:
 
 
 def producer_for(job: Job) -> Any:
+    codec: Any = job.codec
     return kclient.Producer(
         job.bootstrap,
         linger=job.linger,
         batch_size=job.batch_size,
-        compression=job.codec,  # type: ignore[arg-type]
+        compression=codec,
         security=security(job),
     )
 

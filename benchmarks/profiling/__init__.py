@@ -1,0 +1,1 @@
+"""Where kclient's time goes per record: ``python -m benchmarks --profile``."""

@@ -1,0 +1,118 @@
+"""Which hop of a record's journey a function of kclient belongs to: data, and one look-up.
+
+The hops are those of ARCHITECTURE.md's two journeys. Rules are tried in order: a module below
+``kclient`` and a function in it, both as regular expressions. What no rule knows is shown as "other
+kclient", so that a new file is noticed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """A hop, and what belongs to it."""
+
+    hop: str
+    module: str
+    function: str = ""
+
+
+OUT_HOPS = {
+    "1": "send: the door, serialize, check size",
+    "2": "cluster view: partitions, metadata",
+    "3": "partitioner picks",
+    "4": "memory budget admits or parks",
+    "5": "append to the batch, make the Delivery",
+    "6": "sender woken, timers, turns",
+    "7": "ready batches by leader, sequences",
+    "8": "batch closes: compress, CRC",
+    "9": "ProduceRequest, RequestFuture",
+    "10": "header, in flight, join, write",
+    "11": "response frame, complete",
+    "12": "per partition: done or again",
+    "13": "deliveries fire and are awaited",
+}
+IN_HOPS = {
+    "1": "assignment, positions",
+    "2": "fetcher: what may be asked, fetch session",
+    "3": "FetchRequest, RequestFuture, write",
+    "4": "channel reads the frame",
+    "5": "oldest in flight, decode of the response",
+    "6": "fetch buffer",
+    "7": "poll: waiting, taking turns",
+    "8": "CRC, decompress, decode records",
+    "9": "position moves, records handed over",
+    "10": "deserializers, user's record",
+}
+LOOP, COLLECTOR, BENCH, OTHER = (
+    "event loop",
+    "garbage collector",
+    "bench's own loop",
+    "other kclient",
+)
+REST = (LOOP, COLLECTOR, BENCH, OTHER)
+
+_NETWORK_OUT = (
+    Rule("11", r"network/(frames|future)"),
+    Rule("11", r"network/\w+", r"buffer_updated|get_buffer|receive|_take|answer|complete|on_frame"),
+    Rule("9", r"network/(client|requests|line|waiting|selector|in_flight)"),
+    Rule("10", r"network/"),
+    Rule("10", r"protocol/"),
+)
+OUT_RULES = (
+    Rule("13", r"producer/delivery", r"await|generator|result|done|settle|tell|acknowl|fire|_call"),
+    Rule("5", r"producer/delivery"),
+    Rule("13", r"producer/(failures|flush|ending)"),
+    Rule("3", r"producer/partitioner|record/murmur"),
+    Rule("3", r"producer/quick", r"choose|_pick|move|StickyChoice"),
+    Rule("2", r"producer/quick", r"is_here|open|close"),
+    Rule("4", r"producer/quick", r"_book|Account"),
+    Rule("5", r"producer/quick", r"_stamp|add"),
+    Rule("6", r"producer/quick", r"Turn|due|begin"),
+    Rule("1", r"producer/(quick|producer|serializing|outgoing|bulk|hot)"),
+    Rule("1", r"producer/(arrow_send|arrow_source|sent_rows)|record/arrow_rows"),
+    Rule("4", r"producer/(parking|memory)"),
+    Rule("2", r"producer/intake", r"_learn|metadata|_hold|_warn|view|touch"),
+    Rule("3", r"producer/intake", r"choose|_ask"),
+    Rule("4", r"producer/intake", r"admit|expire|_serve"),
+    Rule("1", r"producer/intake"),
+    Rule("5", r"producer/(accumulator|row_filling)", r"append|fill|add"),
+    Rule("8", r"producer/(batch|squeezer)", r"seal|squeeze|compress|parcel|"),
+    Rule("8", r"record/builder", r"finish|build|close|seal|encode|header"),
+    Rule("8", r"record/(compression|crc|codec_packages|layout)"),
+    Rule("5", r"record/"),
+    Rule("6", r"producer/turns"),
+    Rule("6", r"producer/sender", r"wake|sleep|_arm|_disarm|_on_timer|_next_due|run"),
+    Rule("12", r"producer/(settlement|verdict|obstacles|batch_states)"),
+    Rule("12", r"producer/partition_queue", r"acknowl|retry|reject|conclude|split"),
+    Rule("9", r"producer/(shipment|cargo)"),
+    Rule("9", r"producer/sender", r"_ship|_supervised|_returned"),
+    Rule("7", r"producer/(sender|accumulator|partition_queue|due_list|sequences|idempotence)"),
+    *_NETWORK_OUT,
+    Rule("2", r"cluster/"),
+)
+IN_RULES = (
+    Rule("1", r"consumer/(offsets|epoch_query|engine)|cluster/"),
+    Rule("9", r"consumer/subscription", r"advance|move|hand|take|settle"),
+    Rule("2", r"consumer/(fetcher|fetch_plan|fetch_session|subscription|homeless)"),
+    Rule("3", r"consumer/fetch_request"),
+    Rule("5", r"consumer/fetch_reply|protocol/|network/future"),
+    Rule("6", r"consumer/(fetch_buffer|batch_span)"),
+    Rule("10", r"consumer/records"),
+    Rule("7", r"consumer/(poller|iteration|consumer|wakeups|arguments)"),
+    Rule("8", r"consumer/(fetched_data|aborted|arrow)|record/"),
+    Rule("4", r"network/(frames|channel)"),
+    Rule("5", r"network/connection", r"receive|frame|answer|oldest|complete"),
+    Rule("3", r"network/"),
+)
+READS = re.compile(r"_read_ready|recv_into|data_received")
+
+
+def hop_of(module: str, function: str, out: bool) -> str:
+    """The hop of a function, ``OTHER`` if no rule knows it."""
+    for rule in OUT_RULES if out else IN_RULES:
+        if re.search(rule.module, module) and re.search(rule.function, function):
+            return rule.hop
+    return OTHER
