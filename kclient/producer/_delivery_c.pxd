@@ -14,6 +14,12 @@ cdef extern from *:
     tuple kclient_new_tuple(object kind, Py_ssize_t size)
 
 
+cdef extern from "Python.h":
+    void PyObject_GC_Track(object)
+    void PyObject_GC_UnTrack(object)
+    bint PyObject_GC_IsTracked(object)
+
+
 cdef inline object new_metadata(
         object kind, object topic, object partition, object offset, object timestamp):
     cdef tuple made = kclient_new_tuple(kind, 4)
@@ -72,6 +78,10 @@ cdef class Delivery:
     cpdef object result(self)
 
     cpdef object exception(self)
+
+    cdef void _hide(self) noexcept
+
+    cdef void _show(self) noexcept
 
     cdef BatchOutcome _resolved(self)
 

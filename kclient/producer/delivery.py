@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextvars
 import copy
+import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.types import RecordMetadata
@@ -67,6 +68,17 @@ def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
             )
 
 
+class _Loop:
+    """All that is asked of the host of a batch that was written."""
+
+    __slots__ = ("loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+
+    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None: ...
+
+
 @cython.cclass
 class BatchOutcome:
     """What became of one batch of records, shared by their deliveries.
@@ -111,11 +123,13 @@ class BatchOutcome:
         self.record_errors: dict[int, KafkaError] | None = None
         self.reported = False
         self._parts: list[tuple[int, BatchOutcome]] | None = None
-        self._raised: dict[int, KafkaError] | None = None
+        self._raised: dict[int, weakref.ref[KafkaError]] | None = None
         self._waiting: list[Delivery] | None = None
 
     def acknowledge(self, base_offset: int, log_append_time: int = -1) -> None:
         """The broker has the batch at ``base_offset``; wake whoever waits."""
+        # Deliveries may be kept for long, and leave no trace to the collector: see Delivery.
+        self.host = _Loop(self.host.loop)
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self._settle()
@@ -183,7 +197,8 @@ class BatchOutcome:
     def _error_of(self, index: int) -> KafkaError | None:
         """The error of one record, as that delivery's own instance; None when it was written.
 
-        Raising one instance from many awaits would pile up tracebacks of strangers on it.
+        Raising one instance from many awaits would pile up tracebacks of strangers on it. It isn't
+        kept here: what it was raised through would be, with all that those frames hold.
         """
         shared = self.error
         if self.record_errors is not None:
@@ -192,11 +207,12 @@ class BatchOutcome:
             return None
         if self._raised is None:
             self._raised = {}
-        own = self._raised.get(index)
+        seen = self._raised.get(index)
+        own = None if seen is None else seen()
         if own is None:
             own = copy.copy(shared)
             own.__cause__ = shared.__cause__
-            self._raised[index] = own
+            self._raised[index] = weakref.ref(own)
         return own
 
     def __del__(self) -> None:
@@ -222,6 +238,10 @@ class Delivery:
     abandons the delivery itself: a record that still waits for room is taken back and definitely
     not written; one that is in a batch lives on, only nobody will be told.
     """
+
+    # The collector's walks over very many handles would cost more than making them. The compiled
+    # build keeps one from it until somebody waits, which may close a cycle. Before, it leads to
+    # its batch only, and from there, while the batch isn't settled, to the producer.
 
     __slots__ = ("_index", "_listeners", "_outcome", "_timestamp")
 
@@ -336,6 +356,15 @@ class Delivery:
         """The loop that the producer runs on."""
         return self._outcome.host.loop
 
+    def _hide(self) -> None:
+        """Keep it from the collector. Only for who has just made it."""
+        if cython.compiled:
+            PyObject_GC_UnTrack(self)  # type: ignore[name-defined] # noqa: F821
+
+    def _show(self) -> None:
+        if cython.compiled and not PyObject_GC_IsTracked(self):  # type: ignore[name-defined] # noqa: F821
+            PyObject_GC_Track(self)  # type: ignore[name-defined] # noqa: F821
+
     def _resolved(self) -> BatchOutcome:
         while self._outcome._parts is not None and self._index >= 0:
             self._outcome, self._index = self._outcome._part_of(self._index)
@@ -348,6 +377,7 @@ class Delivery:
 
     def _listen(self, listener: Any) -> None:
         if self._listeners is None:
+            self._show()
             self._listeners = []
         if not self._listeners:
             self._resolved()._note_waiting(self)

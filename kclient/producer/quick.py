@@ -303,6 +303,7 @@ class QuickWay:
         delivery._index = index
         delivery._timestamp = when
         delivery._listeners = None
+        delivery._hide()
         return delivery
 
     def take_many(

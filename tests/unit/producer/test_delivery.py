@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import random
+import weakref
 
 import pytest
 
 from kclient.errors import DeliveryTimedOut, KafkaError
-from kclient.producer.hot import BatchOutcome, Delivery
+from kclient.producer.hot import (
+    Account,
+    BatchOutcome,
+    Delivery,
+    Filling,
+    QuickWay,
+    StickyChoice,
+    TopicWay,
+)
+from kclient.record import IMPLEMENTATION, BatchBuilder
 from kclient.types import RecordMetadata
 
 
@@ -293,3 +304,59 @@ async def test_topic_partition_and_loop_are_known() -> None:
     host, _, deliveries = make()
     assert (deliveries[0].topic, deliveries[0].partition) == ("t", 2)
     assert deliveries[0].get_loop() is host.loop
+
+
+def taken(host: Host) -> tuple[BatchOutcome, Delivery]:
+    """A delivery as ``send`` makes it where there is nothing to decide."""
+    account = Account(1_000_000)
+    quick = QuickWay(account, 10_000)
+    way = TopicWay(StickyChoice(10_000, random.Random(1), lambda partition: 0))
+    way.count, way.fillings = 1, [Filling()]
+    way.fillings[0].open(BatchBuilder(), outcome := BatchOutcome(host, "t", 0))
+    quick.ways["t"] = way
+    quick.open(host.loop, lambda: 0)
+    delivery = quick.take("t", b"v", None, None, 0, None)
+    assert delivery is not None
+    return outcome, delivery
+
+
+async def test_the_collector_walks_only_over_deliveries_that_somebody_waits_for() -> None:
+    outcome, delivery = taken(Host())
+    compiled = IMPLEMENTATION == "cython"
+    assert gc.is_tracked(delivery) is not compiled
+    delivery.add_done_callback(lambda one: None)
+    assert gc.is_tracked(delivery)
+    outcome.acknowledge(0)
+    await delivery
+
+
+@pytest.mark.parametrize("looked_at", ["awaited", "exception", "gathered"])
+async def test_a_failure_that_was_raised_keeps_nothing_of_who_caught_it(looked_at: str) -> None:
+    class Mine:
+        """Something large in the user's frame."""
+
+    async def use() -> weakref.ref[Mine]:
+        mine = Mine()
+        outcome, delivery = taken(Host())
+        outcome.count = 1
+        kept = [delivery, Delivery(outcome, 0, 5)]
+        if looked_at == "gathered":
+            gathered = asyncio.gather(*kept)
+        outcome.fail(DeliveryTimedOut("late"))
+        try:
+            if looked_at == "awaited":
+                await kept[0]
+            elif looked_at == "exception":
+                error = kept[0].exception()
+                assert error is kept[0].exception()
+                raise error or RuntimeError
+            else:
+                await gathered
+        except DeliveryTimedOut as caught:
+            assert caught.__traceback__ is not None and mine
+        return weakref.ref(mine)
+
+    left = await use()
+    await asyncio.sleep(0)  # the loop is through with what it called
+    gc.collect()
+    assert left() is None
