@@ -120,6 +120,16 @@ async def many(producer: Client, count: int) -> object:
     return await producer.send_many(TOPIC, [VALUE] * count)
 
 
+@contextmanager
+def arrow(count: int) -> Iterator[Step]:
+    """Rows of columns that the user has."""
+    import pyarrow
+
+    rows = pyarrow.record_batch({"value": pyarrow.array([VALUE] * count, pyarrow.binary())})
+    with producing() as (loop, producer):
+        yield lambda: loop.run_until_complete(producer.send_arrow(TOPIC, rows))
+
+
 async def tasks(producer: Client, count: int) -> None:
     """Many tasks, each awaiting each of its records."""
 
@@ -145,6 +155,7 @@ PATHS = (
     HotPath("enqueue_nowait", "enqueue_nowait and flush", whole(nowait), 1200),
     HotPath("enqueue", "await enqueue, and flush", whole(enqueued), 1200),
     HotPath("send_many", "send_many of a list", whole(many), 1200),
+    HotPath("send_arrow", "send_arrow of a record batch", arrow, 2400),
     HotPath("tasks", "tasks that await their sends", whole(tasks), 600),
     HotPath("single", "one awaited send at linger 0", whole(single, linger=0.0), 40),
 )
