@@ -13,6 +13,8 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, ClassVar
 
+import pyarrow
+
 import kclient
 from kclient.admin import NewTopic
 from kclient.error_codes import ErrorCode
@@ -388,6 +390,13 @@ async def send_many_async(scene: ProducerScene) -> None:
     await scene.client.send_many(TOPIC, slowly())
 
 
+async def send_arrow(scene: ProducerScene) -> None:
+    values = [record.value for record in _outgoing(scene)]
+    await scene.client.send_arrow(
+        TOPIC, pyarrow.table({"value": values, "partition": [0] * len(values)})
+    )
+
+
 def _outgoing(scene: ProducerScene) -> Iterator[Any]:
     for _ in range(AT_ONCE):
         value = scene.value()
@@ -537,11 +546,12 @@ CALLS: tuple[tuple[type[Scene], tuple[Callable[[Any], Awaitable[Any]], ...]], ..
             enqueue,
             send_many,
             send_many_async,
+            send_arrow,
             flush,
             partitions_for,
         ),
     ),
-    (SmallProducerScene, (enqueue, send_many, flush)),
+    (SmallProducerScene, (enqueue, send_many, send_arrow, flush)),
     (StartingConsumerScene, (start, body)),
     (
         ConsumerScene,

@@ -1,0 +1,118 @@
+"""``send_arrow`` of a million rows never holds the loop for long: at most 50 ms of thread CPU.
+
+As ``test_loop_holds`` does it for the other doors: with the collector out, and in the pure build
+with a tenth of the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kclient
+from kclient.errors import FlushFailed, RowsNotDelivered, RowsRejected
+from kclient.record import IMPLEMENTATION
+from kclient.testing import Cluster, LoopProbe
+
+MIB = 1024 * 1024
+LONGEST_HOLD = 0.050
+"""Seconds of thread CPU that one callback may take."""
+SCALE = 0.1 if IMPLEMENTATION == "pure" else 1.0
+
+
+def run_alone(main: Any) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(main)
+    finally:
+        gc.enable()
+
+
+def tables() -> dict[str, Callable[[int], Any]]:
+    """What may be long to look at."""
+    value = b"x" * 100
+
+    def repeated(count: int) -> Any:
+        indices = pa.array(array("i", bytes(4 * count)))
+        return pa.DictionaryArray.from_arrays(indices, pa.array([value * 10]))
+
+    return {
+        "values": lambda count: {"value": [value] * count},
+        "keys": lambda count: {"value": [value] * count, "key": [b"%d" % i for i in range(count)]},
+        "dictionary": lambda count: {"value": repeated(count // 4)},
+        "views": lambda count: {"value": pa.array([value] * count, pa.binary_view())},
+        "all rejected": lambda count: {"value": [value] * count, "timestamp": [-5] * count},
+    }
+
+
+@pytest.mark.parametrize("partitions", [6, 1000])
+@pytest.mark.parametrize("name", tables())
+def test_a_million_rows_in_one_call_do_not_hold_the_loop(name: str, partitions: int) -> None:
+    count = int(1_000_000 * SCALE)
+    table = pa.table(tables()[name](count))
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic("t", partitions=partitions)
+            settings: Any = {"buffer_memory": 256 * MIB}
+            async with kclient.Producer(cluster.bootstrap, **settings) as out:
+                await out.partitions_for("t")
+                with LoopProbe() as probe:
+                    try:
+                        assert await out.send_arrow("t", table) == table.num_rows
+                    except RowsRejected as error:
+                        assert error.count == count
+            assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} {probe.longest_callback}"
+
+    run_alone(main())
+
+
+def test_large_values_and_large_batches_do_not_hold_the_loop() -> None:
+    count = int(2000 * SCALE)
+    table = pa.table({"value": [b"x" * 100_000] * count})
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic("t", partitions=4)
+            settings: Any = {"buffer_memory": 512 * MIB, "batch_size": 900_000}
+            async with kclient.Producer(cluster.bootstrap, **settings) as out:
+                with LoopProbe() as probe:
+                    assert await out.send_arrow("t", table) == count
+            assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} {probe.longest_callback}"
+
+    run_alone(main())
+
+
+def test_naming_half_a_million_failed_rows_does_not_hold_the_loop() -> None:
+    count = int(500_000 * SCALE)
+    table = pa.table({"value": [b"x" * 20] * count})
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic("t", partitions=4)
+            settings: Any = {"buffer_memory": 256 * MIB, "linger": 5.0, "batch_size": 200_000}
+            out: Any = kclient.Producer(cluster.bootstrap, **settings)
+            await out.start()
+            await out.partitions_for("t")
+            cluster.faults.hold("Produce", times=None)
+            sending = asyncio.create_task(out.send_arrow("t", table))
+            while out.health().buffered_bytes < 41 * count:  # noqa: ASYNC110 - no such event
+                await asyncio.sleep(0)
+            with LoopProbe() as probe:
+                with pytest.raises(FlushFailed):
+                    await out.close(timeout=0.0)
+                with pytest.raises(RowsNotDelivered) as told:
+                    await sending
+            assert told.value.count == told.value.taken == count
+            assert told.value.row_numbers() == list(range(count))
+            assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} {probe.longest_callback}"
+
+    run_alone(main())
