@@ -77,6 +77,7 @@ def measure(options: argparse.Namespace, plan: Plan) -> tuple[dict[str, Any], li
         tempfile.TemporaryDirectory(prefix="kclient-bench-") as caches,
     ):
         topics = Topics(address.bootstrap, f"bench-{uuid.uuid4().hex[:6]}")
+        topics.check()
         session = Session(address, plan, topics, tell, caches=caches)
         facts = about(address.version)
         try:

@@ -27,6 +27,18 @@ class Topics:
     filled: dict[tuple[Any, ...], tuple[str, ...]] = field(default_factory=dict)
     number: int = 0
 
+    def check(self) -> None:
+        """Fail at once where no broker answers, rather than once per run.
+
+        Raises:
+            KafkaError: No broker, or none that can be used.
+        """
+        asyncio.run(self._look())
+
+    async def _look(self) -> None:
+        async with Admin(self.bootstrap) as admin:
+            await admin.describe_cluster()
+
     def make(self, count: int, partitions: int) -> tuple[str, ...]:
         """New empty topics."""
         names = []
