@@ -9,6 +9,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from benchmarks.job import Job
+from benchmarks.tally import check_cost
 from kclient.record import IMPLEMENTATION
 
 PACKAGES = (
@@ -50,6 +52,7 @@ def about(broker_version: str) -> dict[str, Any]:
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "load": os.getloadavg(),
+        "check_us": check_cost(Job("", "", 0)),
         "versions": versions,
     }
 

@@ -71,6 +71,8 @@ def show_about(console: Console, facts: Mapping[str, Any]) -> None:
     load = facts["load"][0]
     took = f", took {facts['seconds']} s" if "seconds" in facts else ""
     console.print(f"{facts['when']}, load at the start {load:.1f}{took}", highlight=False)
+    check = facts.get("check_us", 0.0)
+    console.print(f"readers' check of a 100-byte value: {check:.3f} us, in all", highlight=False)
     if facts.get("interrupted"):
         console.print("[yellow]interrupted: not all rounds are here[/]")
     if load > (facts["cores"] or 1):
