@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.errors import CorruptRecord
 from kclient.record import read_batches
-from kclient.record.layout import LOG_OVERHEAD
+from kclient.record.layout import BATCH_HEADER_BYTES, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from kclient.types import TopicPartition
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
+_ENDS = struct.Struct(">q8xb6xi")
+"""Base offset, magic, last offset delta."""
+_INT64_MAX = 0x7FFFFFFFFFFFFFFF
 _SMALLEST_MESSAGE_BYTES = 14
 
 
@@ -50,6 +53,10 @@ def measure(data: memoryview, offset: int, topic_partition: TopicPartition) -> B
         last, pos = pos, end
     if last < 0:
         return BatchSpan(offset, clean)
+    if pos - last >= BATCH_HEADER_BYTES:
+        base, magic, delta = _ENDS.unpack_from(data, last)
+        if magic == 2 and base >= 0 and 0 <= delta < _INT64_MAX - base:
+            return BatchSpan(max(base + delta + 1, offset), clean)
     try:
         batch = next(read_batches(data[last:], topic_partition=topic_partition))
     except CorruptRecord:

@@ -196,7 +196,8 @@ class Channel(asyncio.BufferedProtocol):
         connection = self.connection
         if connection.state is ConnectionState.CLOSED:
             return
-        connection.received(nbytes, self._now())
+        if not connection.received(nbytes, self._now()):
+            return
         if self._told_ready and connection.state is ConnectionState.READY:
             self.flush()
         else:

@@ -194,16 +194,20 @@ class Connection:
         """Where the transport puts the next bytes."""
         return self._frames.buffer()
 
-    def received(self, count: int, now: float) -> None:
-        """``count`` bytes arrived in ``buffer``: read all complete frames."""
-        self._frames.received(count)
+    def received(self, count: int, now: float) -> bool:
+        """``count`` bytes arrived in ``buffer``: read all complete frames.
+
+        False where that can't have brought anything: most reads of a large frame end inside of it.
+        """
+        if not self._frames.received(count):
+            return False
         try:
             while not self.is_closed:
                 oldest = self.in_flight.oldest
                 self._frames.limit = self._frame_limit + (oldest.response_bytes if oldest else 0)
                 frame = self._frames.next_frame()
                 if frame is None:
-                    return
+                    break
                 if self.state in HANDSHAKE:
                     self._take_handshake(frame, now)
                 else:
@@ -218,6 +222,7 @@ class Connection:
         finally:
             if self.is_closed:
                 self._frames.close()
+        return True
 
     def expire(self, now: float) -> None:
         """Close if a deadline is over: answers come in order, so what lies behind is lost too.

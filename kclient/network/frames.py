@@ -171,9 +171,11 @@ class FrameReader:
             buffer = self._move(buffer)
         return memoryview(buffer)[self._end :]
 
-    def received(self, count: int) -> None:
-        """``count`` bytes were put into what ``buffer`` gave."""
+    def received(self, count: int) -> bool:
+        """``count`` bytes were put into what ``buffer`` gave. False: inside of a frame still."""
         self._end += count
+        size = self._size
+        return size < 0 or self._end - self._start >= size + _SIZE_BYTES
 
     def next_frame(self) -> memoryview | None:
         """The bytes of the next complete frame, without its size; None if there is none.

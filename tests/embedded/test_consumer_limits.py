@@ -67,6 +67,19 @@ async def test_no_broker_is_asked_beyond_the_memory(cluster: Any) -> None:
         assert consumer.health().buffered_bytes <= 3.2 * MIB
 
 
+async def test_one_response_is_a_part_of_the_memory(cluster: Any) -> None:
+    # Large responses lie in slower memory, so many partitions come in several ones.
+    cluster.create_topic(T, partitions=4)
+    for index in range(4):
+        for first in range(0, 10):
+            cluster.append(T, index, batch(first, 1, value_bytes=50_000))
+    settings = {"buffer_memory": 4 * MIB, "max_partition_fetch_bytes": 100_000}
+    async with kclient.Consumer(cluster.bootstrap, T, **START, **settings) as consumer:
+        assert offsets(await read(consumer, 40)) == {n: list(range(10)) for n in range(4)}
+    asked = {seen.request.max_bytes for seen in cluster.requests.of("Fetch")[:3]}
+    assert asked == {4 * MIB // 8}
+
+
 async def test_paused_data_does_not_starve_the_others(cluster: Any) -> None:
     cluster.create_topic(T, partitions=2)
     for index in (0, 1):
