@@ -73,6 +73,7 @@ class Fetcher:
         self._tasks: dict[BrokerQueue, asyncio.Task[None]] = {}
         self._alarms: dict[BrokerQueue, Alarm] = {}
         self._closing = False
+        self._lacks_room = False
         self.news = Bell()
         self.last_fetch: float | None = None
         self.last_error: KafkaError | None = None
@@ -91,6 +92,8 @@ class Fetcher:
             partition_bytes=config.max_partition_fetch_bytes,
             on_touched=self._wake,
         )
+        # Once per partition and response: whoever waits for data is told at the end of those.
+        subscription.on_fetched = self.plan.touch
         self._reader = ReplyReader(
             subscription,
             self.buffer,
@@ -123,7 +126,8 @@ class Fetcher:
 
     def _on_room(self, state: PartitionState) -> None:
         self.plan.touch(state)
-        if self.buffer.has_room:
+        if self._lacks_room and self.buffer.has_room:
+            self._lacks_room = False
             for queue in self.plan.queues.values():
                 if not queue.in_flight:
                     self._wake(queue)
@@ -157,6 +161,7 @@ class Fetcher:
                 due = self.plan.due(queue, now)
                 if due > now:
                     if not self.buffer.has_room:
+                        self._lacks_room = True
                         self.buffer.drop_paused()
                     await alarm.sleep(due - now)
                 else:

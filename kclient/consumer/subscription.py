@@ -180,6 +180,7 @@ class Subscription:
         "_pending",
         "_states",
         "default_reset",
+        "on_fetched",
         "recall",
         "topics",
     )
@@ -196,6 +197,8 @@ class Subscription:
         self.recall: Callable[[], object] = _nothing
         """Gives back what was taken and not handed over yet. Called before a position is set: what
         was taken for the old one must not be handed over after that."""
+        self.on_fetched = on_change
+        """Told of a partition that is asked for at a later offset, and in nothing else changed."""
         self._on_change = on_change
         self._states: dict[TopicPartition, PartitionState] = {}
         self._failed: dict[TopicPartition, PartitionState] = {}
@@ -358,7 +361,7 @@ class Subscription:
         """Data up to ``offset`` is buffered."""
         state.fetch_offset = offset
         state.resets = 0
-        self._on_change(state)
+        self.on_fetched(state)
 
     def rewind_fetch(self, state: PartitionState) -> None:
         """What was buffered beyond the position is gone: fetch it again."""
