@@ -18,6 +18,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED = [
+    "kclient.consumer.steps",
     "kclient.producer.batch",
     "kclient.producer.delivery",
     "kclient.producer.partition_queue",

@@ -20,7 +20,7 @@ from kclient.consumer.arguments import (
 )
 from kclient.consumer.engine import Engine
 from kclient.consumer.inquiries import Inquiries
-from kclient.consumer.iteration import RecordIterator
+from kclient.consumer.iteration import records_of
 from kclient.consumer.records import ConsumerRecord, converter
 from kclient.types import (
     OffsetAndMetadata,
@@ -433,7 +433,7 @@ class Consumer(Inquiries, Generic[K, V]):
                     print("still waiting:", error)
         """
         self._engine.core.check_usable()
-        return RecordIterator(self._engine.poller, converts=self._converts)
+        return records_of(self._engine.poller, converts=self._converts)
 
     async def poll_arrow(self, *, timeout: float | None = 1.0) -> pyarrow.RecordBatch:
         """Wait for records and return them as columns, without an object per record.

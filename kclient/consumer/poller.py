@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from kclient.consumer.iteration import Handout
 from kclient.errors import CorruptRecord, DeserializationFailed, NoPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow
 
@@ -66,7 +67,7 @@ class Poller:
         self._convert = convert
         self._turn_at = 0.0
         self._slice = SMALLEST_SLICE
-        self.handout: Iterator[Any] = iter(())
+        self.handout = Handout()
         self._inflating: dict[FetchedData, asyncio.Future[None]] = {}
 
     async def poll(self, limit: int, timeout: float) -> list[Any]:
@@ -94,9 +95,13 @@ class Poller:
             records = self._take_slice(self._iteration_limit)
             if records:
                 self._core.counters.add("consumer.records", len(records))
-                self.handout = handout = iter(records)
-                return self.converted(next(handout))
+                self.handout.left = left = iter(records)
+                return self.converted(next(left))
             await self._wait(float("inf"))
+
+    async def others(self) -> None:
+        """Give the loop a turn."""
+        await asyncio.sleep(0)
 
     def converted(self, record: Any) -> Any:
         """``record`` of ``handout`` as the user gets it; where that fails it is given back."""
@@ -105,7 +110,7 @@ class Poller:
         try:
             return self._convert(record)
         except DeserializationFailed:
-            self._return([record, *self.handout])
+            self._return([record, *self.handout.left])
             raise
 
     async def poll_arrow(self, timeout: float) -> pyarrow.RecordBatch:
@@ -134,7 +139,7 @@ class Poller:
 
     def settle(self) -> None:
         """Give back what an ``async for`` has taken and not handed over yet."""
-        left = list(self.handout)
+        left = list(self.handout.left)
         if left:
             self._buffer.give_back(left)
             self._core.counters.add("consumer.records", -len(left))
@@ -144,7 +149,7 @@ class Poller:
 
         Cancellation: they go on, and let go of the memory when they are done.
         """
-        self.handout = iter(())
+        self.handout.left = iter(())
         if self._inflating:
             await asyncio.wait(self._inflating.values())
 

@@ -1,0 +1,61 @@
+# C types of steps.py for the compiled build, and the one slot that Cython doesn't fill.
+
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.time cimport monotonic
+import cython
+
+
+cdef class Handout:
+    cdef public object left
+
+
+cdef class RecordIterator:
+    cdef object _poller
+    cdef Handout _handout
+    cdef bint _converts
+    cdef object _clock
+    cdef bint _real
+    cdef double _turn
+    cdef double _turn_at
+
+    @cython.locals(now=double)
+    cdef bint _is_due(self) except -1
+
+    cdef object at_once(self)
+
+
+cdef class Step:
+    cdef RecordIterator _iterator
+    cdef object _slow
+
+    @cython.locals(iterator=RecordIterator)
+    cdef object begin(self)
+
+
+cdef extern from *:
+    """
+    static void kclient_fill_am_send(PyTypeObject *cls, void *function) {
+        cls->tp_as_async->am_send = (sendfunc) function;
+    }
+    """
+    void kclient_fill_am_send(PyTypeObject* cls, void* function)
+
+cdef extern from "Python.h":
+    int PYGEN_RETURN
+    int PyIter_Send(object iterator, PyObject* value, PyObject** result)
+
+cdef inline int send_to_step(Step step, PyObject* value, PyObject** result) except -1:
+    """``am_send``: -1 for an error, 0 for a result, 1 for something to wait for."""
+    result[0] = NULL
+    if step._slow is None:
+        record = step.begin()
+        if record is not None:
+            Py_INCREF(record)
+            result[0] = <PyObject*> record
+            return PYGEN_RETURN
+    return PyIter_Send(step._slow, value, result)
+
+cdef inline int send_directly() except -1:
+    kclient_fill_am_send(<PyTypeObject*> Step, <void*> send_to_step)
+    return 0
