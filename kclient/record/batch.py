@@ -280,8 +280,7 @@ def parse_record(data: bytes, pos: int, end: int) -> tuple[int, int, int, int, i
         size = (byte >> 1) ^ -(byte & 1)
         pos += 1
     elif end - pos > 1 and data[pos + 1] < 128:
-        byte = byte & 127 | data[pos + 1] << 7
-        size = (byte >> 1) ^ -(byte & 1)
+        size = ((byte & 127 | data[pos + 1] << 7) >> 1) ^ -(byte & 1)
         pos += 2
     else:
         size, pos = long_varint(data, pos, end)
@@ -292,10 +291,6 @@ def parse_record(data: bytes, pos: int, end: int) -> tuple[int, int, int, int, i
     if byte < 128:
         timestamp_delta = (byte >> 1) ^ -(byte & 1)
         pos += 2
-    elif stop - pos > 6 and data[pos + 2] < 128:
-        byte = byte & 127 | data[pos + 2] << 7
-        timestamp_delta = (byte >> 1) ^ -(byte & 1)
-        pos += 3
     else:
         timestamp_delta, pos = long_varlong(data, pos + 1, stop - 4)
     byte = data[pos]
@@ -303,8 +298,7 @@ def parse_record(data: bytes, pos: int, end: int) -> tuple[int, int, int, int, i
         offset_delta = (byte >> 1) ^ -(byte & 1)
         pos += 1
     elif stop - pos > 4 and data[pos + 1] < 128:
-        byte = byte & 127 | data[pos + 1] << 7
-        offset_delta = (byte >> 1) ^ -(byte & 1)
+        offset_delta = ((byte & 127 | data[pos + 1] << 7) >> 1) ^ -(byte & 1)
         pos += 2
     else:
         offset_delta, pos = long_varint(data, pos, stop - 3)
@@ -324,8 +318,7 @@ def parse_record(data: bytes, pos: int, end: int) -> tuple[int, int, int, int, i
         value_size = (byte >> 1) ^ -(byte & 1)
         pos += 1
     elif stop - pos > 2 and data[pos + 1] < 128:
-        byte = byte & 127 | data[pos + 1] << 7
-        value_size = (byte >> 1) ^ -(byte & 1)
+        value_size = ((byte & 127 | data[pos + 1] << 7) >> 1) ^ -(byte & 1)
         pos += 2
     else:
         value_size, pos = long_varint(data, pos, stop - 1)
