@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 import cython
 
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
+from kclient.record._batch_c cimport encode_headers
 from kclient.record._builder_c cimport BatchBuilder
 from kclient.record._murmur_c cimport mixed_of
 
@@ -96,7 +97,7 @@ cdef class QuickWay:
     cdef int64_t _max_record
 
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
-                   outcome=BatchOutcome, delivery=Delivery, size=int64_t)
+                   outcome=BatchOutcome, delivery=Delivery, size=int64_t, encoded=bytes)
     cpdef object take(
         self, object topic, object value, object key, object headers, object partition,
         object timestamp)
@@ -117,6 +118,9 @@ cdef class QuickWay:
 
 
 cdef bint _is_plain(object part) noexcept
+
+@cython.locals(pair=tuple)
+cdef bint _are_plain(object headers) except -1
 
 @cython.locals(size=int64_t)
 cdef int64_t _size_of(bytes key, bytes value) noexcept

@@ -26,6 +26,7 @@ else:
 
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.delivery import BatchOutcome, Delivery
+    from kclient.record.batch import encode_headers
     from kclient.record.builder import BatchBuilder
     from kclient.record.murmur import mixed_of
 
@@ -280,7 +281,7 @@ class QuickWay:
         timestamp: Any,
     ) -> Delivery | None:
         """Put a record into the open batch of its partition; None if there is more to it."""
-        if headers is not None or not self._is_here():
+        if not self._is_here():
             return None
         way = self.ways.get(topic) if type(topic) is str else None
         if way is None or not _is_plain(value) or not _is_plain(key):
@@ -290,10 +291,16 @@ class QuickWay:
         if when < 0:
             return None
         size = _size_of(key, value)
+        encoded = _NO_HEADERS
+        if headers is not None:
+            if not _are_plain(headers):
+                return None
+            encoded = encode_headers(headers)
+            size += len(encoded)
         filling = self._choose(way, key, partition, size)
         if filling is None:
             return None
-        index = filling.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
+        index = filling.builder.put(when, key, value, encoded)  # type: ignore[union-attr]
         if index < 0:
             return None
         outcome = filling.outcome
@@ -406,6 +413,19 @@ class QuickWay:
 def _is_plain(part: Any) -> bool:
     """A key or value that needs no conversion."""
     return part is None or type(part) is bytes
+
+
+def _are_plain(headers: Any) -> bool:
+    """Headers that need no conversion: a list or tuple of (str, bytes or None) tuples."""
+    if type(headers) is not list and type(headers) is not tuple:
+        return False
+    for pair in headers:
+        if type(pair) is not tuple or len(pair) != 2:
+            return False
+        name, value = pair
+        if type(name) is not str or not name.isascii() or not _is_plain(value):
+            return False
+    return True
 
 
 def _size_of(key: bytes | None, value: bytes | None) -> int:

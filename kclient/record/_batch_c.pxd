@@ -109,4 +109,10 @@ cpdef tuple decode_records(
                size=int64_t, raw_name=bytes)
 cpdef object decode_headers(bytes data)
 
+@cython.locals(parts=list, raw_name=bytes)
 cpdef bytes encode_headers(object headers)
+
+cdef Py_ssize_t _TABLE_SIZE
+cdef list _LENGTHS
+
+cdef bytes _length(Py_ssize_t size)

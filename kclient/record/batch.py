@@ -448,7 +448,7 @@ def encode_headers(headers: Headers) -> bytes:
     Raises:
         SerializationFailed: A name is not a str, or a value neither bytes nor None.
     """
-    out = bytearray(_varint(len(headers)))
+    parts = [_length(len(headers))]
     for pair in headers:
         if type(pair) is not tuple or len(pair) != 2:
             raise SerializationFailed(f"a header must be a (name, value) tuple, not {pair!r}")
@@ -460,14 +460,14 @@ def encode_headers(headers: Headers) -> bytes:
                 f"the value of header {name!r} must be bytes or None, not {type(value).__name__}"
             )
         raw_name = _utf8(name)
-        out += _varint(len(raw_name))
-        out += raw_name
+        parts.append(_length(len(raw_name)))
+        parts.append(raw_name)
         if value is None:
-            out += b"\x01"
+            parts.append(b"\x01")
         else:
-            out += _varint(len(value))
-            out += value
-    return bytes(out)
+            parts.append(_length(len(value)))
+            parts.append(value)
+    return b"".join(parts)
 
 
 def _utf8(name: str) -> bytes:
@@ -475,6 +475,10 @@ def _utf8(name: str) -> bytes:
         return name.encode()
     except UnicodeEncodeError as error:
         raise SerializationFailed(f"the header name {name!r} can't be UTF-8: {error}") from error
+
+
+def _length(size: int) -> bytes:
+    return _LENGTHS[size] if size < _TABLE_SIZE else _varint(size)
 
 
 def _varint(size: int) -> bytes:
@@ -485,3 +489,7 @@ def _varint(size: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+_TABLE_SIZE = 128
+_LENGTHS = [_varint(size) for size in range(_TABLE_SIZE)]
