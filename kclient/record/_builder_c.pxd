@@ -59,6 +59,7 @@ cdef class BatchBuilder:
 
 cdef uint64_t zigzag(int64_t number) noexcept
 
+@cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t varint_size(uint64_t value) noexcept
 
 cdef Py_ssize_t put_varint(unsigned char* out, Py_ssize_t pos, uint64_t value) noexcept
