@@ -6,6 +6,7 @@ See benchmarks/README.md for what is equal between the clients, what is counted 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -80,6 +81,7 @@ def measure(options: argparse.Namespace, plan: Plan) -> tuple[dict[str, Any], li
         topics.check()
         session = Session(address, plan, topics, tell, caches=caches)
         facts = about(address.version)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             session.run()
         except KeyboardInterrupt:
