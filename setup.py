@@ -106,6 +106,10 @@ class BuildOptional(build_ext):
             if not self.outputs_of(extension)[-1].exists()
         ]
         if missing:
+            # All of them or none: those that are there import one another.
+            for extension in self.extensions:
+                for output in self.outputs_of(extension):
+                    output.unlink(missing_ok=True)
             sys.stderr.write(
                 f"kclient: {', '.join(missing)} could not be compiled, "
                 "so this will be the pure-Python build\n"

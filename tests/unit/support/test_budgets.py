@@ -198,7 +198,7 @@ def test_a_plant_is_noticed_where_its_paths_are_over_and_no_others() -> None:
 
 def test_an_empty_call_exceeds_the_slack_of_every_path_of_records() -> None:
     """A call of an empty Python function shows as three calls or four."""
-    per_request = {"single", "produce_request", "fetch_request", "send_keyed"}
+    per_request = {"single", "produce_request", "fetch_request"}
     for file in book.HERE.glob("budgets-*.toml"):
         for build, rows in book.load(file).items():
             for name, stored in rows.items():
