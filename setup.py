@@ -88,6 +88,18 @@ class BuildOptional(build_ext):
     What an earlier build left behind goes first: where compiling fails it would be shipped.
     """
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = os.cpu_count()
+
+    def build_extensions(self) -> None:
+        if self.compiler.compiler_type == "unix":
+            for extension in self.extensions:
+                # The interpreter's own flags ask for debug information: half of the time.
+                extension.extra_compile_args = [*extension.extra_compile_args, "-g0"]
+        super().build_extensions()
+
     def outputs_of(self, extension: Extension) -> list[Path]:
         """Where its compiled module goes: in the build directory, and where it is used from."""
         name = self.get_ext_fullname(extension.name)

@@ -300,7 +300,10 @@ class ConsumerConfig(CommonConfig):
         0.5, seconds(0.0), "Seconds for which it waits.", "fetch.max.wait.ms"
     )
     fetch_max_bytes: int = setting(
-        50 * MIB, integer(1, _INT32), "Bytes of one fetch response.", "fetch.max.bytes"
+        50 * MIB,
+        integer(1, _INT32),
+        "Bytes of one fetch response; an eighth of `buffer_memory` is the most.",
+        "fetch.max.bytes",
     )
     max_partition_fetch_bytes: int = setting(
         1 * MIB,

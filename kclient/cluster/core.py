@@ -231,14 +231,14 @@ class ClientCore:
         self._state = "running"
 
     def _settle(self) -> None:
-        """Where the loop has surroundings of its own, use them for all that wasn't given."""
-        world = surroundings()
-        if world is None:
-            return
+        """Be at home in the loop: its surroundings, if any, are used for all that wasn't given."""
         if isinstance(self.clock, SystemClock):
             self.clock.settle()
             if self._own_clock:
                 self.clock.belong()
+        world = surroundings()
+        if world is None:
+            return
         if self._own_rng:
             self.rng.seed(world.rng.getrandbits(64))
         if self._own_dialer:

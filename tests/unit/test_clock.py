@@ -1,0 +1,42 @@
+"""The clock that reads the running loop's time, and the one that belongs to a loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kclient import Producer
+from kclient.clock import SystemClock
+from kclient.testing import Cluster
+
+
+def test_a_clock_reads_the_loop_that_runs() -> None:
+    clock = SystemClock()
+    with pytest.raises(RuntimeError):
+        clock.now()
+
+    async def gap() -> float:
+        return clock.now() - asyncio.get_running_loop().time()
+
+    for _ in range(2):
+        assert 0 >= asyncio.run(gap()) > -1
+
+
+def test_a_clock_that_belongs_asks_its_loop_itself() -> None:
+    async def bound() -> object:
+        clock = SystemClock()
+        clock.belong()
+        assert clock.now.__self__ is asyncio.get_running_loop()  # type: ignore[attr-defined]
+        return clock.now
+
+    first = asyncio.run(bound())
+    assert callable(first)  # no loop runs: it answers without one
+    first()
+
+
+async def test_a_started_client_has_a_clock_of_its_loop() -> None:
+    async with Cluster() as cluster, Producer(bootstrap=cluster.bootstrap) as producer:
+        clock = producer._core.clock
+        assert isinstance(clock, SystemClock)
+        assert clock.now == asyncio.get_running_loop().time
