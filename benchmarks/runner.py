@@ -23,7 +23,6 @@ from benchmarks.job import Job, Outcome
 from benchmarks.results import Run
 from benchmarks.topics import Topics
 from kclient.errors import KafkaError
-from kclient.record import IMPLEMENTATION
 
 RUN_TIMEOUT = 120.0
 WRITING = ("produce", "latency", "end to end", "hold writing")
@@ -54,7 +53,8 @@ class Session:
     plan: Plan
     topics: Topics
     tell: Callable[[str], None] = lambda text: None
-    build: str = IMPLEMENTATION
+    build: str | None = None
+    """Of kclient in the workers, as the first one that isn't asked to be pure has it."""
     caches: str | None = None
     """Folder of the workers' byte code."""
     runs: list[Run] = field(default_factory=list)
@@ -135,8 +135,12 @@ class Session:
 
     def _same_build(self, job: Job, outcome: Outcome) -> Outcome:
         """Whoever builds kclient anew meanwhile shall notice; half a session would be another's."""
+        found = outcome.get("build")
+        if found is None:
+            return outcome
+        if self.build is None and not job.pure:
+            self.build = found
         wanted = "pure" if job.pure else self.build
-        found = outcome.get("build", wanted)
         if found != wanted:
             return {"error": f"kclient's build was {found}, that of the session is {wanted}"}
         return outcome

@@ -120,7 +120,7 @@ def datetime_of(timestamp_ms: int) -> _dt.datetime:
 
 
 def check_topic_name(topic: object, field: str = "topic") -> str:
-    """Return ``topic`` if Kafka allows it as a topic name, else raise InvalidArgument."""
+    """Return ``topic`` as a plain str if Kafka allows it as a name, else raise InvalidArgument."""
     if not isinstance(topic, str):
         raise InvalidArgument(f"{field} must be a str, not {type(topic).__name__}")
     if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
@@ -128,4 +128,4 @@ def check_topic_name(topic: object, field: str = "topic") -> str:
             f"{field} {topic!r} is not a topic name: allowed are 1 to 249 characters out of "
             "letters, digits, '.', '_' and '-', but neither '.' nor '..'"
         )
-    return topic
+    return topic if type(topic) is str else str.__str__(topic)

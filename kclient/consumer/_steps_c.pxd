@@ -22,14 +22,14 @@ cdef class RecordIterator:
     @cython.locals(now=double)
     cdef bint _is_due(self) except -1
 
-    cdef object at_once(self)
+    cdef object at_hand(self)
 
 
 cdef class Step:
     cdef RecordIterator _iterator
     cdef object _slow
 
-    @cython.locals(iterator=RecordIterator)
+    @cython.locals(iterator=RecordIterator, due=bint)
     cdef object begin(self)
 
 

@@ -81,25 +81,27 @@ class RecordIterator:
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, Any]:
-        return Step(self) if cython.compiled else self.following()
+        return Step(self) if cython.compiled else self.following(None)
 
     def _is_due(self) -> bool:
         """Whether others must get a turn of the loop first."""
         now = monotonic() if self._real else self._clock()
         return now >= self._turn_at
 
-    def at_once(self) -> Any:
+    def at_hand(self) -> Any:
         """The next record as the user gets it; None where it must be waited for."""
-        if self._is_due():
-            return None
         # A loop of one round at most: the cheapest way to ask an iterator for its next.
         for record in self._handout.left:
             return self._poller.converted(record) if self._converts else record
         return None
 
-    async def following(self) -> Any:
-        """The next record as the user gets it, waited for where it must be."""
-        if self._is_due():
+    async def following(self, due: bool | None) -> Any:
+        """The next record as the user gets it, waited for where it must be.
+
+        ``due`` is whether others must get a turn first, if that was asked: it is asked once per
+        step, since each look at a clock of effort counts as some, in both builds alike.
+        """
+        if self._is_due() if due is None else due:
             await self._poller.others()
             self._turn_at = self._clock() + self._turn
         for record in self._handout.left:
@@ -137,9 +139,10 @@ class Step:
         if iterator is None:
             raise RuntimeError("cannot reuse already awaited coroutine")
         self._iterator = None
-        record = iterator.at_once()
+        due = iterator._is_due()
+        record = None if due else iterator.at_hand()
         if record is None:
-            self._slow = iterator.following()
+            self._slow = iterator.following(due)
         return record
 
     def send(self, value: Any) -> Any:
@@ -153,7 +156,7 @@ class Step:
     def throw(self, *error: Any) -> Any:
         """Raise ``error`` where it waits, as ``coroutine.throw`` does."""
         if self._slow is None and self._iterator is not None:
-            self._slow = self._iterator.following()
+            self._slow = self._iterator.following(None)
             self._iterator = None
         if self._slow is None:
             raise RuntimeError("cannot reuse already awaited coroutine")

@@ -11,6 +11,7 @@ from kclient.record._murmur_c cimport mixed_of
 cdef int64_t _LAST_TIMESTAMP
 cdef Py_ssize_t _LOOK_EVERY
 cdef int64_t _OVERHEAD
+cdef int64_t _HEADER_BOUND
 cdef bytes _NO_HEADERS
 cdef object _NOBODY
 cdef object _get_running_loop
@@ -104,7 +105,7 @@ cdef class QuickWay:
 
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
                    taken=Py_ssize_t, look_in=Py_ssize_t, look_every=Py_ssize_t, size=int64_t)
-    cpdef object take_many(self, str topic, object records, Turn turn, object watcher)
+    cpdef object take_many(self, object topic, object records, Turn turn, object watcher)
 
     cdef bint _is_here(self) except -1
 

@@ -136,7 +136,9 @@ class BatchOutcome:
 
     def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """The batch is given up with ``error``; the listed records with their own."""
-        self.error = error
+        # Its own: who raises what others are given hangs frames on it, which may hold deliveries.
+        self.error = copy.copy(error)
+        self.error.__cause__ = error.__cause__
         self.record_errors = record_errors
         self._settle()
 

@@ -190,7 +190,9 @@ class Intake:
         Raises:
             InvalidArgument, BufferFull: It was not taken.
         """
-        known = self._known.get(topic) if topic.__class__ is str else None
+        if topic.__class__ is not str:
+            topic = check_topic_name(topic)
+        known = self._known.get(topic)
         if (
             known is not None
             and (partition is None or partition < known.count)

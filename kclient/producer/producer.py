@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer
     from kclient.keywords import ProducerSettings
-    from kclient.producer.hot import Delivery, Turn
+    from kclient.producer.hot import Delivery
     from kclient.producer.outgoing import ArrowData, BytesLike, HeadersArgument, Outgoing
 
 logger = logging.getLogger("kclient.producer")
@@ -80,8 +80,6 @@ class Producer(Generic[K, V]):
         async with kclient.Producer("localhost:9092") as producer:
             meta = await producer.send("flights", b"value", key=b"N14228")
     """
-
-    _turn: Turn
 
     @overload
     def __init__(
@@ -158,7 +156,6 @@ class Producer(Generic[K, V]):
             require_method("partitioner", partitioner, "partition")
         self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
         self._failures = UnseenFailures(core.counters)
-        self._failures.log = core.hooks.log(logger)
         self._accumulator = Accumulator(self._config, self._failures, core.rng, self._wake)
         self._intake = Intake(
             self._config,
@@ -169,7 +166,7 @@ class Producer(Generic[K, V]):
             (key_serializer, value_serializer),
             partitioner,
         )
-        self._intake.log = self._failures.log
+        self._intake.log = self._failures.log = core.hooks.log(logger)
         self._identity = ProducerIdentity()
         self._settlement = Settlement(
             self._config,
@@ -189,6 +186,7 @@ class Producer(Generic[K, V]):
         )
         self._sender.check()
         self._quick = self._intake.quick
+        self._turn = turns(self._accumulator.account)
         self._put = self._intake.put
         self._check = core.check_usable
         self._no_room = NoRoom.REFUSE if self._config.max_block == 0.0 else self._new_waiter

@@ -35,6 +35,7 @@ RECORD_OVERHEAD = 21
 _OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled build
 _NO_HEADERS = b"\x00"
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
+_HEADER_BOUND = 10  # two varint lengths of at most five bytes each
 _LOOK_EVERY = 8
 """Records between two looks at the clock at most: a look costs a third of taking a record."""
 _NOBODY: Any = object()
@@ -297,6 +298,8 @@ class QuickWay:
                 return None
             encoded = encode_headers(headers)
             size += len(encoded)
+            if size + _HEADER_BOUND * len(headers) > self._max_record:
+                return None  # the intake knows whether it is too large, by the longest encoding
         filling = self._choose(way, key, partition, size)
         if filling is None:
             return None
@@ -314,7 +317,7 @@ class QuickWay:
         return delivery
 
     def take_many(
-        self, topic: str, records: Iterator[Any], turn: Turn, watcher: object
+        self, topic: Any, records: Iterator[Any], turn: Turn, watcher: object
     ) -> tuple[int, Any]:
         """Put values and (key, value) tuples into batches that ``watcher`` watches.
 
@@ -324,7 +327,7 @@ class QuickWay:
         """
         taken = 0
         look_in = look_every = 1
-        way = self.ways.get(topic) if self._is_here() else None
+        way = self.ways.get(topic) if type(topic) is str and self._is_here() else None
         for record in records:
             if way is None:
                 return taken, record
@@ -419,9 +422,10 @@ def _are_plain(headers: Any) -> bool:
     """Headers that need no conversion: a list or tuple of (str, bytes or None) tuples."""
     if type(headers) is not list and type(headers) is not tuple:
         return False
-    for pair in headers:
-        if type(pair) is not tuple or len(pair) != 2:
+    for entry in headers:
+        if type(entry) is not tuple or len(entry) != 2:
             return False
+        pair = entry
         name, value = pair
         if type(name) is not str or not name.isascii() or not _is_plain(value):
             return False

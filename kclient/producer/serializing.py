@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _HEADER_OVERHEAD = 10
 """Two varint lengths of at most five bytes each."""
+LAST_TIMESTAMP = 2**63 - 2
+"""Of a record; the one behind it would be no int64 any more."""
 
 
 def plain_bytes(topic: str, role: str, value: Any) -> bytes | None:
@@ -86,9 +88,9 @@ def checked_timestamp(timestamp: Any) -> int:
         raise InvalidArgument(
             f"timestamp must be an int of milliseconds, not a {type(timestamp).__name__}"
         )
-    if not 0 <= timestamp < 2**63:
-        raise InvalidArgument(f"timestamp={timestamp} is out of range: allowed is 0 to 2**63-1")
-    return timestamp
+    if not 0 <= timestamp <= LAST_TIMESTAMP:
+        raise InvalidArgument(f"timestamp={timestamp} is out of range: allowed is 0 to 2**63-2")
+    return int(timestamp)
 
 
 def checked_partition(partition: Any) -> int:

@@ -77,6 +77,18 @@ async def test_wrong_types_are_refused_at_once_and_nothing_is_sent(
         with pytest.raises(SerializationFailed):
             out.send(name, **bad)
     assert (await out.send(name, b"v")).offset == 0
+    for bad in ({"headers": ["ab", 1]}, {"headers": [("a", "b")]}, {"headers": [(1, b"b")]}):
+        with pytest.raises(SerializationFailed):
+            out.send(name, b"v", **bad)
+    for strange in (5, ["t"], b"t", None):
+        with pytest.raises(InvalidArgument, match="topic must be a str"):
+            out.send(strange, b"v")
+        with pytest.raises(InvalidArgument, match="topic must be a str"):
+            await out.send_many(strange, [b"v"])
+    for wrong in (-1, 2**63 - 1, 1.5):
+        with pytest.raises(InvalidArgument, match="timestamp"):
+            out.send(name, b"v", timestamp=wrong)
+    assert (await out.send(name, b"v")).offset == 1
 
 
 async def test_a_record_above_max_request_size_is_refused_at_once(

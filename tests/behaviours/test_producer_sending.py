@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -203,6 +204,33 @@ async def test_send_many_takes_an_async_iterable(topic: Any, producer: Any, cons
     assert [r.value for r in await read(consumer, name, 100)] == [b"%d" % i for i in range(100)]
 
 
+class Name(StrEnum):
+    """Text that isn't a plain str."""
+
+    KEY = "key"
+
+
+async def test_subclasses_and_lists_are_taken_like_the_plain_types(
+    topic: Any, producer: Any, consumer: Any
+) -> None:
+    class Text(str):
+        pass
+
+    class Number(int):
+        pass
+
+    name, out, when = Text(await topic()), await producer(), Number(1_790_000_000_000)
+    for door in (out.send, out.enqueue_nowait):
+        await door(name, b"1", headers=[["a", b"b"], (Name.KEY, None)], timestamp=when)
+    await out.enqueue(name, b"1", headers={"a": b"b", "key": None}, timestamp=when)
+    assert await out.send_many(name, [b"2", (b"k", bytearray(b"3"))]) == 2
+    records = await read(consumer, name, 5)
+    assert [record.value for record in records] == [b"1", b"1", b"1", b"2", b"3"]
+    for record in records[:3]:
+        assert record.headers == (("a", b"b"), ("key", None))
+        assert record.timestamp == when
+
+
 async def test_send_many_of_nothing_is_nothing(topic: Any, producer: Any) -> None:
     name, out = await topic(), await producer()
     assert await out.send_many(name, []) == 0
@@ -295,7 +323,14 @@ async def test_a_producer_that_was_not_started_says_so(broker: Any) -> None:
     out = kclient.Producer(broker.bootstrap)
     with pytest.raises(ClientClosed, match="not started"):
         out.send("t", b"v")
+    with pytest.raises(ClientClosed, match="not started"):
+        out.enqueue_nowait("t", b"v")
+    for call in (out.enqueue("t", b"v"), out.send_many("t", [b"v"]), out.flush()):
+        with pytest.raises(ClientClosed, match="not started"):
+            await call
     await out.close()
+    with pytest.raises(ClientClosed):
+        await out.enqueue("t", b"v")
 
 
 async def test_metrics_and_health_tell_what_happened(topic: Any, producer: Any) -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
-
 from benchmarks.broker import Address
 from benchmarks.cells import CELLS
 from benchmarks.results import Run
 from benchmarks.runner import Plan, Session
 from benchmarks.topics import Topics
 from kclient.testing import Cluster
-
-pytest.importorskip("numpy")
 
 
 async def test_a_tiny_cell_is_written_and_read_through_the_runner() -> None:

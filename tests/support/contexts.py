@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+import pyarrow
+
 import kclient
 from kclient.errors import WrongContext
 from kclient.testing import Cluster
@@ -49,11 +51,13 @@ def calls(clients: Clients) -> Mapping[str, Callable[[], Any]]:
     """Every call that does something, by name."""
     producer, consumer, admin = clients
     spec = {P: kclient.OffsetSpec.LATEST}
+    table = pyarrow.table({"value": [b"x"]})
     return {
         "producer.send": lambda: producer.send("t", b"x"),
         "producer.enqueue": lambda: producer.enqueue("t", b"x"),
         "producer.enqueue_nowait": lambda: producer.enqueue_nowait("t", b"x"),
         "producer.send_many": lambda: producer.send_many("t", [b"x"]),
+        "producer.send_arrow": lambda: producer.send_arrow("t", table),
         "producer.flush": producer.flush,
         "producer.partitions_for": lambda: producer.partitions_for("t"),
         "producer.close": producer.close,

@@ -330,7 +330,7 @@ async def test_the_collector_walks_only_over_deliveries_that_somebody_waits_for(
     await delivery
 
 
-@pytest.mark.parametrize("looked_at", ["awaited", "exception", "gathered"])
+@pytest.mark.parametrize("looked_at", ["awaited", "exception", "gathered", "told in bulk"])
 async def test_a_failure_that_was_raised_keeps_nothing_of_who_caught_it(looked_at: str) -> None:
     class Mine:
         """Something large in the user's frame."""
@@ -342,10 +342,13 @@ async def test_a_failure_that_was_raised_keeps_nothing_of_who_caught_it(looked_a
         kept = [delivery, Delivery(outcome, 0, 5)]
         if looked_at == "gathered":
             gathered = asyncio.gather(*kept)
-        outcome.fail(DeliveryTimedOut("late"))
+        shared = DeliveryTimedOut("late")
+        outcome.fail(shared)
         try:
             if looked_at == "awaited":
                 await kept[0]
+            elif looked_at == "told in bulk":  # as FlushFailed.errors has it
+                raise shared
             elif looked_at == "exception":
                 error = kept[0].exception()
                 assert error is kept[0].exception()
