@@ -21,7 +21,9 @@ SLACK = 1.10
 CALL_SLACK = 1.5
 """Calls per record hardly swing, and one more call of an empty Python function shows as three or
 four, while it is lost in a tenth of the instructions."""
-MANY_CALLS, MANY_SLACK = 1000, 1.01
+FEW_CALLS, FEW_SLACK = 50, 0.5
+"""Where there are fewer they swing by a tenth: there a single call of C shows, too."""
+MANY_CALLS, MANY_SLACK = 1000, 1.03
 """Where there are more, as for a whole request, a share of them swings with memory's layout."""
 FLOOR = 0.05
 """Allocations and blocks per record that are nothing: shares of what a batch takes."""
@@ -100,11 +102,17 @@ def save(path: Path, costs: Mapping[str, Mapping[str, Cost]]) -> None:
     path.write_text("".join(lines).rstrip("\n") + "\n")
 
 
+def _calls_allowed(stored: float) -> float:
+    if stored < FEW_CALLS:
+        return stored + FEW_SLACK
+    return stored + CALL_SLACK if stored < MANY_CALLS else stored * MANY_SLACK
+
+
 def budget_of(stored: Cost) -> Cost:
     """What is allowed where that was recorded."""
     return Cost(
         stored.instructions * SLACK,
-        stored.calls + CALL_SLACK if stored.calls < MANY_CALLS else stored.calls * MANY_SLACK,
+        _calls_allowed(stored.calls),
         stored.allocations * SLACK + FLOOR,
         stored.kept * SLACK + FLOOR,
     )
