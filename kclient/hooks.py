@@ -7,12 +7,13 @@ raises is logged once per class of event and otherwise ignored: it can't break a
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kclient.errors import InvalidConfig
+from kclient.errors import InvalidArgument, InvalidConfig
 
 if TYPE_CHECKING:
     import ssl
@@ -294,10 +295,29 @@ def require_method(field: str, plugin: object, method: str) -> None:
 
 
 def require_callable(field: str, plugin: object) -> None:
-    """Raise InvalidConfig unless ``plugin`` is None or can be called, and not a class of ours."""
+    """Refuse a ``plugin`` that can't be called with a topic and data; None is fine.
+
+    Raises:
+        InvalidConfig: It can't be called, or is a class of ours instead of an instance.
+        InvalidArgument: It takes other arguments. One that has no signature is believed.
+    """
     if plugin is None:
         return
     if isinstance(plugin, type) and plugin.__module__ == "kclient.serializers":
         raise InvalidConfig(f"{field} is the class {plugin.__name__}: give an instance of it")
     if not callable(plugin):
         raise InvalidConfig(f"{field}={plugin!r} can't be used: allowed is a callable(topic, data)")
+    try:
+        signature = inspect.signature(plugin)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind("topic", b"data")
+    except TypeError:
+        # Only names: a default or what a partial holds may be a secret.
+        name = getattr(plugin, "__qualname__", type(plugin).__name__).rpartition(".")[2]
+        raise InvalidArgument(
+            f"{field}={name}({', '.join(signature.parameters)}) can't be used: allowed is a "
+            "callable(topic, data)",
+            hint="wrap it: `lambda topic, data: ...`",
+        ) from None

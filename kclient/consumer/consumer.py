@@ -22,6 +22,7 @@ from kclient.consumer.engine import Engine
 from kclient.consumer.inquiries import Inquiries
 from kclient.consumer.iteration import records_of
 from kclient.consumer.records import ConsumerRecord, converter
+from kclient.hooks import require_callable
 from kclient.types import (
     OffsetAndMetadata,
     OffsetSpec,
@@ -64,7 +65,7 @@ class Consumer(Inquiries, Generic[K, V]):
         topics: Topics of which all partitions are read.
         group: Not in this release; raises InvalidConfig.
         config: Settings as one value; ``settings`` go over it.
-        key_deserializer: Makes the key out of its bytes; without it, keys are ``bytes | None``.
+        key_deserializer: Makes the key of (topic, bytes); without it, keys are ``bytes | None``.
         value_deserializer: The same for the value.
         observers: Are told of events, see ``kclient.hooks``.
         dialer: Opens connections; sockets by default.
@@ -72,7 +73,8 @@ class Consumer(Inquiries, Generic[K, V]):
 
     Raises:
         InvalidConfig: A setting that can't work, or a group.
-        InvalidArgument: A topic name that Kafka can't have.
+        InvalidArgument: A topic name that Kafka can't have, or a deserializer that doesn't take
+            topic and data.
 
     Example::
 
@@ -151,6 +153,8 @@ class Consumer(Inquiries, Generic[K, V]):
             raise refuse_group(group)
         self._config = ConsumerConfig.of(config, {"bootstrap": bootstrap, **settings})
         names = tuple(dict.fromkeys(check_topic_name(topic) for topic in topics))
+        require_callable("key_deserializer", key_deserializer)
+        require_callable("value_deserializer", value_deserializer)
         convert = converter(key_deserializer, value_deserializer)
         self._converts = convert is not None
         self._engine = Engine(self._config, names, convert, observers, dialer)

@@ -64,7 +64,7 @@ class Producer(Generic[K, V]):
     Args:
         bootstrap: First brokers to ask: "host:port", comma-separated or a list.
         config: Settings as one value; ``bootstrap`` and keywords beside it take precedence.
-        key_serializer: Turns a record's key into bytes; without it, keys are bytes-like or None.
+        key_serializer: Makes bytes of (topic, key); without it, keys are bytes-like or None.
         value_serializer: The same for values.
         partitioner: Chooses partitions instead of Java's rule (murmur2 of the key; without a
             key one partition for about a batch, then another).
@@ -74,6 +74,7 @@ class Producer(Generic[K, V]):
 
     Raises:
         InvalidConfig: A setting is unknown or can't work.
+        InvalidArgument: A serializer doesn't take topic and data.
 
     Example::
 

@@ -45,6 +45,7 @@ def serialized(topic: str, role: str, value: Any, serializer: Serializer[Any]) -
         raise SerializationFailed(
             f"the {role}_serializer failed on a {type(value).__name__} for topic {topic!r}: "
             f"{type(error).__name__}",
+            hint="its `__cause__` says why",  # and may show content, so it isn't repeated here
             maybe_written=False,
         ) from error
     if data is None or type(data) is bytes:

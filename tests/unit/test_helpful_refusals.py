@@ -1,0 +1,86 @@
+"""What somebody gets wrong on the first day: refused early, with words that say what to do."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+
+from kclient import Consumer, Producer
+from kclient.errors import InvalidArgument, InvalidConfig
+from kclient.serializers import JsonDeserializer, JsonSerializer
+
+PLACES = [
+    (Producer, "key_serializer"),
+    (Producer, "value_serializer"),
+    (Consumer, "key_deserializer"),
+    (Consumer, "value_deserializer"),
+]
+
+
+class OfOne:
+    """An instance takes one argument."""
+
+    def __call__(self, value: object) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize(("client", "field"), PLACES)
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (lambda value: b"", "<lambda>(value)"),
+        (json.dumps, "dumps(obj, "),
+        (lambda topic, data, *, schema: b"", "<lambda>(topic, data, schema)"),
+        (lambda: b"", "<lambda>()"),
+        (OfOne(), "OfOne(value)"),
+    ],
+)
+def test_a_serializer_that_takes_no_topic_is_refused_when_the_client_is_made(
+    client: Any, field: str, given: object, shown: str
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        client("localhost:9092", **{field: given})
+    assert f"{field}={shown}" in str(caught.value)
+    assert "lambda topic, data: ..." in str(caught.value)
+    assert "callable(topic, data)" in str(caught.value)
+
+
+def test_what_a_serializer_was_bound_to_is_not_shown() -> None:
+    def encrypt(secret: str) -> bytes:
+        return secret.encode()
+
+    with pytest.raises(InvalidArgument) as caught:
+        Producer("localhost:9092", value_serializer=functools.partial(encrypt, "pass-word"))
+    assert "pass-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda topic, data: b"",
+        lambda topic, data, schema=None: b"",
+        lambda *whatever: b"",
+        functools.partial(lambda schema, topic, data: b"", "schema"),
+        max,  # a builtin without a signature
+        None,
+    ],
+)
+@pytest.mark.parametrize(("client", "field"), PLACES)
+def test_a_callable_that_takes_topic_and_data_will_do(
+    client: Any, field: str, given: object
+) -> None:
+    client("localhost:9092", **{field: given})
+
+
+def test_ready_made_ones_will_do() -> None:
+    Producer("localhost:9092", key_serializer=JsonSerializer(), value_serializer=JsonSerializer())
+    Consumer("localhost:9092", value_deserializer=JsonDeserializer())
+
+
+@pytest.mark.parametrize("given", ["json", JsonDeserializer])
+def test_a_deserializer_that_is_none_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidConfig, match="value_deserializer"):
+        Consumer("localhost:9092", value_deserializer=given)
