@@ -5,6 +5,7 @@
     KafkaError
     ├── BrokerError                 a broker answered with an error code; one subclass per code,
     │                               generated into ``broker_errors`` from Kafka's own table
+    │                               and had from here, too, loaded on first use
     └── ClientError                 the client itself decided
         ├── InvalidConfig           (ValueError)       a setting that can't work
         ├── InvalidArgument         (ValueError)       a bad value handed to a call
@@ -47,7 +48,20 @@ from kclient.error_codes import TABLE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kclient.broker_errors import *  # noqa: F403
     from kclient.types import TopicPartition
+else:
+
+    def __getattr__(name: str) -> Any:
+        """A broker error; type checkers don't see this, so that they know a wrong name."""
+        if not name.startswith("_"):
+            from kclient import broker_errors
+
+            value = getattr(broker_errors, name, None)
+            if isinstance(value, type):
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class KafkaError(Exception):

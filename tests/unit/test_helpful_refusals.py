@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kclient import Consumer, Producer
+import kclient
+from kclient import Consumer, Producer, broker_errors, errors
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.serializers import JsonDeserializer, JsonSerializer
 
@@ -84,3 +90,40 @@ def test_ready_made_ones_will_do() -> None:
 def test_a_deserializer_that_is_none_is_refused(given: Any) -> None:
     with pytest.raises(InvalidConfig, match="value_deserializer"):
         Consumer("localhost:9092", value_deserializer=given)
+
+
+# Errors by name.
+
+ROOT = Path(kclient.__file__).parent
+DOORS = ("admin", "cluster", "consumer", "producer")
+"""Rooms whose docstrings name what users may catch."""
+
+
+def test_every_error_that_docstrings_name_can_be_imported_from_errors() -> None:
+    named = set()
+    for path in (path for room in DOORS for path in (ROOT / room).glob("*.py")):
+        for raises in re.findall(r"Raises:\n(.*?)(?:\n\n|\"\"\")", path.read_text(), re.DOTALL):
+            for names in re.findall(r"^ +([A-Z]\w+(?:, [A-Z]\w+)*): ", raises, re.MULTILINE):
+                named.update(names.split(", "))
+    assert {"UnknownTopicOrPartition", "LeaderNotAvailable", "InvalidArgument"} <= named
+    missing = {name for name in named - set(dir(builtins)) if not hasattr(errors, name)}
+    assert not missing
+
+
+def test_broker_errors_are_the_same_classes_by_either_way() -> None:
+    from kclient.errors import LeaderNotAvailable, TopicAuthorizationFailed
+
+    assert LeaderNotAvailable is broker_errors.LeaderNotAvailable
+    assert TopicAuthorizationFailed is broker_errors.TopicAuthorizationFailed
+
+
+@pytest.mark.parametrize("name", ["NoSuchError", "annotations_", "__wrapped__"])
+def test_other_names_are_not_in_errors(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'kclient.errors' has no attribute '{name}'"):
+        getattr(errors, name)
+
+
+def test_errors_alone_load_no_broker_errors() -> None:
+    code = "import sys, kclient.errors; print('kclient.broker_errors' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
