@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kclient.errors import InvalidArgument
+from kclient.errors import InvalidArgument, KafkaError, SerializationFailed
 from kclient.producer.flush import FlushWait
 from kclient.producer.hot import DUE, END
 from kclient.producer.outgoing import Outgoing
@@ -85,9 +85,12 @@ class BulkSend:
             if item is END:
                 return
             if item is not DUE:
-                delivery = self._put(item)
+                try:
+                    await self._watch(self._put(item))
+                except KafkaError as error:
+                    self._explain(error, item)
+                    raise
                 self.taken += 1
-                await self._watch(delivery)
                 if not turn.due():
                     continue
             await take_turn(turn)  # acknowledgements and linger need the loop, too
@@ -115,10 +118,23 @@ class BulkSend:
             if len(item) != 2:
                 raise InvalidArgument(
                     f"a tuple in records must be (key, value), this one has {len(item)} items: "
-                    "use kclient.producer.Outgoing for more"
+                    "use kclient.Outgoing for more"
                 )
             return put(topic, item[1], item[0], None, None, None, self._admission)
         return put(topic, item, None, None, None, None, self._admission)
+
+    def _explain(self, error: KafkaError, item: object) -> None:
+        """Say in ``error`` which record it is about."""
+        kind = type(item)
+        if isinstance(error, SerializationFailed) and isinstance(item, tuple):
+            if kind is not tuple and kind is not Outgoing:
+                error.hint = (
+                    f"this {kind.__name__} was taken as a value: a record with a key is a plain "
+                    "tuple or a kclient.Outgoing"
+                )
+        error.add_note(
+            f"at record {self.taken}, counted from 0; the {self.taken:,} before it were taken"
+        )
 
     async def _watch(self, delivery: Delivery) -> None:
         """Have ``wait`` told about the record's batch, once it is in one."""

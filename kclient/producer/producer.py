@@ -436,7 +436,7 @@ class Producer(Generic[K, V]):
             FlushFailed: A batch failed. No more is taken from ``records`` after that, but what
                 was taken is waited for. ``count`` is of all records in the failed batches.
             BufferFull, SerializationFailed, RecordTooLarge, InvalidArgument: As in ``enqueue``, at
-                the record concerned; those before it are sent all the same.
+                the record that the error's note names; those before it are sent all the same.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
         Cancellation: no more is taken from ``records``. What was taken is sent all the same, save

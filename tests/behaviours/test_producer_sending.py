@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 import kclient
+from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.errors import BufferFull, ClientClosed, InvalidArgument, SerializationFailed
 from kclient.hooks import BatchDelivered, Event
 from kclient.producer import Outgoing
@@ -240,10 +241,39 @@ async def test_send_many_stops_at_a_bad_record_and_delivers_those_before(
     topic: Any, producer: Any, consumer: Any
 ) -> None:
     name, out = await topic(), await producer()
-    with pytest.raises(SerializationFailed):
+    with pytest.raises(SerializationFailed) as caught:
         await out.send_many(name, [b"1", b"2", "three", b"4"])
+    assert caught.value.__notes__ == ["at record 2, counted from 0; the 2 before it were taken"]
     await out.flush()
     assert [record.value for record in await read(consumer, name, 2)] == [b"1", b"2"]
+
+
+async def test_send_many_says_which_record_is_bad(topic: Any, producer: Any) -> None:
+    name, out = await topic(), await producer()
+    good = [b"%d" % i for i in range(1000)]
+    with pytest.raises(InvalidArgument, match=r"has 3 items: use kclient\.Outgoing") as caught:
+        await out.send_many(name, [*good, (b"k", b"v", [])])
+    assert "at record 1000, counted from 0; the 1,000 before" in caught.value.__notes__[0]
+
+
+async def test_send_many_says_which_record_could_not_be_placed(producer: Any) -> None:
+    out = await producer(max_block=0.2)
+    with pytest.raises(UnknownTopicOrPartition) as caught:
+        await out.send_many("no-such-topic", [b"v"])
+    assert caught.value.__notes__ == ["at record 0, counted from 0; the 0 before it were taken"]
+
+
+class Pair(NamedTuple):
+    """Looks like a (key, value) tuple; might as well be a value."""
+
+    key: bytes
+    value: bytes
+
+
+async def test_send_many_says_that_a_pair_must_be_a_plain_tuple(topic: Any, producer: Any) -> None:
+    name, out = await topic(), await producer()
+    with pytest.raises(SerializationFailed, match=r"plain tuple or a kclient\.Outgoing"):
+        await out.send_many(name, [Pair(b"k", b"v")])
 
 
 @pytest.mark.parametrize("records", [b"bytes", "text", 5, None])
