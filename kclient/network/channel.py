@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kclient.network.connection import Connection
     from kclient.network.requests import PendingRequest
 
+_READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED
+
 
 class ChannelOwner(Protocol):
     """Who is told what happens on a channel, on the loop, and must not raise."""
@@ -194,15 +196,15 @@ class Channel(asyncio.BufferedProtocol):
         """Bytes arrived."""
         self.bytes_in += nbytes
         connection = self.connection
-        if connection.state is ConnectionState.CLOSED:
+        if connection.state is _CLOSED:
             return
         if not connection.received(nbytes, self._now()):
             return
-        if self._told_ready and connection.state is ConnectionState.READY:
+        if self._told_ready and connection.state is _READY:
             self.flush()
         else:
             self._settle()
-        if not connection.is_closed:
+        if connection.state is not _CLOSED:
             self._owner.channel_has_room(self)
 
     def eof_received(self) -> None:
@@ -245,7 +247,7 @@ class Channel(asyncio.BufferedProtocol):
                 self._owner.channel_closed(self)
             return
         self.flush()
-        if not self._told_ready and connection.state is ConnectionState.READY:
+        if not self._told_ready and connection.state is _READY:
             self._told_ready = True
             self._owner.channel_ready(self)
 

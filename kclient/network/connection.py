@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from kclient.protocol.message import Request
     from kclient.protocol.versions import NodeApiVersions
 
+# Names of the module: a look into an enum's class costs ten times as much.
+_READY = ConnectionState.READY
+_CLOSED = ConnectionState.CLOSED
+_DRAINING = ConnectionState.DRAINING
 _CORRELATION_MASK = 0x7FFFFFFF
 _INT32 = struct.Struct(">i")
 
@@ -126,7 +130,7 @@ class Connection:
     @property
     def is_closed(self) -> bool:
         """It has ended; ``error`` says why."""
-        return self.state is ConnectionState.CLOSED
+        return self.state is _CLOSED
 
     @property
     def where(self) -> str:
@@ -137,11 +141,7 @@ class Connection:
 
     def can_send(self, now: float) -> bool:
         """A request may be written now."""
-        return (
-            self.state is ConnectionState.READY
-            and self.in_flight.can_send_more
-            and now >= self.throttled_until
-        )
+        return self.state is _READY and self.in_flight.can_send_more and now >= self.throttled_until
 
     def next_deadline(self) -> float | None:
         """When ``expire`` has something to do: the first deadline of what is in flight."""
@@ -179,7 +179,7 @@ class Connection:
             ProtocolError: The message can't be written in the version found.
             Exception: What the request's own builder raised. In all cases nothing was written.
         """
-        if self.state is not ConnectionState.READY or self.versions is None:
+        if self.state is not _READY or self.versions is None:
             raise IllegalTransition(f"submit in state {self.state.name}")
         request.version = self.versions.latest_usable(request.api, request.max_version)
         self._write(request, request.message(), now)
@@ -202,13 +202,13 @@ class Connection:
         if not self._frames.received(count):
             return False
         try:
-            while not self.is_closed:
+            while self.state is not _CLOSED:
                 oldest = self.in_flight.oldest
                 self._frames.limit = self._frame_limit + (oldest.response_bytes if oldest else 0)
                 frame = self._frames.next_frame()
                 if frame is None:
                     break
-                if self.state in HANDSHAKE:
+                if self.state is not _READY and self.state in HANDSHAKE:
                     self._take_handshake(frame, now)
                 else:
                     self._take_response(frame, now)
@@ -220,7 +220,7 @@ class Connection:
                 )
             )
         finally:
-            if self.is_closed:
+            if self.state is _CLOSED:
                 self._frames.close()
         return True
 
@@ -247,9 +247,9 @@ class Connection:
 
     def retire(self) -> None:
         """Take no more requests and close once those under way are answered."""
-        if self.state is ConnectionState.READY:
+        if self.state is _READY:
             self.apply(ConnectionEvent.RETIRED)
-        if self.state is ConnectionState.DRAINING and not len(self.in_flight):
+        if self.state is _DRAINING and not len(self.in_flight):
             self.end(
                 ConnectionLost(
                     f"the connection to {self.where} was retired", node_id=self.key.node_id
@@ -308,7 +308,7 @@ class Connection:
         finally:
             frame.release()
         self.answers.append((request, outcome))
-        if self.state is ConnectionState.DRAINING:
+        if self.state is _DRAINING:
             self.retire()
 
     def _decode(self, request: PendingRequest, frame: memoryview, now: float) -> object:

@@ -17,21 +17,22 @@ if TYPE_CHECKING:
 
 
 class InFlightRequests:
-    """A bounded queue of written requests."""
+    """A bounded queue of written requests.
 
-    __slots__ = ("_queue", "limit")
+    Attributes:
+        limit: How many there may be.
+        can_send_more: One more may be written.
+    """
+
+    __slots__ = ("_queue", "can_send_more", "limit")
 
     def __init__(self, limit: int) -> None:
         self._queue: deque[PendingRequest] = deque()
         self.limit = limit
+        self.can_send_more = limit > 0
 
     def __len__(self) -> int:
         return len(self._queue)
-
-    @property
-    def can_send_more(self) -> bool:
-        """One more request may be written."""
-        return len(self._queue) < self.limit
 
     @property
     def oldest(self) -> PendingRequest | None:
@@ -41,6 +42,7 @@ class InFlightRequests:
     def add(self, request: PendingRequest) -> None:
         """Append a request that is about to be written."""
         self._queue.append(request)
+        self.can_send_more = len(self._queue) < self.limit
 
     def complete_next(self, correlation_id: int) -> PendingRequest:
         """Take out the oldest request, which a response with ``correlation_id`` answers.
@@ -61,7 +63,9 @@ class InFlightRequests:
                 struct="ResponseHeader",
                 field="correlation_id",
             )
-        return self._queue.popleft()
+        self._queue.popleft()
+        self.can_send_more = len(self._queue) < self.limit
+        return oldest
 
     def earliest_deadline(self) -> float | None:
         """When the first of them times out, not always the oldest; None if there are none."""
@@ -82,4 +86,5 @@ class InFlightRequests:
         """Take out all, oldest first."""
         requests = list(self._queue)
         self._queue.clear()
+        self.can_send_more = self.limit > 0
         return requests

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kclient.network.requests import PendingRequest
     from kclient.network.selector import Selector
 
+# Names of the module: a look into an enum's class costs ten times as much.
+_READY = ConnectionState.READY
 FLUSH_BYTES = 256 * 1024
 """So much is joined into one write at most, but for a single request that is larger."""
 SMALL_REQUEST = 16 * 1024
@@ -123,14 +125,17 @@ class Line:
     @property
     def is_ready(self) -> bool:
         """There is a usable connection."""
-        return self.channel is not None and self.channel.connection.state is ConnectionState.READY
+        return self.channel is not None and self.channel.connection.state is _READY
 
     def can_send(self, now: float) -> bool:
         """A request would be written now, or as soon as a connection that may be made is made."""
+        channel = self.channel
+        if channel is not None and not self.waiting and channel.can_send(now):
+            return True
         room = self._can_send(now)
         if not room:
             self._refused = True
-            if self.channel is None:
+            if channel is None:
                 self._await_back_off(now)
         return room
 
@@ -138,7 +143,7 @@ class Line:
         channel = self.channel
         if channel is None:
             return len(self.waiting) < self._limit and self._may_open(now)
-        if channel.connection.state is ConnectionState.READY:
+        if channel.connection.state is _READY:
             return channel.can_send(now) and not self.waiting
         return channel.connection.state in HANDSHAKE and len(self.waiting) < self._limit
 
@@ -397,7 +402,7 @@ class Line:
         if channel.full_since is not None and now >= channel.full_since + patience:
             # Requests without an answer have no deadline that would tell of a peer that is gone.
             channel.end(doesnt_read(connection.where, patience, self.key.node_id))
-        if connection.state is ConnectionState.READY:
+        if connection.state is _READY:
             self.channel_has_room(channel)  # a time of silence may be over
 
     def _expire_waiting(self, now: float) -> None:

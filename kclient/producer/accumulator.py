@@ -309,6 +309,10 @@ class Accumulator:
         self.unmark(queue)
         self._retries.push(until, queue)
 
+    def earliest_due(self) -> float:
+        """No later than ``next_due``, and cheaper: some of it may have been seen to meanwhile."""
+        return min(self._lingering.earliest, self._retries.earliest, self._deadlines.earliest)
+
     def come_due(self, now: float) -> Iterator[ProducerBatch]:
         """Mark what lingered or backed off long enough; yield each batch past its deadline."""
         while (lingered := self._lingering.pop_due(now)) is not None:

@@ -24,15 +24,20 @@ _NEVER = float("inf")
 
 
 class DueList(Generic[T]):
-    """Items ordered by time; ``alive`` tells whether an item still matters."""
+    """Items ordered by time; ``alive`` tells whether an item still matters.
 
-    __slots__ = ("_alive", "_counter", "_heap", "_last", "_rebuild_at", "_row")
+    Attributes:
+        earliest: Nothing comes up before that time; what does then may be dead.
+    """
+
+    __slots__ = ("_alive", "_counter", "_heap", "_last", "_rebuild_at", "_row", "earliest")
 
     def __init__(self, alive: Callable[[T], bool]) -> None:
         self._alive = alive
         self._row: deque[tuple[float, int, T]] = deque()
         self._heap: list[tuple[float, int, T]] = []
         self._last = -_NEVER  # no item of the row is due later
+        self.earliest = _NEVER
         self._counter = 0
         self._rebuild_at = _SLACK
 
@@ -42,6 +47,8 @@ class DueList(Generic[T]):
     def push(self, when: float, item: T) -> None:
         """Have ``item`` come up at ``when``; the same item may be in more than once."""
         self._counter = counter = self._counter + 1
+        if when < self.earliest:
+            self.earliest = when
         row = self._row
         if when >= self._last or not row:
             self._last = when
@@ -53,8 +60,7 @@ class DueList(Generic[T]):
 
     def pop_due(self, now: float) -> T | None:
         """The next live item whose time has come, taken out; None if there is none."""
-        row, heap = self._row, self._heap
-        if (not row or row[0][0] > now) and (not heap or heap[0][0] > now):
+        if now < self.earliest:
             return None
         head = self._head()
         if head is None or head[0] > now:
@@ -79,6 +85,7 @@ class DueList(Generic[T]):
                 return self._first()
             most -= 1
             self._drop(head)
+        self.earliest = _NEVER if head is None else head[0]
         return head
 
     def _first(self) -> tuple[float, int, T] | None:
@@ -99,3 +106,5 @@ class DueList(Generic[T]):
         self._heap = [entry for entry in self._heap if alive(entry[2])]
         heapq.heapify(self._heap)
         self._rebuild_at = 2 * len(self) + _SLACK
+        first = self._first()
+        self.earliest = _NEVER if first is None else first[0]

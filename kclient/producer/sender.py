@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.producer")
 
+# Names of the module: a look into an enum's class costs ten times as much.
+_PRODUCE = Lane.PRODUCE
 _ACKS = {"all": -1, 1: 1, 0: 0}
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _EXPIRED_AT_ONCE = 5000
@@ -146,10 +148,14 @@ class Sender:
 
         One that is due before that stays: it costs a look around, and a new one as much each time.
         """
+        timer, accumulator = self._timer, self._accumulator
+        if timer is not None and not accumulator.account.waiting and not accumulator.ready_nodes():
+            if timer.when() <= accumulator.earliest_due():
+                return
         due = self._next_due(self._clock.now())
         if due is None:
             self._disarm()
-        elif self._timer is None or due < self._timer.when():
+        elif timer is None or due < timer.when():
             self._disarm()
             self._timer = loop.call_at(due, self._on_timer)
 
@@ -176,11 +182,13 @@ class Sender:
 
     def _step(self, now: float) -> None:
         accumulator = self._accumulator
-        self._expire(now)
-        self._intake.expire(now)
-        self._intake.admit()
-        if not self.in_flight and self._intake.lot.room_head() is not None:
-            accumulator.hurry()  # all memory is in batches that linger
+        if accumulator.earliest_due() <= now:
+            self._expire(now)
+        if accumulator.account.waiting:
+            self._intake.expire(now)
+            self._intake.admit()
+            if not self.in_flight and self._intake.lot.room_head() is not None:
+                accumulator.hurry()  # all memory is in batches that linger
         self._serve_all(now)
         if accumulator.has_leaderless():
             self._metadata.request_update()
@@ -221,9 +229,9 @@ class Sender:
             self._metadata.request_update()  # a leader without an address
         while sent < most:
             queues = self._accumulator.ready_queues(node_id)
-            if not queues or not network.can_send(node_id, Lane.PRODUCE):
+            if not queues or not network.can_send(node_id, _PRODUCE):
                 break
-            if self.in_flight.get(node_id) and not network.is_connected(node_id, Lane.PRODUCE):
+            if self.in_flight.get(node_id) and not network.is_connected(node_id, _PRODUCE):
                 break  # the first request waits for the connection; it will make room
             if self._holds_back(node_id):
                 # They stay marked, and open batches fill, until the broker has answered.
@@ -325,7 +333,7 @@ class Sender:
             node_id,
             shipment.message,
             api=Cargo,
-            lane=Lane.PRODUCE,
+            lane=_PRODUCE,
             timeout=self._config.request_timeout,
             max_version=shipment.max_version,
             expect_response=self._acks != 0,
@@ -353,12 +361,13 @@ class Sender:
             self._settlement.not_answered(shipment, error, now)
         else:
             if self._settlement.answered(shipment, response, now):  # type: ignore[arg-type]
-                self._network.renew(node_id, Lane.PRODUCE)
-        self._intake.admit()
+                self._network.renew(node_id, _PRODUCE)
+        if self._accumulator.account.waiting:
+            self._intake.admit()
         self.wake()
 
     def _room(self, node_id: int, lane: Lane) -> None:
-        if lane is not Lane.PRODUCE:
+        if lane is not _PRODUCE:
             return
         if self._acks == 0 and not self._network.is_connected(node_id, lane):
             # Without answers, its end is all that a broker can say about not being the leader.

@@ -158,14 +158,14 @@ class Settlement:
         self._retry(batch, now if moved else now + self._delay(batch), error)
 
     def _written(self, batch: ProducerBatch, answer: Answer, now: float) -> None:
-        base = answer.base_offset if answer.code == ErrorCode.NONE else -1
+        base = -1 if answer.code else answer.base_offset
         batch.queue.acknowledged(batch, base)
         outcome = batch.outcome
         if not outcome.done:
             outcome.acknowledge(base, answer.log_append_time)
             for wait in batch.flushes or ():
                 wait.settled(outcome.count)
-        if self._last_failed in (None, batch.queue):
+        if self._last_failed is None or self._last_failed is batch.queue:
             self.last_error = None
         self._batches += 1
         self._records += outcome.count
