@@ -14,6 +14,7 @@ from typing import Any
 from kclient.errors import InvalidConfig
 from kclient.security import Security
 from kclient.settings import (
+    IN_SECONDS,
     Settings,
     choice,
     flag,
@@ -126,12 +127,14 @@ class NetworkConfig(Settings):
         if self.reconnect_backoff_max < self.reconnect_backoff:
             raise InvalidConfig(
                 f"reconnect_backoff_max={self.reconnect_backoff_max} is below "
-                f"reconnect_backoff={self.reconnect_backoff}"
+                f"reconnect_backoff={self.reconnect_backoff}",
+                hint=IN_SECONDS,
             )
         if self.connection_setup_timeout_max < self.connection_setup_timeout:
             raise InvalidConfig(
                 f"connection_setup_timeout_max={self.connection_setup_timeout_max} is below "
-                f"connection_setup_timeout={self.connection_setup_timeout}"
+                f"connection_setup_timeout={self.connection_setup_timeout}",
+                hint=IN_SECONDS,
             )
 
 
@@ -181,7 +184,8 @@ class CommonConfig(NetworkConfig):
         if self.retry_backoff_max < self.retry_backoff:
             raise InvalidConfig(
                 f"retry_backoff_max={self.retry_backoff_max} is below "
-                f"retry_backoff={self.retry_backoff}"
+                f"retry_backoff={self.retry_backoff}",
+                hint=IN_SECONDS,
             )
 
 
@@ -250,7 +254,8 @@ class ProducerConfig(CommonConfig):
             raise InvalidConfig("transactional_id needs idempotence=True")
         if self.delivery_timeout < self.linger:
             raise InvalidConfig(
-                f"delivery_timeout={self.delivery_timeout} is below linger={self.linger}"
+                f"delivery_timeout={self.delivery_timeout} is below linger={self.linger}",
+                hint=IN_SECONDS,
             )
         if self.batch_size > self.buffer_memory:
             raise InvalidConfig(
@@ -324,7 +329,8 @@ class ConsumerConfig(CommonConfig):
         if self.fetch_max_wait >= self.request_timeout:
             raise InvalidConfig(
                 f"fetch_max_wait={self.fetch_max_wait} must be below "
-                f"request_timeout={self.request_timeout}"
+                f"request_timeout={self.request_timeout}",
+                hint=IN_SECONDS,
             )
 
 

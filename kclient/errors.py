@@ -181,6 +181,11 @@ def broker_error(
     )
 
 
+def a_or_an(word: str) -> str:
+    """``word`` behind its article, for texts: "an int", "a str"."""
+    return f"an {word}" if word[:1] in "aeioAEIO" else f"a {word}"
+
+
 class ClientError(KafkaError):
     """The client itself decided; nothing of it came from a broker."""
 

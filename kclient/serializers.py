@@ -11,7 +11,7 @@ import struct
 import uuid
 from typing import Any
 
-from kclient.errors import SerializationFailed
+from kclient.errors import SerializationFailed, a_or_an
 
 _INT64 = struct.Struct(">q")
 _FLOAT64 = struct.Struct(">d")
@@ -19,7 +19,7 @@ _FLOAT64 = struct.Struct(">d")
 
 def _refuse(topic: str, value: object, wanted: str) -> SerializationFailed:
     return SerializationFailed(
-        f"for topic {topic!r} a {type(value).__name__} was given where {wanted} is needed"
+        f"for topic {topic!r} {a_or_an(type(value).__name__)} was given where {wanted} is needed"
     )
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from kclient.errors import InvalidConfig
+from kclient.errors import InvalidConfig, a_or_an
 
 Check = Callable[[str, Any], Any]
 
@@ -22,10 +22,12 @@ def setting(default: Any, check: Check, doc: str, kafka: str | None = None) -> A
     return dataclasses.field(default=default, metadata={"check": check, "doc": doc, "kafka": kafka})
 
 
-def _refuse(name: str, value: object, allowed: str) -> InvalidConfig:
-    return InvalidConfig(f"{name}={value!r} can't be used: allowed is {allowed}")
+def _refuse(name: str, value: object, allowed: str, hint: str | None = None) -> InvalidConfig:
+    return InvalidConfig(f"{name}={value!r} can't be used: allowed is {allowed}", hint=hint)
 
 
+IN_SECONDS = "durations are in seconds: 5 ms is 0.005"
+"""A hint for whoever thinks in the milliseconds of Java's settings."""
 MAX_SECONDS = 2_147_483.0
 """As many as the wire's 32 bits of milliseconds can say: nearly 25 days."""
 
@@ -42,7 +44,7 @@ def seconds(minimum: float = 0.0, *, optional: bool = False) -> Check:
             raise _refuse(name, value, allowed)
         number = float(value)
         if not minimum <= number <= MAX_SECONDS:
-            raise _refuse(name, value, allowed)
+            raise _refuse(name, value, allowed, IN_SECONDS if number > MAX_SECONDS else None)
         return number
 
     check.__doc__ = allowed
@@ -74,10 +76,19 @@ def choice(*options: Any) -> Check:
         for option in options:
             if type(value) is type(option) and value == option:
                 return option
-        raise _refuse(name, value, allowed)
+        raise _refuse(name, value, allowed, _meant(value, options))
 
     check.__doc__ = allowed
     return check
+
+
+def _meant(value: object, options: Sequence[Any]) -> str | None:
+    """A guess at the option that a str nearly is."""
+    if not isinstance(value, str):
+        return None
+    known = {str(option).lower(): option for option in options if option is not None}
+    near = difflib.get_close_matches(value.lower(), known, n=1)
+    return f"did you mean {known[near[0]]!r}?" if near else None
 
 
 def flag(name: str, value: Any) -> bool:
@@ -104,10 +115,10 @@ def instance_of(kind: type) -> Check:
 
     def check(name: str, value: Any) -> Any:
         if not isinstance(value, kind):
-            raise _refuse(name, value, f"a {kind.__name__}")
+            raise _refuse(name, value, a_or_an(kind.__name__))
         return value
 
-    check.__doc__ = f"a {kind.__name__}"
+    check.__doc__ = a_or_an(kind.__name__)
     return check
 
 
@@ -138,7 +149,8 @@ class Settings:
         if config is None:
             return cls(**settings)
         if not isinstance(config, cls):
-            raise InvalidConfig(f"config must be a {cls.__name__}, not {type(config).__name__}")
+            wanted = a_or_an(cls.__name__)
+            raise InvalidConfig(f"config must be {wanted}, not {type(config).__name__}")
         return dataclasses.replace(config, **settings)
 
     @classmethod

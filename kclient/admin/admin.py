@@ -17,6 +17,7 @@ from kclient.admin.descriptions import TopicDescription, TopicListing
 from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
 from kclient.admin.outcomes import values_or_raise
 from kclient.admin.topics import TopicRef
+from kclient.cluster.async_only import AsyncOnly
 from kclient.cluster.core import ClientCore, Health
 from kclient.config import AdminConfig, Bootstrap
 from kclient.errors import KafkaError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kclient.keywords import AdminSettings
 
 
-class Admin:
+class Admin(AsyncOnly):
     """A client for administration: topics, partitions, offsets, the cluster.
 
     Methods about several items ask about all of them and then raise the error of the first one

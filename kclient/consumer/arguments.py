@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.types import TopicPartition, check_topic_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
@@ -33,6 +30,17 @@ def checked_partitions(values: Iterable[TopicPartition]) -> list[TopicPartition]
     if isinstance(values, str | TopicPartition):
         raise InvalidArgument(f"an iterable of TopicPartition is needed, not {values!r}")
     return [checked_partition(value) for value in values]
+
+
+def checked_topics(values: Iterable[object]) -> tuple[str, ...]:
+    """Names of topics, each once."""
+    for value in values:
+        if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray)):
+            raise InvalidArgument(
+                f"topic must be a str, not {type(value).__name__}",
+                hint="give each topic as an argument: `Consumer(bootstrap, *topics)`",
+            )
+    return tuple(dict.fromkeys(check_topic_name(value) for value in values))
 
 
 def checked_offset(value: object) -> int:

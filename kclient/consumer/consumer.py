@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
+from kclient.cluster.async_only import AsyncOnly
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
     checked_limit,
@@ -16,22 +17,19 @@ from kclient.consumer.arguments import (
     checked_partition,
     checked_partitions,
     checked_timeout,
+    checked_topics,
     refuse_group,
 )
 from kclient.consumer.engine import Engine
 from kclient.consumer.inquiries import Inquiries
 from kclient.consumer.iteration import records_of
 from kclient.consumer.records import ConsumerRecord, converter
+from kclient.errors import a_or_an
 from kclient.hooks import require_callable
-from kclient.types import (
-    OffsetAndMetadata,
-    OffsetSpec,
-    TopicPartition,
-    check_topic_name,
-)
+from kclient.types import OffsetAndMetadata, OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
     from types import TracebackType
     from typing import Unpack
 
@@ -49,7 +47,7 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` takes at most, unless told otherwise."""
 
 
-class Consumer(Inquiries, Generic[K, V]):
+class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
     """Reads records from the partitions of topics.
 
     ``Consumer(bootstrap, "flights")`` reads all partitions of a topic, those added later included;
@@ -152,7 +150,7 @@ class Consumer(Inquiries, Generic[K, V]):
         if group is not None:
             raise refuse_group(group)
         self._config = ConsumerConfig.of(config, {"bootstrap": bootstrap, **settings})
-        names = tuple(dict.fromkeys(check_topic_name(topic) for topic in topics))
+        names = checked_topics(topics)
         require_callable("key_deserializer", key_deserializer)
         require_callable("value_deserializer", value_deserializer)
         convert = converter(key_deserializer, value_deserializer)
@@ -438,6 +436,11 @@ class Consumer(Inquiries, Generic[K, V]):
         """
         self._engine.core.check_usable()
         return records_of(self._engine.poller, converts=self._converts)
+
+    if not TYPE_CHECKING:  # for them it isn't there, so that they see the mistake
+
+        def __iter__(self) -> Iterator[Any]:
+            raise TypeError(f"`async for` is needed for {a_or_an(type(self).__name__)}")
 
     async def poll_arrow(self, *, timeout: float | None = 1.0) -> pyarrow.RecordBatch:
         """Wait for records and return them as columns, without an object per record.

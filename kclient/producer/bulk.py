@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kclient.errors import InvalidArgument, KafkaError, SerializationFailed
+from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an
 from kclient.producer.flush import FlushWait
 from kclient.producer.hot import DUE, END
 from kclient.producer.outgoing import Outgoing
@@ -73,7 +73,8 @@ class BulkSend:
             await self._take_all(records)
         else:
             raise InvalidArgument(
-                f"records must be an iterable or async iterable, not a {type(records).__name__}"
+                f"records must be an iterable or async iterable, not "
+                f"{a_or_an(type(records).__name__)}"
             )
 
     async def _take_all(self, records: Iterable[Any]) -> None:

@@ -185,9 +185,10 @@ class ParkingLot:
         if self.claimed == 0 or used + self.claimed + size + _UPKEEP <= self._memory:
             return
         raise BufferFull(
-            f"the metadata of topic {topic} is not here yet, and records that wait for metadata "
-            f"need {self.claimed:,} bytes, {used:,} of buffer_memory={self._memory:,} are taken",
-            hint=_REMEDY,
+            f"the metadata of topic {topic} is not here yet: records that wait for metadata need "
+            f"{self.claimed:,} bytes, {used:,} of buffer_memory={self._memory:,} are taken",
+            hint="awaiting anything lets it come: await a delivery, or use "
+            "`await producer.enqueue(...)`, which waits",
             maybe_written=False,
         )
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kclient.clock import wall_ns_of
+from kclient.cluster.async_only import AsyncOnly
 from kclient.cluster.core import ClientCore
 from kclient.config import ProducerConfig
 from kclient.errors import ClientClosed, FlushFailed
@@ -52,7 +53,7 @@ _LAST_STAGE = 0.5
 """Seconds for what was written to leave at the end, whatever the flush took."""
 
 
-class Producer(Generic[K, V]):
+class Producer(AsyncOnly, Generic[K, V]):
     """Writes records to topics, in batches per partition, in order, without duplicates.
 
     Use it in ``async with``, or call ``start`` and ``close``. It belongs to the event loop, thread

@@ -6,10 +6,10 @@ The intake calls this for everything that isn't plain ``bytes`` already. Every f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
-from kclient.errors import InvalidArgument, KafkaError, SerializationFailed
+from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an
 
 if TYPE_CHECKING:
     from kclient.hooks import Serializer
@@ -28,8 +28,8 @@ def plain_bytes(topic: str, role: str, value: Any) -> bytes | None:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise SerializationFailed(
-        f"the {role} for topic {topic!r} is a {type(value).__name__}: without a {role}_serializer "
-        "it must be bytes-like or None",
+        f"the {role} for topic {topic!r} is {a_or_an(type(value).__name__)}: without a "
+        f"{role}_serializer it must be bytes-like or None",
         hint=f"encode it, or give the producer a {role}_serializer (see kclient.serializers)",
         maybe_written=False,
     )
@@ -43,7 +43,7 @@ def serialized(topic: str, role: str, value: Any, serializer: Serializer[Any]) -
         raise
     except Exception as error:
         raise SerializationFailed(
-            f"the {role}_serializer failed on a {type(value).__name__} for topic {topic!r}: "
+            f"the {role}_serializer failed on {a_or_an(type(value).__name__)} for topic {topic!r}: "
             f"{type(error).__name__}",
             hint="its `__cause__` says why",  # and may show content, so it isn't repeated here
             maybe_written=False,
@@ -53,7 +53,7 @@ def serialized(topic: str, role: str, value: Any, serializer: Serializer[Any]) -
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     raise SerializationFailed(
-        f"the {role}_serializer returned a {type(data).__name__} for topic {topic!r}: "
+        f"the {role}_serializer returned {a_or_an(type(data).__name__)} for topic {topic!r}: "
         "bytes or None are needed",
         maybe_written=False,
     )
@@ -64,30 +64,43 @@ def plain_headers(topic: str, headers: Any) -> tuple[Headers, int]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     size = 0
     checked: list[tuple[str, bytes | None]] = []
+    pair: Any = ("", None)
     try:
-        for name, value in pairs:
+        for pair in pairs:
+            name, value = pair
             if not isinstance(name, str):
-                raise TypeError(f"a name is a {type(name).__name__}, not a str")
+                raise TypeError(f"a name is {a_or_an(type(name).__name__)}, not a str")
             if isinstance(value, (bytearray, memoryview)):
                 value = bytes(value)
             elif value is not None and not isinstance(value, bytes):
-                raise TypeError(f"a value is a {type(value).__name__}, not bytes-like or None")
+                kind = a_or_an(type(value).__name__)
+                raise TypeError(f"a value is {kind}, not bytes-like or None")
             size += len(name.encode()) + (len(value) if value else 0) + _HEADER_OVERHEAD
             checked.append((name, value))
     except (TypeError, ValueError) as error:
         raise SerializationFailed(
-            f"the headers for topic {topic!r} can't be sent: {error}",
+            f"the headers for topic {topic!r} can't be sent: {_no_pair(pair) or error}",
             hint="give (str, bytes | None) pairs or a mapping",
             maybe_written=False,
         ) from error
     return tuple(checked), size
 
 
+def _no_pair(given: object) -> str | None:
+    """What to say of an item of headers that is no pair; None of one that is."""
+    kind = a_or_an(type(given).__name__)
+    if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+        if not isinstance(given, Sized) or len(given) == 2:
+            return None
+        kind += f" of {len(given)}"
+    return f"a (name, value) pair is expected, not {kind}"
+
+
 def checked_timestamp(timestamp: Any) -> int:
     """``timestamp`` as int milliseconds since the epoch."""
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
         raise InvalidArgument(
-            f"timestamp must be an int of milliseconds, not a {type(timestamp).__name__}"
+            f"timestamp must be an int of milliseconds, not {a_or_an(type(timestamp).__name__)}"
         )
     if not 0 <= timestamp <= LAST_TIMESTAMP:
         raise InvalidArgument(f"timestamp={timestamp} is out of range: allowed is 0 to 2**63-2")
@@ -97,7 +110,7 @@ def checked_timestamp(timestamp: Any) -> int:
 def checked_partition(partition: Any) -> int:
     """``partition`` as a partition index."""
     if not isinstance(partition, int) or isinstance(partition, bool):
-        raise InvalidArgument(f"partition must be an int, not a {type(partition).__name__}")
+        raise InvalidArgument(f"partition must be an int, not {a_or_an(type(partition).__name__)}")
     if not 0 <= partition < 2**31:
         raise InvalidArgument(f"partition={partition} is out of range: the first partition is 0")
     return partition

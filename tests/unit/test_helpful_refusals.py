@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient import Consumer, Producer, broker_errors, errors
-from kclient.errors import InvalidArgument, InvalidConfig
+from kclient import Admin, Consumer, Producer, broker_errors, errors
+from kclient.config import ConsumerConfig, ProducerConfig
+from kclient.errors import InvalidArgument, InvalidConfig, a_or_an
 from kclient.serializers import JsonDeserializer, JsonSerializer
 
 PLACES = [
@@ -127,3 +128,82 @@ def test_errors_alone_load_no_broker_errors() -> None:
     code = "import sys, kclient.errors; print('kclient.broker_errors' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# Arguments and settings.
+
+
+@pytest.mark.parametrize("topics", [["t"], ("a", "b"), {"t"}, iter("t")])
+def test_topics_given_as_one_collection_are_refused_with_a_way_out(topics: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"Consumer\(bootstrap, \*topics\)"):
+        Consumer("localhost:9092", topics)
+
+
+def test_other_things_than_topics_have_no_such_hint() -> None:
+    wrong: Any = 5
+    with pytest.raises(InvalidArgument, match=r"topic must be a str, not int$"):
+        Consumer("localhost:9092", wrong)
+
+
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        (ProducerConfig, {"linger": 500}),
+        (ProducerConfig, {"linger": 10_000_000}),
+        (ProducerConfig, {"delivery_timeout": 1e9}),
+        (ProducerConfig, {"retry_backoff": 100}),
+        (ProducerConfig, {"reconnect_backoff": 50}),
+        (ProducerConfig, {"connection_setup_timeout": 10_000}),
+        (ConsumerConfig, {"fetch_max_wait": 500}),
+    ],
+)
+def test_milliseconds_are_told_that_durations_are_seconds(
+    config: Any, settings: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidConfig, match="durations are in seconds"):
+        config(**settings)
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "meant"),
+    [
+        (ProducerConfig, {"compression": "ZSTD"}, "'zstd'"),
+        (ProducerConfig, {"compression": "zsdt"}, "'zstd'"),
+        (ProducerConfig, {"acks": "ALL"}, "'all'"),
+        (ProducerConfig, {"acks": "1"}, "1"),
+        (ConsumerConfig, {"isolation_level": "read-committed"}, "'read_committed'"),
+        (ConsumerConfig, {"auto_offset_reset": "erliest"}, "'earliest'"),
+    ],
+)
+def test_a_slip_in_a_choice_is_answered_with_what_was_meant(
+    config: Any, settings: dict[str, Any], meant: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"did you mean {meant}\\?"):
+        config(**settings)
+
+
+def test_a_choice_that_resembles_none_is_answered_with_all() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        ProducerConfig(compression="brotli")
+    assert "did you mean" not in str(caught.value)
+    assert "'zstd'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"), [("int", "an int"), ("str", "a str"), ("UUID", "a UUID"), ("Any", "an Any")]
+)
+def test_types_have_their_article(word: str, shown: str) -> None:
+    assert a_or_an(word) == shown
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+def test_with_without_async_says_so(client: Any) -> None:
+    with pytest.raises(TypeError, match=f"`async with` is needed for {a_or_an(client.__name__)}"):
+        with client("localhost:9092"):
+            pass  # pragma: no cover
+
+
+def test_for_without_async_says_so() -> None:
+    with pytest.raises(TypeError, match="`async for` is needed for a Consumer"):
+        for _ in Consumer("localhost:9092"):  # type: ignore[attr-defined]
+            pass  # pragma: no cover

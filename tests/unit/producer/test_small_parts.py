@@ -325,7 +325,7 @@ def test_a_serializer_may_return_bytes_like_or_none() -> None:
 
 
 def test_a_failing_serializer_is_the_cause() -> None:
-    with pytest.raises(SerializationFailed, match="key_serializer failed on a int") as caught:
+    with pytest.raises(SerializationFailed, match="key_serializer failed on an int") as caught:
         serialized("t", "key", 0, lambda topic, value: 1 // value)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert "__cause__" in str(caught.value)
@@ -366,6 +366,24 @@ def test_headers_may_be_a_mapping() -> None:
 )
 def test_bad_headers_are_refused(headers: object) -> None:
     with pytest.raises(SerializationFailed, match="headers"):
+        plain_headers("t", headers)
+
+
+@pytest.mark.parametrize(
+    ("headers", "shown"),
+    [
+        ([("a", b"1", 2)], "a tuple of 3"),
+        ([("a",)], "a tuple of 1"),
+        (["ab"], "a str"),
+        ("ab", "a str"),
+        ([b"ab"], "a bytes"),
+        ([5], "an int"),
+        ({"a": b"1"}.keys(), "a str"),
+    ],
+)
+def test_headers_that_are_no_pairs_are_told_so(headers: object, shown: str) -> None:
+    words = rf"\(name, value\) pair is expected, not {shown}"
+    with pytest.raises(SerializationFailed, match=words):
         plain_headers("t", headers)
 
 
