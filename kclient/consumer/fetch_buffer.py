@@ -42,6 +42,7 @@ class FetchBuffer:
         "_blocked",
         "_full_bytes",
         "_on_corrupt",
+        "_on_released",
         "_on_room",
         "_queues",
         "_subscription",
@@ -57,6 +58,7 @@ class FetchBuffer:
         frame_budget: int,
         partition_bytes: int,
         on_room: Callable[[PartitionState], None],
+        on_released: Callable[[], None],
         on_corrupt: Callable[[PartitionState, CorruptRecord], None],
     ) -> None:
         """
@@ -65,11 +67,13 @@ class FetchBuffer:
             frame_budget: Bytes of frames above which ``has_room`` turns False.
             partition_bytes: Bytes of a partition's pieces above which it is ``is_full``.
             on_room: Told of a partition of which a piece was used up or dropped.
+            on_released: Told that a frame is pointed into no more, by whomever it was held last.
             on_corrupt: Told of a partition whose next batch can't be read; its data is dropped.
         """
         self._subscription = subscription
         self._full_bytes = partition_bytes
         self._on_room = on_room
+        self._on_released = on_released
         self._on_corrupt = on_corrupt
         self._queues: dict[PartitionState, deque[FetchedData]] = {}
         self._turns: OrderedDict[PartitionState, None] = OrderedDict()
@@ -85,6 +89,7 @@ class FetchBuffer:
         def released(lease: FrameLease) -> None:
             self.frame_bytes -= lease.size_bytes
             release()
+            self._on_released()
 
         self.frame_bytes += size_bytes
         return FrameLease(size_bytes, released)

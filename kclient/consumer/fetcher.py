@@ -84,6 +84,7 @@ class Fetcher:
             frame_budget=config.buffer_memory,
             partition_bytes=config.max_partition_fetch_bytes,
             on_room=self._on_room,
+            on_released=self._on_released,
             on_corrupt=self._on_corrupt,
         )
         self.plan = FetchPlan(
@@ -126,6 +127,8 @@ class Fetcher:
 
     def _on_room(self, state: PartitionState) -> None:
         self.plan.touch(state)
+
+    def _on_released(self) -> None:
         if self._lacks_room and self.buffer.has_room:
             self._lacks_room = False
             for queue in self.plan.queues.values():

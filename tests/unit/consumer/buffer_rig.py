@@ -20,6 +20,7 @@ class BufferRig:
         self, partitions: int, *, frame_budget: int = 2**30, partition_bytes: int = 2**20
     ) -> None:
         self.room: list[TopicPartition] = []
+        self.releases: list[int] = []
         self.corrupt: list[tuple[TopicPartition, CorruptRecord]] = []
         self.frames_held = 0
         self.subscription = Subscription(None, self._changed)
@@ -28,6 +29,7 @@ class BufferRig:
             frame_budget=frame_budget,
             partition_bytes=partition_bytes,
             on_room=lambda state: self.room.append(state.topic_partition),
+            on_released=lambda: self.releases.append(self.buffer.frame_bytes),
             on_corrupt=lambda state, error: self.corrupt.append((state.topic_partition, error)),
         )
         self.subscription.assign(map(self.partition, range(partitions)))

@@ -222,6 +222,19 @@ def test_room_is_told_when_a_piece_is_used_up() -> None:
     assert rig.room == [rig.partition(0)]
 
 
+def test_memory_is_told_when_the_last_holder_of_a_frame_lets_go() -> None:
+    rig = BufferRig(1)
+    mine = rig.buffer.lease(50, lambda: None)
+    mine.hold()  # as a thread does that reads it
+    rig.add_frame({0: batch(0, 2)}, size_bytes=100)
+    rig.buffer.drop(rig.state(0))
+    assert rig.releases == [50]
+    mine.drop()
+    assert rig.releases == [50]
+    mine.drop()
+    assert rig.releases == [50, 0]
+
+
 def test_a_large_compressed_batch_blocks_its_partition_only() -> None:
     rig = BufferRig(2)
     rig.add(0, batch(0, 300, codec=Compression.GZIP, value_bytes=10_000))
