@@ -6,6 +6,7 @@ See benchmarks/README.md for what is equal between the clients, what is counted 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import signal
 import sys
 import tempfile
@@ -19,20 +20,26 @@ from rich.console import Console
 
 from benchmarks.about import about
 from benchmarks.broker import NoBroker, broker
-from benchmarks.cells import CELLS
+from benchmarks.cells import CELLS, FEW
 from benchmarks.compare import differences, show_comparison
 from benchmarks.doors import DOORS, KCLIENT
 from benchmarks.floors import read_floors, verdicts
-from benchmarks.report import show, show_about, show_verdicts, subtitle
-from benchmarks.results import Run
+from benchmarks.report import chart_subtitle, show, show_about, show_verdicts
+from benchmarks.results import ROUNDS, Run, rounds_of
 from benchmarks.runner import Plan, Session, choose
 from benchmarks.saved import NotASession, load, save
 from benchmarks.topics import Topics
 from kclient.errors import KafkaError
 
-QUICK_ROUNDS, ROUNDS = 3, 5
-QUICK_SECONDS, SECONDS = 0.15, 0.3
-QUICK_SCALE = 0.5
+QUICK_ROUNDS = 3
+QUICK_DIVIDED, QUICK_SCALE = 3, 0.5
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,8 +49,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--ca", help="PEM file of the authority that signed its certificate")
     made.add_argument("--quick", action="store_true", help="fewer cells, rounds and records")
     made.add_argument("--only", metavar="PATTERN", help="cells or doors with this in their name")
-    made.add_argument("--rounds", type=int, help=f"by default {ROUNDS}, quick {QUICK_ROUNDS}")
-    made.add_argument("--records", type=int, help="per run; by default by the door's speed")
+    made.add_argument(
+        "--rounds",
+        type=positive,
+        help=f"by default {ROUNDS}, but {FEW} for cells without a floor; quick {QUICK_ROUNDS}",
+    )
+    made.add_argument("--records", type=positive, help="per run; by default as the cell says")
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything, raw runs too")
     made.add_argument("--plots", type=Path, metavar="DIR", help="draw charts, PNG and SVG")
     made.add_argument("--show", type=Path, metavar="FILE", help="report (and plot) a saved session")
@@ -60,8 +71,9 @@ def plan_for(options: argparse.Namespace) -> Plan:
     return Plan(
         choose(tuple(CELLS.values()), options.quick, options.only),
         rounds=options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS),
-        seconds=QUICK_SECONDS if options.quick else SECONDS,
+        whole=options.rounds is not None,
         records=options.records,
+        divided=QUICK_DIVIDED if options.quick else 1,
         scale=QUICK_SCALE if options.quick else 1.0,
     )
 
@@ -81,29 +93,75 @@ def measure(options: argparse.Namespace, plan: Plan) -> tuple[dict[str, Any], li
         topics.check()
         session = Session(address, plan, topics, tell, caches=caches)
         facts = about(address.version)
+        facts["small"] = small(options)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             session.run()
         except KeyboardInterrupt:
             facts["interrupted"] = True
         finally:
-            topics.delete(sorted(topics.alive))
+            session.drop(sorted(topics.alive))
         facts["seconds"] = round(time.monotonic() - began)
     return facts, session.runs
 
 
-def report(options: argparse.Namespace, facts: dict[str, Any], runs: Sequence[Run]) -> None:
-    """Tables, verdicts, charts."""
+def small(options: argparse.Namespace) -> bool:
+    """Whether the session is smaller than what floors are meant for."""
+    return bool(options.quick or options.records or (options.rounds or ROUNDS) < ROUNDS)
+
+
+def report(facts: dict[str, Any], runs: Sequence[Run]) -> None:
+    """Tables and verdicts."""
     console = Console(width=None if sys.stdout.isatty() else 150)
     chosen = {run.cell for run in runs}
-    show_about(console, facts)
+    show_about(console, facts, runs)
     show(console, runs)
-    show_verdicts(console, verdicts([f for f in read_floors() if f.cell in chosen], runs))
-    if options.plots:
-        from benchmarks.plots import draw
+    found = verdicts([f for f in read_floors() if f.cell in chosen], runs)
+    show_verdicts(console, found, small=facts.get("small", False) or rounds_of(runs) < ROUNDS)
 
-        for path in draw(options.plots, runs, subtitle(facts)):
-            console.print(f"drawn: {path}")
+
+def plot(folder: Path, facts: dict[str, Any], runs: Sequence[Run]) -> None:
+    """Charts."""
+    from benchmarks.plots import draw
+
+    for path in draw(folder, runs, chart_subtitle(facts, runs)):
+        sys.stdout.write(f"drawn: {path}\n")
+
+
+def try_file(path: Path) -> None:
+    """Fail now, not after the session, if a file can't be written."""
+    there = path.exists()
+    with path.open("ab"):
+        pass
+    if not there:
+        path.unlink()
+
+
+def try_folder(path: Path) -> None:
+    """The same for a folder, which is made."""
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path):
+        pass
+
+
+def refusal(options: argparse.Namespace) -> str | None:
+    """Why these options can't be followed, found out before anything is measured."""
+    if options.tls_bootstrap and not options.bootstrap:
+        return "--tls-bootstrap needs --bootstrap: a broker that is started here has its own"
+    if options.ca and not options.tls_bootstrap:
+        return "--ca needs --tls-bootstrap: it is what signed that listener's certificate"
+    for option, path, attempt in (
+        ("--json", options.json, try_file),
+        ("--plots", options.plots, try_folder),
+    ):
+        try:
+            if path:
+                attempt(path)
+        except OSError as error:
+            return f"{option} {path}: can't be written: {error.strerror}"
+    if options.plots and importlib.util.find_spec("matplotlib") is None:
+        return f"--plots {options.plots}: needs matplotlib: pip install 'kclient[bench]'"
+    return None
 
 
 def compare(paths: Sequence[Path]) -> int:
@@ -118,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         return _run(options)
-    except (NoBroker, NotASession, KafkaError) as error:
+    except (NoBroker, NotASession, KafkaError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except ImportError as error:
@@ -127,10 +185,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    refused = refusal(options)
+    if refused is not None:
+        sys.stderr.write(f"{refused}\n")
+        return 2
     if options.compare:
         return compare(options.compare)
     if options.show:
-        report(options, *load(options.show))
+        facts, runs = load(options.show)
+        report(facts, runs)
+        if options.plots:
+            plot(options.plots, facts, runs)
         return 0
     if options.profile:
         from benchmarks.profiling.session import profile
@@ -141,9 +206,11 @@ def _run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"no cell and no door has {options.only!r} in its name\n")
         return 2
     facts, runs = measure(options, plan)
+    report(facts, runs)
     if options.json:
         save(options.json, facts, runs)
-    report(options, facts, runs)
+    if options.plots:
+        plot(options.plots, facts, runs)
     return 1 if ours_failed(runs) else 0
 
 

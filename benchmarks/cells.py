@@ -12,6 +12,10 @@ from typing import Any
 from benchmarks.doors import DOORS
 
 MIB = 1024 * 1024
+WRITTEN, READ_LONG, READ_SHORT = 300_000, 600_000, 300_000
+"""Records of a run where values have 100 bytes; short for cells that no floor looks at."""
+ALL, FEW = 1_000, 3
+"""Rounds at most."""
 SEND = (
     "kclient send",
     "kclient send_many",
@@ -51,12 +55,13 @@ class Cell:
         doors: Names of doors, in the order of the report.
         settings: Fields of ``Job`` other than the base's.
         topics: How many topics.
-        records: Per door, in place of what its cost suggests; the key "" is for all others.
+        amount: Records of each run, for all doors.
+        records: Per door, where the amount is part of what is measured; "" is for all others.
         quick: Whether ``--quick`` has it.
         tls: It needs a TLS listener.
         figure: The outcome's figure that the report shows and compares.
         scales: Whether ``--quick`` may take fewer records of those that ``records`` says.
-        rounds: At most so many, for what swings little and takes long.
+        rounds: At most so many unless the user says how many; for what no floor looks at.
     """
 
     name: str
@@ -64,12 +69,13 @@ class Cell:
     doors: tuple[str, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     topics: int = 1
+    amount: int = 0
     records: dict[str, int] = field(default_factory=dict)
     quick: bool = False
     tls: bool = False
     figure: str = "cpu_us"
     scales: bool = True
-    rounds: int = 1_000
+    rounds: int = ALL
 
     @property
     def factor(self) -> str:
@@ -85,14 +91,25 @@ def _pair(
     factor: str,
     out: tuple[str, ...],
     into: tuple[str, ...],
+    amounts: tuple[int, int] = (WRITTEN, READ_SHORT),
+    rounds: tuple[int, int] = (FEW, FEW),
     quick: bool = False,
     tls: bool = False,
     **settings: Any,
 ) -> list[Cell]:
     """The same change for writing and for reading."""
     return [
-        Cell(f"produce: {factor}", "produce", out, settings, quick=quick, tls=tls),
-        Cell(f"consume: {factor}", "consume", into, settings, quick=quick, tls=tls),
+        Cell(
+            f"{workload}: {factor}",
+            workload,
+            doors,
+            settings,
+            amount=amounts[at],
+            rounds=rounds[at],
+            quick=quick,
+            tls=tls,
+        )
+        for at, (workload, doors) in enumerate((("produce", out), ("consume", into)))
     ]
 
 
@@ -103,10 +120,11 @@ def _partitions(count: int) -> list[Cell]:
     out = {"": 400_000, "kclient send_many": 1_000_000, "kclient enqueue": 1_000_000}
     out["aiokafka send"] = slow
     into = {"": 200_000, "kclient poll": 1_200_000}
-    quick = count in (10, 1_000)
+    gates = count in (10, 1_000)
+    rest: dict[str, Any] = {"quick": gates, "rounds": ALL if gates else FEW}
     return [
-        Cell(f"produce: {name}", "produce", SPREAD_OUT, settings, records=out, quick=quick),
-        Cell(f"consume: {name}", "consume", SPREAD_IN, settings, records=into, quick=quick),
+        Cell(f"produce: {name}", "produce", SPREAD_OUT, settings, records=out, **rest),
+        Cell(f"consume: {name}", "consume", SPREAD_IN, settings, records=into, **rest),
     ]
 
 
@@ -122,23 +140,26 @@ def _topics(count: int) -> list[Cell]:
 
 def _all() -> list[Cell]:
     cells = [
-        Cell("produce: base", "produce", _doors("produce"), quick=True),
-        Cell("consume: base", "consume", _doors("consume"), quick=True),
+        Cell("produce: base", "produce", _doors("produce"), amount=WRITTEN, quick=True),
+        Cell("consume: base", "consume", _doors("consume"), amount=READ_LONG, quick=True),
     ]
-    for codec in ("lz4", "zstd", "snappy", "gzip"):
-        cells += _pair(codec, SEND, READ, quick=codec == "lz4", codec=codec)
-    cells += _pair("1 KiB", ONE_BY_ONE, READ, quick=True, size=1024)
-    cells += _pair("100 KiB", ONE_BY_ONE, READ, size=100 * 1024, window=100)
+    gating: Any = {"quick": True, "rounds": (ALL, ALL)}
+    cells += _pair("lz4", SEND, READ, (WRITTEN, READ_LONG), **gating, codec="lz4")
+    for codec in ("zstd", "snappy"):
+        cells += _pair(codec, SEND, READ, codec=codec)
+    cells += _pair("gzip", SEND, READ, (100_000, READ_SHORT), codec="gzip")
+    cells += _pair("1 KiB", ONE_BY_ONE, READ, (100_000, 200_000), **gating, size=1024)
+    cells += _pair("100 KiB", ONE_BY_ONE, READ, (2_000, 2_500), size=100 * 1024, window=100)
     cells += _pair("key", SEND, READ, keyed=True)
     cells += _pair("headers", ONE_BY_ONE, READ, headers=True)
     out: tuple[str, ...]
     into: tuple[str, ...]
     out = ("kclient send", "kclient 1,000 tasks", "aiokafka send", "aiokafka 1,000 tasks")
     into = ("kclient poll", "kclient async for", "aiokafka getmany", "aiokafka async for")
-    cells += _pair("uvloop", out, into, quick=False, loop="uvloop")
+    cells += _pair("uvloop", out, into, rounds=(ALL, FEW), loop="uvloop")
     out = ("kclient send", "kclient enqueue_nowait", "kclient send_many")
     into = ("kclient poll", "kclient async for", "kclient poll_arrow")
-    cells += _pair("pure build", out, into, quick=True, pure=True)
+    cells += _pair("pure build", out, into, (100_000, 200_000), **gating, pure=True)
     cells += _pair("TLS", ONE_BY_ONE, READ, tls=True)
     for partitions in (1, 10, 100, 1_000):
         cells += _partitions(partitions)
@@ -170,6 +191,7 @@ def _others() -> list[Cell]:
             _doors("end to end"),
             latency,
             records={"": 1_000},
+            rounds=FEW,
             figure="p50_us",
             **fixed,
         ),
@@ -204,5 +226,5 @@ def _others() -> list[Cell]:
     ]
 
 
-_IDLE: dict[str, Any] = {"figure": "kib", "scales": False, "rounds": 3}
+_IDLE: dict[str, Any] = {"figure": "kib", "scales": False, "rounds": FEW}
 CELLS: dict[str, Cell] = {cell.name: cell for cell in _all()}

@@ -1,20 +1,31 @@
 """The report in the terminal: a table per cell, then the verdicts. Reads results, measures nothing.
 
 A door that could not run is a row with its reason. Ratios say how many times more a peer's door
-costs; which door of a peer is beside which of ours is in ``doors.BESIDE``.
+costs; which door of a peer is beside which of ours is in ``doors.BESIDE``, and named below a table.
+Fits in a hundred columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.cells import CELLS, Cell
-from benchmarks.doors import AIO, BESIDE, CLIENTS, CONFLUENT, DOORS, KCLIENT
+from benchmarks.doors import (
+    AIO,
+    AIOKAFKA,
+    BESIDE,
+    CLIENTS,
+    CONFLUENT,
+    DOORS,
+    KAFKA_PYTHON,
+    KCLIENT,
+)
 from benchmarks.floors import Verdict
 from benchmarks.results import Run, Summary, ratio, summarize
 
@@ -31,7 +42,19 @@ TIMES: tuple[Column, ...] = (
     ("CPU us/record", "cpu_us", ",.0f"),
 )
 HOLD: tuple[Column, ...] = (("longest ms", "longest_ms", ".1f"), ("CPU us/record", "cpu_us", ".2f"))
-_SHORT = {CONFLUENT: "confluent", AIO: "its aio"}
+WIDE = 125
+"""Columns of a terminal from which on headings needn't be broken."""
+_SHORT = {CONFLUENT: "confluent", AIO: "confluent aio"}
+_NARROW = {
+    CONFLUENT: "con-\nfluent",
+    AIO: "con-\nfluent\naio",
+    AIOKAFKA: "aio-\nkafka",
+    KAFKA_PYTHON: "kafka-\npython",
+}
+CAPTION = (
+    "x: how many times cheaper kclient's CPU per record (or whatever figure +- stands behind) is\n"
+    "than that of the peer's door beside it, named below each table; median of the rounds' ratios"
+)
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "produce": CPU,
     "consume": CPU,
@@ -56,55 +79,105 @@ _STYLES = {"holds": "green", "doesn't hold": "bold red", "not decided": "yellow"
 
 
 def subtitle(facts: Mapping[str, Any]) -> str:
-    """One line on what a session ran on."""
-    versions = facts["versions"]
+    """One line on what a session ran on; a file may lack any of it."""
+    versions = facts.get("versions", {})
     peers = ", ".join(f"{name} {versions[name]}" for name in PEERS if name in versions)
     return (
-        f"Apache Kafka {facts['broker']}, Python {facts['python']}, {facts['cpu']} x "
-        f"{facts['cores']}; kclient {facts['kclient.record.IMPLEMENTATION']} build; {peers}"
+        f"Apache Kafka {facts.get('broker', '?')}, Python {facts.get('python', '?')}, "
+        f"{facts.get('cpu', '?')} x {facts.get('cores', '?')}; "
+        f"kclient {facts.get('kclient.record.IMPLEMENTATION', '?')} build; {peers}"
     )
 
 
-def show_about(console: Console, facts: Mapping[str, Any]) -> None:
-    """What the session ran on."""
-    console.print(subtitle(facts), markup=False, highlight=False)
-    load = facts["load"][0]
+def chart_subtitle(facts: Mapping[str, Any], runs: Sequence[Run]) -> str:
+    """Two lines for a picture: how it was measured, and on what."""
+    day = str(facts.get("when", "?"))[:10]
+    return f"lower is better; {day}, medians of {_rounds(runs)}\n{subtitle(facts)}"
+
+
+def show_about(console: Console, facts: Mapping[str, Any], runs: Sequence[Run]) -> None:
+    """What the session ran on, and how large it was."""
+
+    def say(text: str, style: str = "") -> None:
+        console.print(text, style=style, markup=False, highlight=False)
+
+    say(subtitle(facts))
+    load = facts.get("load", [0.0])[0]
     took = f", took {facts['seconds']} s" if "seconds" in facts else ""
-    console.print(f"{facts['when']}, load at the start {load:.1f}{took}", highlight=False)
-    check = facts.get("check_us", 0.0)
-    console.print(f"readers' check of a 100-byte value: {check:.3f} us, in all", highlight=False)
+    say(f"{facts.get('when', '?')}, {_rounds(runs)}, load at the start {load:.1f}{took}")
+    if "check_us" in facts:
+        say(f"readers' check of a 100-byte value: {facts['check_us']:.3f} us, in all")
     if facts.get("interrupted"):
-        console.print("[yellow]interrupted: not all rounds are here[/]")
-    if load > (facts["cores"] or 1):
-        console.print("[yellow]the machine had other work: trust ratios more than figures[/]")
+        say("interrupted: not all rounds are here", "yellow")
+    if load > (facts.get("cores") or 1):
+        say("the machine had other work: trust ratios more than figures", "yellow")
+    for name in facts.get("unknown", ()):
+        say(f"not shown, as this version has no such cell or door: {name}", "yellow")
+
+
+def _rounds(runs: Iterable[Run]) -> str:
+    """Rounds and records of runs, as ``3 to 5 rounds of 2,000 to 300,000 records``."""
+    rounds: dict[str, int] = {}
+    records: set[int] = set()
+    for run in runs:
+        rounds[run.cell] = max(rounds.get(run.cell, 0), run.round + 1)
+        if "records" in run.outcome:
+            records.add(run.outcome["records"])
+    count = _range(set(rounds.values()))
+    word = "round" if count == "1" else "rounds"
+    return f"{count} {word} of {_range(records)} records" if records else f"{count} {word}"
+
+
+def _range(numbers: set[int]) -> str:
+    if not numbers:
+        return "0"
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def show(console: Console, runs: Sequence[Run]) -> None:
     """All cells that were run."""
     summaries = summarize(runs)
+    console.print()
+    console.print(CAPTION, style="dim", markup=False, highlight=False)
     for name in dict.fromkeys(run.cell for run in runs):
         cell = CELLS[name]
         rows = [summaries[name, door] for door in cell.doors if (name, door) in summaries]
-        console.print(_table(cell, rows, runs))
+        console.print()
+        console.print(_table(cell, rows, runs, console.width >= WIDE))
+        for line in _beside(cell, rows):
+            console.print(line, style="dim", markup=False, highlight=False)
         for reason in _reasons(rows):
             console.print(f"  {escape(reason)}", style="yellow", highlight=False, soft_wrap=True)
 
 
-def _table(cell: Cell, rows: Sequence[Summary], runs: Sequence[Run]) -> Table:
+def _table(cell: Cell, rows: Sequence[Summary], runs: Sequence[Run], wide: bool) -> Table:
     columns = COLUMNS[cell.workload]
-    table = Table(title=cell.name, title_style="bold", title_justify="left")
+    size = _rounds(run for run in runs if run.cell == cell.name)
+    table = Table(
+        title=f"[bold]{cell.name}[/], {size}",
+        title_style="",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0) if wide else (0, 0, 0, 0),
+    )
     table.add_column("door", no_wrap=True)
     for heading, figure, _ in columns:
-        table.add_column(heading, justify="right")
+        words = (
+            heading if wide else heading.replace("CPU us/", "CPU us\n/").replace(" each", "\neach")
+        )
+        table.add_column(words, justify="right", no_wrap=True)
         if figure == cell.figure:
-            table.add_column("+-", justify="right")
+            table.add_column("+-", justify="right", no_wrap=True)
     peers = [
         client
         for client in CLIENTS
         if client != KCLIENT and any(DOORS[one.door].client == client for one in rows)
     ]
     for client in peers:
-        table.add_column(_SHORT.get(client, client), justify="right")
+        words = _SHORT.get(client, client) if wide else _NARROW[client]
+        table.add_column(words, justify="right", no_wrap=True)
     for one in rows:
         style = "bold" if DOORS[one.door].client == KCLIENT else ""
         style = "dim" if DOORS[one.door].tuned else style
@@ -119,10 +192,22 @@ def _cells(cell: Cell, one: Summary, columns: Sequence[Column]) -> list[str]:
         return [f"[yellow]{word}[/]", *[""] * len(columns)]
     cells = []
     for _, figure, form in columns:
-        cells.append(format(one.figures[figure], form))
+        value = one.figures.get(figure)
+        cells.append("-" if value is None else format(value, form))
         if figure == cell.figure:
-            cells.append(f"{one.spread(figure):.0%}")
+            cells.append(f"{one.spread(figure):.0%}" if one.runs > 1 else "-")
     return cells
+
+
+def _beside(cell: Cell, rows: Sequence[Summary]) -> list[str]:
+    """Which doors the ratios are to; doors of ours with the same ones share a line."""
+    there = {one.door for one in rows}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in rows:
+        peers = tuple(name for name in BESIDE.get(one.door, ()) if name in there)
+        if peers:
+            groups.setdefault(peers, []).append(one.door)
+    return [f"  beside {'; '.join(ours)}: {'; '.join(peers)}" for peers, ours in groups.items()]
 
 
 def _reasons(rows: Sequence[Summary]) -> list[str]:
@@ -137,13 +222,18 @@ def _times(cell: Cell, mine: Summary, client: str, runs: Sequence[Run]) -> str:
     for other in BESIDE.get(mine.door, ()):
         if DOORS[other].client == client and other in cell.doors:
             times = ratio(runs, (cell.name, mine.door), (cell.name, other), cell.figure)
-            return "" if times is None else f"{times:.2f}x"
+            return "" if times is None else f"{times:,.{2 if times < 100 else 0}f}x"
     return ""
 
 
-def show_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """The rows that must hold."""
+def show_verdicts(console: Console, verdicts: Sequence[Verdict], small: bool = False) -> None:
+    """The rows that must hold; a small session decides none of them."""
+    if not verdicts:
+        return
+    console.print()
     table = Table(title="what must hold", title_style="bold", title_justify="left")
+    if small:
+        table.title = "what must hold (a session with fewer rounds or records decides nothing)"
     for heading in ("row", "measured", "limit", ""):
         table.add_column(heading)
     for verdict in verdicts:

@@ -13,6 +13,9 @@ from typing import Any
 
 from benchmarks.job import Outcome
 
+ROUNDS = 5
+"""Of a session whose verdicts count; fewer decide nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -49,6 +52,11 @@ class Summary:
         return (self.highest[figure] - self.lowest[figure]) / 2 / middle
 
 
+def rounds_of(runs: Iterable[Run]) -> int:
+    """Rounds of the session, the cells with most of them counted."""
+    return max((run.round for run in runs), default=-1) + 1
+
+
 def summarize(runs: Iterable[Run]) -> dict[tuple[str, str], Summary]:
     """Summaries by cell and door, in the order of their first runs."""
     grouped: dict[tuple[str, str], list[Run]] = {}
@@ -61,12 +69,11 @@ def _summary(cell: str, door: str, runs: Sequence[Run]) -> Summary:
     errors = [run.outcome["error"] for run in runs if "error" in run.outcome]
     missing = [run.outcome["missing"] for run in runs if "missing" in run.outcome]
     good = [run.outcome for run in runs if "error" not in run.outcome and not missing]
-    names = [
-        name
-        for name, value in (good[0] if good else {}).items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
-    columns = {name: [float(one[name]) for one in good if name in one] for name in names}
+    columns: dict[str, list[float]] = {}
+    for outcome in good:
+        for name, value in outcome.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                columns.setdefault(name, []).append(float(value))
     return Summary(
         cell,
         door,

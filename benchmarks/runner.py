@@ -11,11 +11,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.amounts import records_for, warm_up_for
+from benchmarks.amounts import READING, records_for, warm_up_for
 from benchmarks.broker import Address
 from benchmarks.cells import Cell
 from benchmarks.doors import DOORS, KCLIENT, Door
@@ -26,7 +26,6 @@ from kclient.errors import KafkaError
 
 RUN_TIMEOUT = 120.0
 WRITING = ("produce", "latency", "end to end", "hold writing")
-READING = ("consume", "hold reading")
 MANY_PARTITIONS = 100
 """Topics with so many are kept from round to round: making them takes a second and more."""
 
@@ -37,12 +36,14 @@ class Plan:
 
     cells: tuple[Cell, ...]
     rounds: int = 5
-    seconds: float = 0.45
-    """CPU that one run should take."""
+    whole: bool = False
+    """All rounds of all cells, also of those that want few."""
     records: int | None = None
-    """The same number of records for every run, if given."""
+    """Of every run, if given; but for cells whose amounts are part of what they measure."""
+    divided: int = 1
+    """Amounts of cells are divided by this."""
     scale: float = 1.0
-    """Of the amounts that cells fix themselves."""
+    """Of the amounts that cells have per door."""
 
 
 @dataclass
@@ -55,6 +56,8 @@ class Session:
     tell: Callable[[str], None] = lambda text: None
     build: str | None = None
     """Of kclient in the workers, as the first one that isn't asked to be pure has it."""
+    files: str | None = None
+    """What stands for the contents of kclient's files, as the first worker has it."""
     caches: str | None = None
     """Folder of the workers' byte code."""
     runs: list[Run] = field(default_factory=list)
@@ -64,7 +67,7 @@ class Session:
         """All rounds of all cells; what can't run is among the runs, with its reason."""
         for number in range(self.plan.rounds):
             for at, cell in enumerate(self.plan.cells):
-                if number >= cell.rounds:
+                if number >= cell.rounds and not self.plan.whole:
                     continue
                 self.tell(
                     f"round {number + 1} of {self.plan.rounds}, "
@@ -94,7 +97,14 @@ class Session:
                 outcome = {"error": f"its topics could not be made or read: {error}"}
             yield Run(cell.name, name, number, self._same_build(job, outcome))
         if made and cell.name not in self.kept:
-            self.topics.delete(made)
+            self.drop(made)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Delete topics. Those that can't be deleted are told; what was measured isn't lost."""
+        try:
+            self.topics.delete(names)
+        except KafkaError as error:
+            self.tell(f"topics could not be deleted: {error}")
 
     def _gave_up(self, cell: Cell, door: str) -> bool:
         """Whether a door is missing here, or has failed twice: more tries would tell nothing."""
@@ -104,7 +114,7 @@ class Session:
 
     def job(self, cell: Cell, door: Door) -> Job:
         plan = self.plan
-        records = records_for(cell, door, plan.seconds, plan.records, plan.scale)
+        records = records_for(cell, door, plan.records, plan.divided, plan.scale)
         base = Job(
             door.name,
             (self.address.tls_bootstrap or "") if cell.tls else self.address.bootstrap,
@@ -138,6 +148,9 @@ class Session:
         found = outcome.get("build")
         if found is None:
             return outcome
+        self.files = self.files or outcome.get("files")
+        if outcome.get("files") != self.files:
+            return {"error": "kclient's files changed while the session ran"}
         if self.build is None and not job.pure:
             self.build = found
         wanted = "pure" if job.pure else self.build
@@ -155,8 +168,8 @@ class Session:
             return job
         source = self.topics.source(job, "read", cell.topics, job.records, job.partitions)
         if not job.spread:
-            warm = self.topics.source(job, "warm", 1, job.warm_up, 1)
-            return replace(job, topics=source, warm_topics=warm)
+            warm = self.topics.source(job, "warm", 1, job.warm_up, job.partitions)
+            return replace(job, topics=source, warm_topics=warm, warm_partitions=job.partitions)
         # Responses grow with the number of partitions, up to 50 MiB. Buffers of that size come
         # with page faults when they are new; what is compared is how a client goes on after that.
         warm = self.topics.source(job, "warm", cell.topics, job.records // 2, job.partitions)
@@ -203,12 +216,18 @@ def run_job(job: Job, caches: str | None = None) -> Outcome:
 
 
 def _outcome(stdout: str, stderr: str, code: int) -> Outcome:
+    words = stderr.strip().splitlines()
     for line in reversed(stdout.splitlines()):
-        if line.startswith("{"):
+        if not line.startswith("{"):
+            continue
+        try:
             found: Outcome = json.loads(line)
-            return found
-    words = stderr.strip().splitlines() or [f"ended with code {code} and no word"]
-    return {"error": words[-1]}
+        except ValueError:
+            break
+        if code and "error" not in found:
+            return {"error": f"ended with code {code} after its figures: {' '.join(words[-1:])}"}
+        return found
+    return {"error": (words or [f"ended with code {code} and no word"])[-1]}
 
 
 def choose(cells: Sequence[Cell], quick: bool, only: str | None) -> tuple[Cell, ...]:

@@ -40,13 +40,37 @@ def _described(cell: Cell) -> dict[str, Any]:
 
 
 def load(path: Path) -> tuple[dict[str, Any], list[Run]]:
-    """What ``save`` wrote.
+    """What ``save`` wrote; runs of cells and doors that this version doesn't have are left out.
 
     Raises:
         NotASession: It can't be read, or is something else.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return content["about"], [Run(**run) for run in content["runs"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NotASession(f"{path} can't be read as a session: {error!r}") from error
+    except OSError as error:
+        raise NotASession(f"{path} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise NotASession(f"{path} is not a session: no JSON ({error})") from error
+    try:
+        facts, runs = content["about"], [_run(run) for run in content["runs"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotASession(f"{path} is not a session: it isn't what --json writes") from error
+    if not isinstance(facts, dict) or not runs:
+        raise NotASession(f"{path} is not a session: nothing was measured in it")
+    known = [run for run in runs if _known(run)]
+    unknown = sorted({f"{run.cell}, {run.door}" for run in runs if not _known(run)})
+    return (facts | {"unknown": unknown} if unknown else facts), known
+
+
+def _known(run: Run) -> bool:
+    return run.cell in CELLS and run.door in CELLS[run.cell].doors
+
+
+def _run(content: dict[str, Any]) -> Run:
+    run = Run(**content)
+    outcome: Any = run.outcome
+    if not (isinstance(run.cell, str) and isinstance(run.door, str)):
+        raise TypeError("a run's cell and door are names")
+    if not (isinstance(run.round, int) and isinstance(outcome, dict)):
+        raise TypeError("a run has a round and an outcome")
+    return run

@@ -17,10 +17,17 @@ from benchmarks.job import Job, Outcome
 from benchmarks.values import checksum, pool
 
 PIECE = 64 * 1024
+FAIR = 0.9
+"""Share of a run's records that must have come after the first for a rate to be told."""
 
 
 class Watch:
-    """CPU and wall time between ``start`` and ``stop``; ``lap`` moves the wall's start only."""
+    """CPU and wall time between ``start`` and ``stop``; ``lap`` moves the wall's start only.
+
+    What came before the lap doesn't count in the rate. It says nothing where most records came
+    before, or where waiting for the first took longer than all the rest: then the rest may have
+    been fetched while the client waited, and a rate would be that of emptying a buffer.
+    """
 
     on_start: Callable[[], None] | None = None
     on_stop: Callable[[], None] | None = None
@@ -30,6 +37,7 @@ class Watch:
     def __init__(self) -> None:
         self.cpu = self.wall = 0.0
         self.skipped = 0
+        self.waited = 0.0
         self.user = self.system = 0.0
 
     def start(self) -> None:
@@ -41,7 +49,8 @@ class Watch:
     def lap(self, records: int) -> None:
         """The first records came: what is before them was waiting. They don't count in the rate."""
         if not self.skipped:
-            self._wall, self.skipped = time.perf_counter(), records
+            now = time.perf_counter()
+            self.waited, self._wall, self.skipped = now - self._wall, now, records
 
     def stop(self) -> None:
         self.cpu = time.process_time() - self._cpu
@@ -53,11 +62,13 @@ class Watch:
             Watch.on_stop()
 
     def outcome(self, records: int) -> Outcome:
-        """Figures per record."""
+        """Figures per record; no rate where there is none to tell."""
+        counted = records - self.skipped
+        fair = counted >= FAIR * records and self.wall > self.waited
         return {
             "cpu_us": self.cpu / records * 1e6,
             "system_us": self.system / records * 1e6,
-            "per_second": (records - self.skipped) / self.wall if self.wall else 0.0,
+            "per_second": counted / self.wall if fair and self.wall else None,
             "cpu": self.cpu,
             "wall": self.wall,
             "records": records,

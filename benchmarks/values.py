@@ -68,6 +68,13 @@ def windows(size: int, count: int, window: int) -> Iterator[list[bytes]]:
         yield chunk
 
 
+def shares(count: int, tasks: int) -> list[range]:
+    """The numbers of ``count`` records dealt out to tasks; the first ones take what is over."""
+    share, rest = divmod(count, tasks)
+    ends = [share * task + min(task, rest) for task in range(tasks + 1)]
+    return [range(a, b) for a, b in itertools.pairwise(ends) if b > a]
+
+
 def rows(job: Job, chunk: Sequence[bytes], first: int = 0) -> Iterator[Row]:
     """Topic, value, key and headers of records; ``first`` is the number of the first of them."""
     topics = itertools.islice(itertools.cycle(job.topics), first % len(job.topics), None)

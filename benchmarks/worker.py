@@ -6,12 +6,14 @@ It prints one line of JSON: figures; ``missing``, where the client or the door i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 import threading
+from pathlib import Path
 
-from benchmarks.doors import DOORS
+from benchmarks.doors import DOORS, KCLIENT
 from benchmarks.job import Job, NotRun, Outcome
 
 
@@ -22,18 +24,33 @@ def run(job: Job) -> Outcome:
         function = door.function()
         outcome = function(job)
     except ImportError as error:
-        return {"missing": f"{door.client} can't be imported: {error}"}
+        word = (
+            "error" if door.client == KCLIENT else "missing"
+        )  # a peer may be absent, ours may not
+        return {word: f"{door.client} can't be imported: {error}"}
     except NotRun as error:
         return {"missing": str(error)}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     outcome["threads"] = threading.active_count()
     outcome["load"] = os.getloadavg()[0]
-    if door.client == "kclient":
+    if door.client == KCLIENT:
         from kclient.record import IMPLEMENTATION
 
-        outcome["build"] = IMPLEMENTATION
+        outcome |= {"build": IMPLEMENTATION, "files": files_of_kclient()}
     return outcome
+
+
+def files_of_kclient() -> str:
+    """A hash of all sources and extensions: whoever builds or edits meanwhile shall be noticed."""
+    import kclient
+
+    folder, found = Path(kclient.__file__).parent, hashlib.blake2b(digest_size=8)
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".so", ".pyd"):
+            found.update(f"{path.relative_to(folder)}".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from benchmarks.clients.loops import run_on_loop
 from benchmarks.job import POLL_RECORDS, Job, Outcome
 from benchmarks.tally import Tally, Watch
-from benchmarks.values import PER_CHECK, pool, rows, values, windows
+from benchmarks.values import PER_CHECK, pool, rows, shares, values, windows
 
 TASKS = 1_000
 Write = Callable[[Any, Job, int], Awaitable[int]]
@@ -100,14 +100,13 @@ async def _create_batch(producer: Any, job: Job, count: int) -> int:
 
 async def _tasks(producer: Any, job: Job, count: int) -> int:
     send, topic, source = producer.send_and_wait, job.topic, pool(job.size)
-    share = max(1, count // TASKS)
 
-    async def one(number: int) -> None:
-        for index in range(share):
-            await send(topic, source[(number * share + index) % len(source)])
+    async def one(numbers: range) -> None:
+        for number in numbers:
+            await send(topic, source[number % len(source)])
 
-    await asyncio.gather(*[one(number) for number in range(count // share)])
-    return count // share * share
+    await asyncio.gather(*[one(numbers) for numbers in shares(count, TASKS)])
+    return count
 
 
 def _read(job: Job, read: Read) -> Outcome:

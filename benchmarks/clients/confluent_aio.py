@@ -15,7 +15,7 @@ from benchmarks.clients.confluent_doors import consumer_settings, places, produc
 from benchmarks.clients.loops import run_on_loop
 from benchmarks.job import POLL_RECORDS, Job, Outcome
 from benchmarks.tally import Tally, Watch
-from benchmarks.values import pool, values
+from benchmarks.values import PER_CHECK, pool, shares, values
 
 TASKS = 1_000
 
@@ -52,14 +52,13 @@ async def _produce(producer: Any, job: Job, count: int) -> int:
 
 async def _tasks(producer: Any, job: Job, count: int) -> int:
     make, topic, source = producer.produce, job.topic, pool(job.size)
-    share = max(1, count // TASKS)
 
-    async def one(number: int) -> None:
-        for index in range(share):
-            await (await make(topic, value=source[(number * share + index) % len(source)]))
+    async def one(numbers: range) -> None:
+        for number in numbers:
+            await (await make(topic, value=source[number % len(source)]))
 
-    await asyncio.gather(*[one(number) for number in range(count // share)])
-    return count // share * share
+    await asyncio.gather(*[one(numbers) for numbers in shares(count, TASKS)])
+    return count
 
 
 def _read(job: Job, read: Any) -> Outcome:
@@ -89,10 +88,14 @@ async def _consume(consumer: Any, tally: Tally, records: int, watch: Watch) -> N
 
 async def _poll(consumer: Any, tally: Tally, records: int, watch: Watch) -> None:
     """One by one, as an ``async for`` would; it has none."""
+    collected: list[bytes] = []
     while tally.count < records:
         message = await consumer.poll(timeout=10)
-        tally.add([message.value()])
-        watch.lap(1)
+        collected.append(message.value())
+        if len(collected) == PER_CHECK or tally.count + len(collected) == records:
+            tally.add(collected)
+            watch.lap(len(collected))
+            collected.clear()
 
 
 def produce(job: Job) -> Outcome:

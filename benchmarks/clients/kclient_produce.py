@@ -15,7 +15,7 @@ import kclient
 from benchmarks.clients.loops import run_on_loop
 from benchmarks.job import Job, NotRun, Outcome
 from benchmarks.tally import Watch
-from benchmarks.values import pool, rows, values, windows
+from benchmarks.values import pool, rows, shares, values, windows
 from kclient.errors import BufferFull
 from kclient.producer.outgoing import Outgoing
 
@@ -119,14 +119,13 @@ async def _send_many(producer: Any, job: Job, count: int) -> int:
 
 async def _tasks(producer: Any, job: Job, count: int) -> int:
     send, topic, source = producer.send, job.topic, pool(job.size)
-    share = max(1, count // TASKS)
 
-    async def one(number: int) -> None:
-        for index in range(share):
-            await send(topic, source[(number * share + index) % len(source)])
+    async def one(numbers: range) -> None:
+        for number in numbers:
+            await send(topic, source[number % len(source)])
 
-    await asyncio.gather(*[one(number) for number in range(count // share)])
-    return count // share * share
+    await asyncio.gather(*[one(numbers) for numbers in shares(count, TASKS)])
+    return count
 
 
 def send(job: Job) -> Outcome:

@@ -33,6 +33,7 @@ from benchmarks.topics import Topics
 
 OUT_DOORS = ("kclient send", "kclient enqueue_nowait", "kclient send_many")
 IN_DOORS = ("kclient poll", "kclient async for", "kclient poll_arrow")
+GROUPS = (("produce: base", OUT_DOORS, OUT_HOPS), ("consume: base", IN_DOORS, IN_HOPS))
 RECORDS = 1_000_000
 RATE, ROUNDS, TOP = 500, 3, 12
 
@@ -56,23 +57,32 @@ def profile(options: argparse.Namespace) -> int:
     if spy is None:
         sys.stderr.write("--profile needs py-spy: pip install 'kclient[bench]'\n")
         return 1
+    groups = chosen(options.only)
+    if not groups:
+        known = ", ".join((*OUT_DOORS, *IN_DOORS))
+        sys.stderr.write(f"--only {options.only}: --profile has {known}\n")
+        return 2
     console = Console(width=None if sys.stdout.isatty() else 150)
     with broker(options.bootstrap, None, None) as address:
         topics = Topics(address.bootstrap, f"bench-{uuid.uuid4().hex[:6]}")
         plan = Plan((), records=options.records or RECORDS)
         session = Session(address, plan, topics, lambda text: None)
         try:
-            for cell, doors, hops in (
-                ("produce: base", OUT_DOORS, OUT_HOPS),
-                ("consume: base", IN_DOORS, IN_HOPS),
-            ):
-                chosen = [d for d in doors if not options.only or options.only in d]
-                found = [_profile(session, spy, cell, door) for door in chosen]
-                if found:
-                    show(console, found, hops)
+            for cell, doors, hops in groups:
+                show(console, [_profile(session, spy, cell, door) for door in doors], hops)
         finally:
-            topics.delete(sorted(topics.alive))
+            session.drop(sorted(topics.alive))
     return 0
+
+
+def chosen(only: str | None) -> list[tuple[str, list[str], dict[str, str]]]:
+    """Cells with those of their doors that have ``only`` in their name, and their hops."""
+    found = []
+    for cell, doors, hops in GROUPS:
+        mine = [door for door in doors if (only or "").lower() in door.lower()]
+        if mine:
+            found.append((cell, mine, hops))
+    return found
 
 
 def _profile(session: Session, spy: str, cell_name: str, door: str) -> Profile:
@@ -87,7 +97,7 @@ def _profile(session: Session, spy: str, cell_name: str, door: str) -> Profile:
         if "cpu_us" not in outcome:
             raise SystemExit(f"{door}: {outcome.get('error') or outcome.get('missing')}")
     tally, spied = _spy(spy, job, out=cell.workload == "produce")
-    session.topics.delete(job.topics if cell.workload == "produce" else ())
+    session.drop(job.topics if cell.workload == "produce" else ())
     return Profile(door, statistics.median(one["cpu_us"] for one in plain), spied, tally)
 
 

@@ -1,0 +1,69 @@
+"""What is compared gets the same number of records, so that what starting costs weighs the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.amounts import records_for, warm_up_for
+from benchmarks.cells import CELLS, Cell
+from benchmarks.doors import BESIDE, DOORS
+from benchmarks.floors import read_floors
+from benchmarks.results import ROUNDS
+from benchmarks.values import shares
+
+EXCEPTIONS = {
+    "kafka-python send",
+    "confluent aio 1,000 tasks",
+    "confluent aio 1,000 tasks, tuned",
+    "confluent aio poll",
+}
+"""Named in the README; no floor looks at them."""
+THROUGHPUT = [
+    cell
+    for cell in CELLS.values()
+    if cell.workload in ("produce", "consume") and not cell.settings.get("spread")
+]
+
+
+@pytest.mark.parametrize("divided", [1, 3])
+@pytest.mark.parametrize("cell", THROUGHPUT, ids=lambda cell: cell.name)
+def test_all_doors_of_a_cell_get_the_same_but_for_the_named_ones(cell: Cell, divided: int) -> None:
+    found = {
+        (records_for(cell, DOORS[name], None, divided), warm_up_for(cell, cell.amount // divided))
+        for name in cell.doors
+        if name not in EXCEPTIONS
+    }
+    assert len(found) == 1
+
+
+def test_the_user_says_records_for_all_of_them() -> None:
+    cell = CELLS["consume: base"]
+    assert {records_for(cell, DOORS[name], 777) for name in cell.doors} == {777}
+
+
+def test_growth_keeps_its_own_amounts_whatever_the_user_says() -> None:
+    cell = CELLS["produce: 1,000 partitions"]
+    assert records_for(cell, DOORS["kclient enqueue"], 777) == 1_000_000
+
+
+def test_what_floors_compare_is_equal_also_where_doors_are_limited() -> None:
+    for floor in read_floors():
+        for bound in floor.against:
+            assert bound.door not in EXCEPTIONS, floor.row
+    compared = {name for names in BESIDE.values() for name in names}
+    assert compared & EXCEPTIONS, "the README names these as compared, but not by a floor"
+
+
+def test_cells_with_floors_have_all_rounds() -> None:
+    for floor in read_floors():
+        for name in (floor.cell, *(bound.cell for bound in floor.against)):
+            assert CELLS[name].rounds >= ROUNDS, floor.row
+
+
+@pytest.mark.parametrize("count", [1, 999, 1_000, 1_001, 2_500])
+def test_odd_numbers_are_dealt_out_whole(count: int) -> None:
+    found = shares(count, 1_000)
+    assert [number for part in found for number in part] == list(range(count))
+    sizes = [len(part) for part in found]
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
