@@ -8,6 +8,7 @@ import cython
 
 cdef class Handout:
     cdef public object left
+    cdef double turn_at
 
 
 cdef class RecordIterator:
@@ -17,7 +18,6 @@ cdef class RecordIterator:
     cdef object _clock
     cdef bint _real
     cdef double _turn
-    cdef double _turn_at
 
     @cython.locals(now=double)
     cdef bint _is_due(self) except -1

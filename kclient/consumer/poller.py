@@ -76,8 +76,7 @@ class Poller:
         started = now()
         if started >= self._turn_at:
             # Also where the user's loop never suspends but here, all others must get on.
-            await asyncio.sleep(0)
-            self._turn_at = now() + TURN
+            await self._take_turns()
         while True:
             self._check()
             self.settle()
@@ -121,8 +120,7 @@ class Poller:
         now = self._core.clock.now
         started = now()
         if started >= self._turn_at:
-            await asyncio.sleep(0)
-            self._turn_at = now() + TURN
+            await self._take_turns()
         while True:
             self._check()
             self.settle()
@@ -231,6 +229,13 @@ class Poller:
                 "there is nothing to read: no partition is assigned",
                 hint="call assign(), or name topics when making the consumer",
             )
+
+    async def _take_turns(self) -> None:
+        """Give the loop its turn. Where that is cancelled it had it, and the next one is later."""
+        try:
+            await self.others()
+        finally:
+            self._turn_at = self._core.clock.now() + TURN
 
     async def _wait(self, deadline: float) -> bool:
         """Wait until another look is worth it; False where ``deadline`` is here."""

@@ -9,6 +9,7 @@ consuming here: those are in ``poller``.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import ClientClosed
@@ -30,16 +31,19 @@ if not cython.compiled:
 @cython.final
 @cython.cclass
 class Handout:
-    """Records that an ``async for`` has taken and not handed over yet.
+    """Records that an ``async for`` has taken and not handed over yet. One per consumer.
 
     Attributes:
         left: An iterator over them.
+        turn_at: When the loop gets its next turn. Of all iterators together: who makes a new one
+            for each record must not put it off.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "turn_at")
 
     def __init__(self) -> None:
         self.left: Iterator[Any] = iter(())
+        self.turn_at = inf
 
 
 @cython.final
@@ -50,7 +54,7 @@ class RecordIterator:
     A step that is cancelled has taken nothing, and the next one goes on.
     """
 
-    __slots__ = ("_clock", "_converts", "_handout", "_poller", "_real", "_turn", "_turn_at")
+    __slots__ = ("_clock", "_converts", "_handout", "_poller", "_real", "_turn")
 
     def __init__(
         self,
@@ -75,7 +79,7 @@ class RecordIterator:
         self._clock = clock
         self._real = real and cython.compiled
         self._turn = turn
-        self._turn_at = clock() + turn
+        self._handout.turn_at = min(self._handout.turn_at, clock() + turn)
 
     def __aiter__(self) -> RecordIterator:
         return self
@@ -86,7 +90,7 @@ class RecordIterator:
     def _is_due(self) -> bool:
         """Whether others must get a turn of the loop first."""
         now = monotonic() if self._real else self._clock()
-        return now >= self._turn_at
+        return now >= self._handout.turn_at
 
     def at_hand(self) -> Any:
         """The next record as the user gets it; None where it must be waited for."""
@@ -102,8 +106,12 @@ class RecordIterator:
         step, since each look at a clock of effort counts as some, in both builds alike.
         """
         if self._is_due() if due is None else due:
-            await self._poller.others()
-            self._turn_at = self._clock() + self._turn
+            try:
+                await self._poller.others()
+            finally:
+                # Where it is cancelled the loop had its turn: a short timeout must not meet a
+                # turn that is due each time, and never get a record.
+                self._handout.turn_at = self._clock() + self._turn
         for record in self._handout.left:
             return self._poller.converted(record) if self._converts else record
         try:

@@ -153,6 +153,46 @@ async def test_others_get_a_turn_when_it_is_due(steps: Any) -> None:
     assert poller.turns == 1
 
 
+async def test_fresh_iterators_do_not_put_the_turn_of_others_off(steps: Any) -> None:
+    time = 0.0
+    poller = FakePoller(steps, *"abcdef")
+
+    def now() -> float:
+        return time
+
+    taken = []
+    for _ in range(6):
+        taken.append(await anext(iterator_of(steps, poller, now=now)))
+        time += 0.002
+    assert taken == list("abcdef")
+    assert poller.turns == 1
+
+
+async def test_a_fresh_iterator_whose_clock_is_another_is_due_by_its_own(steps: Any) -> None:
+    time = 1000.0
+    poller = FakePoller(steps, *"abcdef")
+    assert await anext(iterator_of(steps, poller, now=lambda: time)) == "a"
+    time = 0.0
+    iterator = iterator_of(steps, poller, now=lambda: time)
+    time = 0.006
+    assert await anext(iterator) == "b"
+    assert poller.turns == 1
+
+
+async def test_a_turn_that_was_cancelled_is_had(steps: Any) -> None:
+    """Else a short timeout would never get a record, however many are at hand."""
+    time = 0.0
+    poller = FakePoller(steps, "a", "b")
+    iterator = iterator_of(steps, poller, now=lambda: time)
+    time = 0.006
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await anext(iterator)
+    async with asyncio.timeout(0):
+        assert await anext(iterator) == "a"
+    assert poller.turns == 1
+
+
 async def test_what_cannot_be_converted_is_raised_by_its_step(steps: Any) -> None:
     poller = FakePoller(steps, "a", "bad", "c")
     iterator = iterator_of(steps, poller, converts=True)
