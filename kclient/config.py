@@ -307,7 +307,8 @@ class ConsumerConfig(CommonConfig):
     fetch_max_bytes: int = setting(
         50 * MIB,
         integer(1, _INT32),
-        "Bytes of one fetch response; an eighth of `buffer_memory` is the most.",
+        "Bytes of one fetch response; no more than the larger of `max_partition_fetch_bytes` "
+        "and a broker's share of `buffer_memory`, an eighth at most.",
         "fetch.max.bytes",
     )
     max_partition_fetch_bytes: int = setting(
