@@ -5,14 +5,15 @@ Written as PNG and SVG. Needs matplotlib, which nothing else of the bench does. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 
 from benchmarks.cells import CELLS
-from benchmarks.doors import AIO, AIOKAFKA, CLIENTS, CONFLUENT, DOORS, KAFKA_PYTHON, KCLIENT
+from benchmarks.doors import AIO, AIOKAFKA, CLIENTS, CONFLUENT, DOORS, KAFKA_PYTHON, KCLIENT, Door
 from benchmarks.results import Run, Summary, summarize
 
 matplotlib.use("Agg")
@@ -41,6 +42,8 @@ STYLE: Any = {
     "figure.facecolor": "white",
     "svg.hashsalt": "kclient",
 }
+TUNED = "its own best settings"
+HATCH = "////"
 LONG_TAIL = 12.0
 """Bars longer than so many times kclient's slowest are cut, with their figure beside them."""
 
@@ -69,25 +72,21 @@ def draw(folder: Path, runs: Sequence[Run], subtitle: str) -> list[Path]:
 def _bars(folder: Path, cell: str, title: str, rows: Sequence[Summary], subtitle: str) -> Path:
     """Horizontal bars, cheapest on top, each with its figure and the range of its runs."""
     rows = sorted(rows, key=lambda one: one.figures["cpu_us"], reverse=True)
-    ours = max(o.figures["cpu_us"] for o in rows if DOORS[o.door].client == KCLIENT)
-    limit = min(max(o.figures["cpu_us"] for o in rows), LONG_TAIL * ours) * 1.12
+    longest = max(one.figures["cpu_us"] for one in rows)
+    ours = [one.figures["cpu_us"] for one in rows if DOORS[one.door].client == KCLIENT]
+    limit = min(longest, LONG_TAIL * max(ours, default=longest)) * 1.12
     figure, axes = pyplot.subplots(figsize=(10, 1.6 + 0.34 * len(rows)))
     for place, one in enumerate(rows):
         value, client = one.figures["cpu_us"], DOORS[one.door].client
-        axes.barh(
-            place,
-            min(value, limit),
-            color=COLORS[client],
-            height=0.68,
-            alpha=0.45 if DOORS[one.door].tuned else 1.0,
-        )
+        axes.barh(place, min(value, limit), height=0.68, **_look(one))
         if value <= limit:
             low, high = one.lowest["cpu_us"], min(one.highest["cpu_us"], limit)
             axes.plot([low, high], [place, place], color=INK, linewidth=1.0, alpha=0.55)
         weight = "bold" if client == KCLIENT else "normal"
         at = min(max(value, one.highest["cpu_us"]), limit)
-        cut = "" if value <= limit else "  →"
-        axes.text(at, place, f"  {value:.3g}{cut}", va="center", fontsize=9, fontweight=weight)
+        if value > limit:
+            _break(axes, limit * 0.94, place, limit)
+        axes.text(at, place, f"  {value:.3g}", va="center", fontsize=9, fontweight=weight)
     axes.set_yticks(range(len(rows)), [one.door for one in rows])
     for label, one in zip(axes.get_yticklabels(), rows, strict=True):
         label.set_fontweight("bold" if DOORS[one.door].client == KCLIENT else "normal")
@@ -97,8 +96,23 @@ def _bars(folder: Path, cell: str, title: str, rows: Sequence[Summary], subtitle
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
-    _legend(axes, [DOORS[one.door].client for one in rows])
+    _legend(axes, [DOORS[one.door] for one in rows])
     return _save(figure, folder, cell, title, subtitle)
+
+
+def _look(one: Summary) -> dict[str, Any]:
+    """A client's colour; hatched where it has its own best settings."""
+    door = DOORS[one.door]
+    if not door.tuned:
+        return {"color": COLORS[door.client]}
+    return {"facecolor": "white", "edgecolor": COLORS[door.client], "hatch": HATCH, "linewidth": 1}
+
+
+def _break(axes: Any, at: float, place: float, limit: float) -> None:
+    """Two slanted lines in white across a bar: it goes on, but not here."""
+    for shift in (0.0, limit * 0.012):
+        ends = [at + shift - limit * 0.004, at + shift + limit * 0.004]
+        axes.plot(ends, [place - 0.42, place + 0.42], color="white", linewidth=2.5, zorder=3)
 
 
 def _factors(
@@ -128,7 +142,7 @@ def _factors(
     for axes in flat[len(charts) :]:
         axes.axis("off")
     title = f"{word}: one factor changed at a time"
-    return [_save(figure, folder, f"{workload} factors", title, f"CPU us per record. {subtitle}")]
+    return [_save(figure, folder, f"{workload} factors", title, f"CPU us per record, {subtitle}")]
 
 
 def _small(axes: Any, title: str, rows: Sequence[Summary]) -> None:
@@ -136,7 +150,7 @@ def _small(axes: Any, title: str, rows: Sequence[Summary]) -> None:
     most = max(one.figures["cpu_us"] for one in rows)
     for place, one in enumerate(rows):
         value = one.figures["cpu_us"]
-        axes.barh(place, value, color=COLORS[DOORS[one.door].client], height=0.7)
+        axes.barh(place, value, height=0.7, **_look(one))
         axes.text(value, place, f" {value:.3g}", va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [one.door for one in rows], fontsize=8)
     axes.set_xlim(0, most * 1.18)
@@ -191,18 +205,29 @@ def _spans(axes: Any, rows: Sequence[Summary]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _legend(axes: Any, clients: Iterable[str]) -> None:
-    there = set(clients)
-    handles = [Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in CLIENTS if name in there]
-    labels = [name for name in CLIENTS if name in there]
-    axes.legend(handles, labels, loc="upper right", frameon=False, fontsize=9)
+def _legend(axes: Any, doors: Sequence[Door]) -> None:
+    """On white, so that the grid doesn't go through it."""
+    labels = [name for name in CLIENTS if any(door.client == name for door in doors)]
+    handles = [Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in labels]
+    if any(door.tuned for door in doors):
+        labels.append(TUNED)
+        handles.append(Rectangle((0, 0), 1, 1, facecolor="white", edgecolor=INK, hatch=HATCH))
+    legend = axes.legend(
+        handles, labels, loc="upper right", facecolor="white", framealpha=1.0, fontsize=9
+    )
+    legend.get_frame().set_linewidth(0)
+    legend.set_zorder(4)
 
 
 def _save(figure: Any, folder: Path, name: str, title: str, subtitle: str) -> Path:
-    height = figure.get_size_inches()[1]
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.75 / height))
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(subtitle, round(width * 15))
+    height = max(height, 2.6) + 0.19 * len(lines)
+    figure.set_size_inches(width, height)
+    figure.tight_layout(rect=(0, 0, 1, 1 - (0.50 + 0.19 * len(lines)) / height))
     figure.text(0.015, 1 - 0.30 / height, title, fontsize=14, fontweight="bold")
-    figure.text(0.015, 1 - 0.56 / height, subtitle, fontsize=9, color="#6b7280")
+    for number, line in enumerate(lines):
+        figure.text(0.015, 1 - (0.56 + 0.19 * number) / height, line, fontsize=9, color="#6b7280")
     stem = name.replace(": ", "-").replace(" ", "-")
     path = folder / f"{stem}.png"
     figure.savefig(path, dpi=150)

@@ -90,9 +90,9 @@ def subtitle(facts: Mapping[str, Any]) -> str:
 
 
 def chart_subtitle(facts: Mapping[str, Any], runs: Sequence[Run]) -> str:
-    """Two lines for a picture: how it was measured, and on what."""
+    """For a picture: how it was measured, and on what."""
     day = str(facts.get("when", "?"))[:10]
-    return f"lower is better; {day}, medians of {_rounds(runs)}\n{subtitle(facts)}"
+    return f"lower is better; {day}, medians of {_rounds(runs)}; {subtitle(facts)}"
 
 
 def show_about(console: Console, facts: Mapping[str, Any], runs: Sequence[Run]) -> None:

@@ -37,7 +37,7 @@ class Watch:
     def __init__(self) -> None:
         self.cpu = self.wall = 0.0
         self.skipped = 0
-        self.waited = 0.0
+        self.waited = self._wall = 0.0
         self.user = self.system = 0.0
 
     def start(self) -> None:

@@ -99,7 +99,7 @@ def test_profile_says_so_when_no_door_has_the_name(
 ) -> None:
     from benchmarks.profiling import session
 
-    monkeypatch.setattr(session.shutil, "which", lambda *_, **__: "/py-spy")
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "/py-spy")
     options = argparse.Namespace(only="nosuch", bootstrap="h:1", records=None)
     assert session.profile(options) == 2
     assert "nosuch" in capsys.readouterr().err

@@ -7,7 +7,6 @@ import io
 import pytest
 from rich.console import Console
 
-from benchmarks import tally
 from benchmarks.cells import CELLS
 from benchmarks.floors import Verdict
 from benchmarks.report import chart_subtitle, show, show_about, show_verdicts
@@ -70,7 +69,7 @@ def test_a_small_session_says_that_it_decides_nothing() -> None:
 
 def rate(monkeypatch: pytest.MonkeyPatch, waited: float, first: int, after: float) -> object:
     times = iter((0.0, waited, waited + after))
-    monkeypatch.setattr(tally.time, "perf_counter", lambda: next(times))
+    monkeypatch.setattr("benchmarks.tally.time.perf_counter", lambda: next(times))
     watch = Watch()
     watch.start()
     watch.lap(first)
