@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kclient.config import ProducerConfig
 from kclient.error_codes import TABLE, ErrorCode
@@ -159,6 +162,33 @@ def test_a_due_list_keeps_the_order_of_times_and_then_of_arrival() -> None:
     expected.sort()
     assert [due.pop_due(1e9) for _ in expected] == [number for _, number in expected]
     assert due.next_at() is None and len(due) == 0
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("push"), st.integers(0, 30)),
+            st.tuples(st.just("kill"), st.integers(0, 30)),
+            st.tuples(st.just("pop"), st.integers(0, 30)),
+        ),
+        max_size=200,
+    )
+)
+def test_nothing_of_a_due_list_comes_up_before_its_earliest(steps: list[tuple[str, int]]) -> None:
+    alive: dict[int, int] = {}
+    due: DueList[int] = DueList(alive.__contains__)
+    for number, (step, at) in enumerate(steps):
+        if step == "push":
+            alive[number] = at
+            due.push(float(at), number)
+        elif step == "kill":
+            alive.pop(at, None)
+        else:
+            first = min(((when, one) for one, when in alive.items()), default=(99, 0))
+            popped = due.pop_due(float(at))
+            assert popped == (first[1] if first[0] <= at else None)
+            alive.pop(first[1] if popped is not None else -1, None)
+        assert due.earliest <= min(alive.values(), default=math.inf)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
