@@ -185,7 +185,7 @@ def _latency(folder: Path, rows: Sequence[Summary], subtitle: str) -> Path:
         _spans(axes, group)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.set_xlim(right=max(one.figures["p99_us"] for one in rows) * 8)
+    axes.set_xlim(right=max(one.figures["p99_us"] for one in rows) * 20)
     axes.set_xlabel("microseconds for one record, linger 0; dot p50, bar p99")
     return _save(figure, folder, "latency", "One record at a time", subtitle)
 

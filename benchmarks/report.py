@@ -92,7 +92,8 @@ def subtitle(facts: Mapping[str, Any]) -> str:
 def chart_subtitle(facts: Mapping[str, Any], runs: Sequence[Run]) -> str:
     """For a picture: how it was measured, and on what."""
     day = str(facts.get("when", "?"))[:10]
-    return f"lower is better; {day}, medians of {_rounds(runs)}; {subtitle(facts)}"
+    rounds = _rounds(runs).partition(" of ")[0]
+    return f"lower is better; {day}, medians of {rounds}; {subtitle(facts)}"
 
 
 def show_about(console: Console, facts: Mapping[str, Any], runs: Sequence[Run]) -> None:

@@ -50,7 +50,7 @@ def test_rounds_records_date_and_the_meaning_of_a_ratio_are_told() -> None:
     assert "how many times cheaper" in text
     assert "beside kclient poll_arrow: confluent consume" in text
     assert "0%" in text
-    assert "lower is better; 2031-05-06, medians of 1 round of" in chart_subtitle(
+    assert "lower is better; 2031-05-06, medians of 1 round; Apache Kafka" in chart_subtitle(
         {"when": "2031-05-06T"}, every("latency")
     )
 
