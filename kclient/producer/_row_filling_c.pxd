@@ -9,8 +9,8 @@ from kclient.record._arrow_rows_c cimport ArrowRows
 cdef int64_t _BYTES_AT_ONCE
 
 @cython.locals(targets_view=cython.int[::1], nexts_view=cython.longlong[::1], partitions=Py_ssize_t,
-               left=int64_t, last=Py_ssize_t, target=Py_ssize_t, sticky=bint, filling=Filling,
+               left=int64_t, target=Py_ssize_t, sticky=bint, filling=Filling,
                size=Py_ssize_t)
 cpdef Py_ssize_t fill(
-    ArrowRows rows, Py_ssize_t row, TopicWay way, Account account, object targets, object nexts,
-    object watcher, int64_t now) except -1
+    ArrowRows rows, Py_ssize_t row, Py_ssize_t last, TopicWay way, Account account, object targets,
+    object nexts, object watcher, int64_t now) except -1

@@ -9,6 +9,7 @@ of a batch, one that has to wait for room or for metadata. Which row went where 
 from __future__ import annotations
 
 from array import array
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.slices import run_sliced
@@ -19,8 +20,9 @@ from kclient.producer.flush import FlushWait
 from kclient.producer.hot import fill
 from kclient.producer.parking import Parked
 from kclient.producer.sent_rows import SentRows
-from kclient.producer.turns import take_turn, turns
-from kclient.record.arrow_rows import BAD_HEADER, BAD_PARTITION, TOO_LARGE
+from kclient.producer.turns import TURN, take_turn, turns
+from kclient.record.arrow_rows import BAD_HEADER, BAD_NAME, BAD_PARTITION, TOO_LARGE
+from kclient.surroundings import effort_clock
 from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
@@ -38,13 +40,15 @@ if TYPE_CHECKING:
     from kclient.producer.intake import Intake
     from kclient.record.arrow_rows import ArrowRows
 
-    Look: TypeAlias = Callable[[ArrowRows], tuple[int, list[tuple[int, int]]]]
-    """How many rows of a slice are wrong, and the first of them with their faults."""
+    Look: TypeAlias = Callable[[ArrowRows, int, int], tuple[int, list[tuple[int, int]]]]
+    """How many rows of a piece of a slice are wrong, and the first of them with their faults."""
 
 _TOLD = 100
 """Rows that an error lists."""
 _SHOWN = 3
 """Rows that its text shows."""
+_NAME_SHOWN = 50
+"""Bytes of a header's name, likewise."""
 _FOREVER = 1e9
 """Seconds, where ``max_block`` is None."""
 
@@ -62,6 +66,7 @@ class ArrowSend:
         "_admission",
         "_check",
         "_clock",
+        "_effort",
         "_intake",
         "_metadata",
         "_sent",
@@ -89,6 +94,7 @@ class ArrowSend:
         self._metadata = core.metadata
         self._clock = core.clock
         self._turn = turns(accumulator.account)
+        self._effort = effort_clock(monotonic)
         self._sent = SentRows()
         self._admission: Callable[[], asyncio.Future[None]]
         self._check: Callable[[], None]
@@ -135,9 +141,9 @@ class ArrowSend:
         """Raise RowsRejected if any of the rows can't be sent."""
         highest = -1
 
-        def look(rows: ArrowRows) -> tuple[int, list[tuple[int, int]]]:
+        def look(rows: ArrowRows, row: int, last: int) -> tuple[int, list[tuple[int, int]]]:
             nonlocal highest
-            wrong, told, high = rows.check(self._intake.max_record, _TOLD)
+            wrong, told, high = rows.check(row, last, self._intake.max_record, _TOLD)
             highest = max(highest, high)
             return wrong, told
 
@@ -146,7 +152,9 @@ class ArrowSend:
             return
         count = await self._partitions(highest)
         if highest >= count:
-            await self._look_at(batches, lambda rows: rows.beyond(count, _TOLD), count)
+            await self._look_at(
+                batches, lambda rows, row, last: rows.beyond(row, last, count, _TOLD), count
+            )
 
     async def _look_at(
         self, batches: Iterable[pyarrow.RecordBatch], look: Look, partitions: int
@@ -155,13 +163,16 @@ class ArrowSend:
         count, base = 0, self.taken
         for batch in batches:
             for first, rows in self._source.slices(batch):
-                wrong, told = look(rows)
-                count += wrong
-                for row, fault in told[: _TOLD - len(listed)]:
-                    error = self._fault(batch, rows, first, row, fault, partitions)
-                    listed.append((base + first + row, error))
-                if self._turn.due():
-                    await self._let_others_run()
+                last = 0
+                while last < rows.count:
+                    start, last = last, rows.piece(last)
+                    wrong, told = look(rows, start, last)
+                    count += wrong
+                    for row, fault in told[: _TOLD - len(listed)]:
+                        error = self._fault(batch, rows, first, row, fault, partitions)
+                        listed.append((base + first + row, error))
+                    if self._turn.due():
+                        await self._let_others_run()
             base += batch.num_rows
         if count:
             raise self._rejected(count, base - self.taken, listed)
@@ -201,6 +212,11 @@ class ArrowSend:
                 "a header is null, or has no name: names must be texts, only values may be null",
                 maybe_written=False,
             )
+        if fault == BAD_NAME:
+            return SerializationFailed(
+                f"the name {(rows.bad_name(row) or b'')[:_NAME_SHOWN]!r} of a header is not UTF-8",
+                maybe_written=False,
+            )
         name = "partition" if fault == BAD_PARTITION else "timestamp"
         given = self._source.given(batch, name, first + row)
         if fault == BAD_PARTITION and partitions:
@@ -210,7 +226,9 @@ class ArrowSend:
                 maybe_written=False,
             )
         allowed = (
-            "the first partition is 0" if name == "partition" else "it must not be before 1970"
+            "the first partition is 0"
+            if name == "partition"
+            else "it must not be before 1970, nor later than 2**63 - 2 milliseconds"
         )
         return InvalidArgument(f"{name}={given} is out of range: {allowed}", maybe_written=False)
 
@@ -245,21 +263,28 @@ class ArrowSend:
             self._sent,
         )
         targets = sent.begin(self.taken, rows.count)
-        base, row, routed = self.taken, 0, 0
+        base, row, routed, partitions = self.taken, 0, 0, 0
+        refusal: KafkaError | None = None
         while row < rows.count:
             known = self._accumulator.topics.get(self._topic)
-            if known is not None and known.count:
-                if routed != known.count:
-                    self._route(rows, row, known, targets)
-                    routed = known.count
+            if known is None or not known.count:
+                routed, refusal = row + 1, None  # the intake takes it, to wait for the topic
+                targets[row] = rows.partition(row)
+            else:
+                if row == routed and refusal is not None:
+                    try:
+                        raise self._at_this_row(refusal)
+                    finally:
+                        refusal = None  # it leads to this frame
+                if row >= routed or partitions != known.count:
+                    partitions = known.count
+                    routed, refusal = self._route(rows, row, known, targets)
                 if intake.nobody_ahead(self._topic):
-                    now = self._clock.wall_ms()
-                    nexts = sent.nexts
-                    row = fill(rows, row, known.way, account, targets, nexts, self.wait, now)
+                    way, nexts, now = known.way, sent.nexts, self._clock.wall_ms()
+                    row = fill(rows, row, routed, way, account, targets, nexts, self.wait, now)
                     self.taken = base + row
-            if row < rows.count:
-                target = targets[row] if routed else rows.partition(row)
-                await self._put(rows, row, target, targets)
+            if row < routed:
+                await self._put(rows, row, targets[row], targets)
                 row += 1
                 self.taken = base + row
             if turn.due():
@@ -267,15 +292,26 @@ class ArrowSend:
             if self.wait.tally.count:
                 return
 
-    def _route(self, rows: ArrowRows, row: int, known: TopicQueues, targets: array[int]) -> None:
-        """Choose partitions for the rows from ``row`` on."""
+    def _route(
+        self, rows: ArrowRows, row: int, known: TopicQueues, targets: array[int]
+    ) -> tuple[int, KafkaError | None]:
+        """Choose partitions for rows from ``row`` on: where that ended, and why if by an error."""
         self._sent.widen(known.count)
+        last = rows.piece(row)
         if not self._intake.partitioned:
-            rows.route(targets, row, known.count)
-            return
-        for each in range(row, rows.count):
+            return rows.route(targets, row, last, known.count), None
+        until = self._effort() + TURN
+        for each in range(row, last):
             target = rows.partition(each)
-            targets[each] = target if target >= 0 else self._intake.choose(known, rows.key(each))
+            if target < 0:
+                try:
+                    target = self._intake.choose(known, rows.key(each))
+                except KafkaError as error:
+                    return each, error
+            targets[each] = target
+            if self._effort() >= until:
+                return each + 1, None
+        return last, None
 
     async def _put(self, rows: ArrowRows, row: int, target: int, targets: array[int]) -> None:
         """Take one row as the intake takes a record: that decides whatever there is to decide."""
@@ -286,11 +322,15 @@ class ArrowSend:
             )
             await self._watch(delivery)
         except KafkaError as error:
-            error.add_note(f"at row {self.taken} of send_arrow; the rows before it were taken")
+            self._at_this_row(error)
             raise
         outcome = delivery._outcome
         targets[row] = outcome.partition
         self._sent.note(self.taken, outcome, delivery._index)
+
+    def _at_this_row(self, error: KafkaError) -> KafkaError:
+        error.add_note(f"at row {self.taken} of send_arrow; the rows before it were taken")
+        return error
 
     async def _watch(self, delivery: Delivery) -> None:
         """Have ``wait`` told about the row's batch, once it is in one."""

@@ -102,7 +102,14 @@ class ArrowSource:
 
     def given(self, batch: pyarrow.RecordBatch, name: str, row: int) -> Any:
         """What the user wrote into one cell, for an error."""
-        return batch.column(self.columns[name])[row].as_py()
+        column = batch.column(self.columns[name])
+        try:
+            return column[row].as_py()
+        except Exception:  # whatever comes of a time zone or a time that Python has not
+            import pyarrow
+
+            cell = _plain(column.slice(row, 1))
+            return f"{cell.cast(pyarrow.int64())[0].as_py()} {cell.type.unit}"
 
 
 def _table(data: Any) -> Any:

@@ -26,6 +26,7 @@ _BYTES_AT_ONCE = 4 * 1024 * 1024
 def fill(
     rows: ArrowRows,
     row: int,
+    last: int,
     way: TopicWay,
     account: Account,
     targets: Any,
@@ -38,6 +39,7 @@ def fill(
     Args:
         rows: A slice of rows.
         row: The first to add.
+        last: Where to end; ``targets`` says nothing of rows from there on.
         way: The topic.
         account: The producer's numbers.
         targets: An array of int32: the partition of each row, -1 for any; what is chosen then is
@@ -48,13 +50,13 @@ def fill(
         now: Milliseconds for rows that have no time.
 
     Returns:
-        The first row that was not added; their count if all were.
+        The first row that was not added; ``last`` if all were.
     """
     targets_view: Any = targets
     nexts_view: Any = nexts
     partitions = min(way.count, len(nexts_view))
     left = _BYTES_AT_ONCE
-    last = min(rows.count, len(targets_view))
+    last = min(last, rows.count, len(targets_view))
     while row < last and left > 0:
         target = targets_view[row]
         sticky = target < 0

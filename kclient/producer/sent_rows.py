@@ -7,6 +7,7 @@ acknowledged are forgotten. Sans-IO.
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections import deque
 from typing import TYPE_CHECKING
@@ -100,18 +101,20 @@ class SentRows:
         for each in self._slices:
             if not each.written():
                 yield from self._collect(each, taken, failed)
-        rows = [(_compact(numbers), error) for numbers, error in failed.values()]
+        public: dict[int, KafkaError] = {}
+        rows = [(_compact(numbers), _own(error, public)) for numbers, error in failed.values()]
+        errors = [_own(error, public) for error in tally.errors]
         count = sum(len(numbers) for numbers, _ in rows)
         first = f"; first: row {rows[0][0][0]}: {rows[0][1]}" if rows else ""
         words = "row was" if count == 1 else "rows were"
         failure = RowsNotDelivered(
             f"{count:,} of {taken:,} {words} not delivered{first}",
             count=count,
-            errors=tally.errors,
+            errors=errors,
             rows=rows,
             taken=taken,
         )
-        failure.__cause__ = tally.errors[0] if tally.errors else None
+        failure.__cause__ = errors[0] if errors else None
         return failure
 
     def _collect(
@@ -147,6 +150,18 @@ def _error_of(outcome: BatchOutcome, index: int) -> KafkaError | None:
     if outcome.record_errors is not None:
         return outcome.record_errors.get(index, outcome.error)
     return outcome.error
+
+
+def _own(error: KafkaError, public: dict[int, KafkaError]) -> KafkaError:
+    """A copy for the user, the same one whenever ``error`` comes up in this call.
+
+    A batch keeps its error: what the user raises that through would be kept with it.
+    """
+    own = public.get(id(error))
+    if own is None:
+        own = public[id(error)] = copy.copy(error)
+        own.__cause__ = error.__cause__
+    return own
 
 
 def _compact(numbers: array[int]) -> Sequence[int]:

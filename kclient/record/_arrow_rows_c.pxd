@@ -11,6 +11,8 @@ cdef Py_ssize_t HEADER_OVERHEAD
 cdef int64_t _LAST_TIMESTAMP
 cdef int64_t _LAST_PARTITION
 cdef bytes _NO_HEADERS
+cdef Py_ssize_t _CELLS_AT_ONCE
+cdef int64_t _HASHED_AT_ONCE
 
 
 cdef class ArrowBits:
@@ -38,6 +40,9 @@ cdef class ArrowBytes:
 
     @cython.locals(size=Py_ssize_t)
     cdef object get(self, Py_ssize_t row)
+
+    @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, last=Py_ssize_t)
+    cdef bint is_text(self, Py_ssize_t row) except -1
 
 
 cdef class ArrowInts:
@@ -76,6 +81,11 @@ cdef class ArrowHeaders:
     @cython.locals(size=Py_ssize_t, item=Py_ssize_t, name_size=Py_ssize_t, value_size=Py_ssize_t)
     cdef Py_ssize_t size(self, Py_ssize_t row) except -2
 
+    @cython.locals(item=Py_ssize_t)
+    cdef int fault(self, Py_ssize_t row) except -1
+
+    cdef object bad_name(self, Py_ssize_t row)
+
     @cython.locals(wanted=Py_ssize_t, pos=Py_ssize_t, item=Py_ssize_t)
     cdef Py_ssize_t encode(self, Py_ssize_t row) except -2
 
@@ -94,21 +104,26 @@ cdef class ArrowRows:
     cdef ArrowInts _timestamp
     cdef Py_ssize_t _key_size
     cdef Py_ssize_t _value_size
+    cdef Py_ssize_t _at_once
 
-    @cython.locals(wrong=Py_ssize_t, highest=int64_t, row=Py_ssize_t, fault=int,
-                   partition=int64_t)
-    cpdef tuple check(self, Py_ssize_t largest, Py_ssize_t keep)
+    @cython.locals(last=Py_ssize_t)
+    cpdef Py_ssize_t piece(self, Py_ssize_t row)
 
-    @cython.locals(partition=int64_t)
+    @cython.locals(wrong=Py_ssize_t, highest=int64_t, fault=int, partition=int64_t)
+    cpdef tuple check(
+        self, Py_ssize_t row, Py_ssize_t last, Py_ssize_t largest, Py_ssize_t keep)
+
+    @cython.locals(partition=int64_t, fault=int)
     cdef int _fault(self, Py_ssize_t row, Py_ssize_t largest) except -1
 
-    @cython.locals(wrong=Py_ssize_t, row=Py_ssize_t)
-    cpdef tuple beyond(self, int64_t partitions, Py_ssize_t keep)
+    @cython.locals(wrong=Py_ssize_t)
+    cpdef tuple beyond(self, Py_ssize_t row, Py_ssize_t last, int64_t partitions, Py_ssize_t keep)
 
     cpdef int64_t partition(self, Py_ssize_t row)
 
-    @cython.locals(targets_view=cython.int[::1], target=int64_t, size=Py_ssize_t)
-    cpdef object route(self, object targets, Py_ssize_t row, int64_t partitions)
+    @cython.locals(targets_view=cython.int[::1], target=int64_t, size=Py_ssize_t, left=int64_t)
+    cpdef Py_ssize_t route(
+        self, object targets, Py_ssize_t row, Py_ssize_t last, int64_t partitions) except -1
 
     @cython.locals(key=ArrowBytes, mixed=uint32_t)
     cdef uint32_t _mixed(self, Py_ssize_t size) noexcept
@@ -130,6 +145,8 @@ cdef class ArrowRows:
 
     @cython.locals(size=Py_ssize_t)
     cpdef tuple record(self, Py_ssize_t row, int64_t now)
+
+    cdef int _refuse_beyond(self, Py_ssize_t row, Py_ssize_t last) except -1
 
 
 cdef object view_of(object buffer, Py_ssize_t width, Py_ssize_t count, str code)

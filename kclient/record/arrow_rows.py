@@ -30,6 +30,7 @@ TOO_LARGE = 1
 BAD_PARTITION = 2
 BAD_TIMESTAMP = 3
 BAD_HEADER = 4
+BAD_NAME = 5
 """What ``ArrowRows.check`` finds wrong with a row."""
 
 RECORD_OVERHEAD = 21
@@ -39,6 +40,12 @@ HEADER_OVERHEAD = 10
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _LAST_PARTITION = 0x7FFFFFFF
 _NO_HEADERS = b"\x00"
+
+# What of these takes a few milliseconds in each build.
+_CELLS_AT_ONCE = 65_536 if cython.compiled else 1_024
+"""Rows and headers that are looked at, or laid out, before others may want a turn."""
+_HASHED_AT_ONCE = 4 * 1024 * 1024 if cython.compiled else 64 * 1024
+"""Bytes of keys, likewise."""
 
 
 @cython.final
@@ -132,6 +139,22 @@ class ArrowBytes:
         """The value of a row as an object."""
         size = self.locate(row)
         return None if size < 0 else bytes(self._data[self.pos : self.pos + size])
+
+    def is_text(self, row: int) -> bool:
+        """Whether the value of a row, which isn't null, is UTF-8."""
+        if cython.compiled:
+            size = self.locate(row)
+            pos = self.pos
+            last = pos + size
+            while pos < last and self._data[pos] < 0x80:
+                pos += 1
+            if pos == last:
+                return True
+        try:
+            (self.get(row) or b"").decode()
+        except UnicodeDecodeError:
+            return False
+        return True
 
 
 @cython.final
@@ -266,6 +289,24 @@ class ArrowHeaders:
             item += 1
         return size
 
+    def fault(self, row: int) -> int:
+        """What is wrong with the headers of a row, beside their size; 0 for nothing."""
+        self.locate(row)
+        item = self.from_item
+        while item < self.to_item:
+            if self._names.locate(item) < 0 or self._item_nulls.is_null(item):
+                return BAD_HEADER
+            if not self._names.is_text(item):
+                return BAD_NAME
+            item += 1
+        return 0
+
+    def bad_name(self, row: int) -> bytes | None:
+        """The first name of a row's that is not UTF-8."""
+        self.locate(row)
+        span = range(self.from_item, self.to_item)
+        return next((self._names.get(item) for item in span if not self._names.is_text(item)), None)
+
     def encode(self, row: int) -> int:
         """Lay the headers of a row out in the scratch area as the wire has them; bytes of that."""
         wanted = HEADER_OVERHEAD + self.size(row)
@@ -316,7 +357,7 @@ class ArrowRows:
         timestamp: Milliseconds, if they are given.
     """
 
-    __slots__ = ("_headers", "_key", "_key_size", "_partition", "_timestamp", "_value",
+    __slots__ = ("_at_once", "_headers", "_key", "_key_size", "_partition", "_timestamp", "_value",
                  "_value_size", "count")  # fmt: skip
 
     def __init__(
@@ -336,11 +377,23 @@ class ArrowRows:
         self._timestamp = timestamp
         self._key_size = -1
         self._value_size = -1
+        self._at_once = _CELLS_AT_ONCE
+        if self._headers is not None and count:
+            self._at_once = max(1, _CELLS_AT_ONCE // (1 + self._headers._items // count))
 
-    def check(self, largest: int, keep: int) -> tuple[int, list[tuple[int, int]], int]:
-        """Look at all rows before any is sent.
+    def piece(self, row: int) -> int:
+        """Where the work that begins at ``row`` should end, for others to get a turn."""
+        last = row + self._at_once
+        return last if last < self.count else self.count
+
+    def check(
+        self, row: int, last: int, largest: int, keep: int
+    ) -> tuple[int, list[tuple[int, int]], int]:
+        """Look at rows from ``row`` to before ``last``, before any is sent.
 
         Args:
+            row: The first to look at.
+            last: Where to end.
             largest: Bytes that a record may take.
             keep: How many of those that are wrong to tell.
 
@@ -348,11 +401,11 @@ class ArrowRows:
             How many are wrong; the first of them, each with what is (``TOO_LARGE`` ...); and the
             highest partition that is asked for, -1 if none is.
         """
+        self._refuse_beyond(row, last)
         wrong = 0
         highest = -1
         told: list[tuple[int, int]] = []
-        row = 0
-        while row < self.count:
+        while row < last:
             fault = self._fault(row, largest)
             if fault:
                 wrong += 1
@@ -366,8 +419,10 @@ class ArrowRows:
         return wrong, told, highest
 
     def _fault(self, row: int, largest: int) -> int:
-        if self._headers is not None and self._headers.size(row) < 0:
-            return BAD_HEADER
+        if self._headers is not None:
+            fault = self._headers.fault(row)
+            if fault:
+                return fault
         if self.stage(row) > largest:
             return TOO_LARGE
         if self._partition is not None and not self._partition.is_null(row):
@@ -382,12 +437,14 @@ class ArrowRows:
             return BAD_TIMESTAMP
         return 0
 
-    def beyond(self, partitions: int, keep: int) -> tuple[int, list[tuple[int, int]]]:
+    def beyond(
+        self, row: int, last: int, partitions: int, keep: int
+    ) -> tuple[int, list[tuple[int, int]]]:
         """The rows that ask for a partition that isn't there: how many, and the first of them."""
+        self._refuse_beyond(row, last)
         wrong = 0
         told: list[tuple[int, int]] = []
-        row = 0
-        while row < self.count:
+        while row < last:
             if self.partition(row) >= partitions:
                 wrong += 1
                 if len(told) < keep:
@@ -401,25 +458,33 @@ class ArrowRows:
             return -1
         return self._partition.get(row)
 
-    def route(self, targets: Any, row: int, partitions: int) -> None:
-        """Choose where the rows from ``row`` on go as Java does, -1 for any partition.
+    def route(self, targets: Any, row: int, last: int, partitions: int) -> int:
+        """Choose where rows from ``row`` to before ``last`` go as Java does, -1 for any partition.
 
         Args:
             targets: An array of 32-bit ints, one for each row.
             row: The first to choose for.
+            last: Where to end.
             partitions: How many the topic has.
+
+        Returns:
+            The first that it did not get to: much to hash may end it early, but not at ``row``.
         """
         targets_view: Any = targets
-        if row < 0 or self.count > len(targets_view) or partitions < 1:
+        self._refuse_beyond(row, last)
+        if last > len(targets_view) or partitions < 1:
             raise InvalidArgument("targets must have room for all rows, and partitions be positive")
-        while row < self.count:
+        left = _HASHED_AT_ONCE
+        while row < last and left > 0:
             target = self.partition(row)
             if target < 0 and self._key is not None:
                 size = self._key.locate(row)
                 if size >= 0:
                     target = (self._mixed(size) & 0x7FFFFFFF) % partitions
+                    left -= size
             targets_view[row] = target
             row += 1
+        return row
 
     def _mixed(self, size: int) -> int:
         key = self._key
@@ -432,6 +497,10 @@ class ArrowRows:
     def key(self, row: int) -> bytes | None:
         """The key of a row as an object."""
         return None if self._key is None else self._key.get(row)
+
+    def bad_name(self, row: int) -> bytes | None:
+        """The first name of a row's headers that is not UTF-8."""
+        return None if self._headers is None else self._headers.bad_name(row)
 
     def stage(self, row: int) -> int:
         """Find a row's key and value; bytes that the record is said to take."""
@@ -480,8 +549,7 @@ class ArrowRows:
 
     def append(self, builder: _builder.BatchBuilder, row: int, last: int, now: int) -> int:
         """Add rows from ``row`` to before ``last`` to a batch; the first that found no room."""
-        if not 0 <= row <= last <= self.count:
-            raise InvalidArgument(f"rows {row} to {last} are not all among {self.count}")
+        self._refuse_beyond(row, last)
         while row < last:
             self.stage(row)
             if self.put(builder, row, now) < 0:
@@ -496,6 +564,10 @@ class ArrowRows:
         size = self.stage(row)
         headers = None if self._headers is None else self._headers.get(row) or None
         return self.timestamp(row, now), self.key(row), self._value.get(row), headers, size
+
+    def _refuse_beyond(self, row: int, last: int) -> None:
+        if not 0 <= row <= last <= self.count:
+            raise InvalidArgument(f"rows {row} to {last} are not all among {self.count}")
 
 
 def view_of(buffer: Any, width: int, count: int, code: Any) -> Any:

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from kclient.errors import InvalidArgument, InvalidConfig, SerializationFailed
 from kclient.producer import arrow_source
 from kclient.producer.arrow_source import ArrowSource
-from kclient.record.arrow_rows import BAD_HEADER, BAD_PARTITION, BAD_TIMESTAMP, TOO_LARGE
+from kclient.record.arrow_rows import (
+    BAD_HEADER,
+    BAD_NAME,
+    BAD_PARTITION,
+    BAD_TIMESTAMP,
+    TOO_LARGE,
+)
 from kclient.record.implementation import Implementation
 
 NOW = 1_700_000_000_000
@@ -195,9 +201,9 @@ def targets_of(table: Any, partitions: int) -> list[int]:
     for batch in source.batches:
         for _, rows in source.slices(batch):
             targets = array("i", [99] * rows.count)
-            rows.route(targets, 1, partitions)
+            assert rows.route(targets, 1, rows.count, partitions) == rows.count
             assert targets[0] == 99
-            rows.route(targets, 0, partitions)
+            assert rows.route(targets, 0, rows.count, partitions) == rows.count
             found += targets
     return found
 
@@ -221,14 +227,47 @@ def test_route_stays_within_the_targets(build: Implementation) -> None:
     source = ArrowSource(pa.table({"value": [b"v"] * 3}))
     ((_, rows),) = source.slices(source.batches[0])
     with pytest.raises(InvalidArgument):
-        rows.route(array("i", [0, 0]), 0, 4)
+        rows.route(array("i", [0, 0]), 0, 3, 4)
+    with pytest.raises(InvalidArgument):
+        rows.route(array("i", [0] * 9), 0, 4, 4)
+    with pytest.raises(InvalidArgument):
+        rows.route(array("i", [0] * 9), -1, 3, 4)
+
+
+def test_routing_ends_where_it_is_told_and_early_with_much_to_hash(build: Implementation) -> None:
+    source = ArrowSource(pa.table({"value": [b"v"] * 9, "key": [b"k" * 3_000_000] * 9}))
+    ((_, rows),) = source.slices(source.batches[0])
+    targets = array("i", [99] * 9)
+    assert rows.route(targets, 3, 4, 7) == 4
+    assert [target == 99 for target in targets] == [True] * 3 + [False] + [True] * 5
+    assert rows.route(targets, 5, 5, 7) == 5
+    # A row at least, however long its key.
+    assert 0 < (first := rows.route(targets, 0, 9, 7)) <= 2
+    assert first < rows.route(targets, first, 9, 7) <= first + 2
+
+
+def test_pieces_are_smaller_where_rows_have_many_headers(build: Implementation) -> None:
+    def first_piece(headers: int, step: int = 8_000) -> int:
+        pairs = [[("n", b"v")] * headers] * step
+        made = pa.array(pairs, pa.map_(pa.string(), pa.binary()))
+        source = ArrowSource(pa.table({"value": [b"v"] * step, "headers": made}))
+        source._step = step
+        ((_, rows),) = source.slices(source.batches[0])
+        pieces = [0]
+        while pieces[-1] < rows.count:
+            pieces.append(rows.piece(pieces[-1]))
+        assert pieces == sorted(set(pieces))
+        return pieces[1]
+
+    assert first_piece(50) < first_piece(5) <= first_piece(0) <= 8_000
+    assert first_piece(100_000, 2) == 1
 
 
 def faults_of(table: Any, largest: int = 1000) -> list[tuple[int, int]]:
     source, found = ArrowSource(table), []
     for batch in source.batches:
         for first, rows in source.slices(batch):
-            wrong, told, _ = rows.check(largest, 100)
+            wrong, told, _ = rows.check(0, rows.count, largest, 100)
             assert wrong == len(told)
             found += [(first + row, fault) for row, fault in told]
     return found
@@ -256,6 +295,21 @@ def test_rows_are_checked_before_any_is_sent(build: Implementation) -> None:
     ]
 
 
+def test_names_of_headers_that_are_not_utf8_are_a_fault(build: Implementation) -> None:
+    names: list[bytes] = [b"", b"n", "ü€😀".encode(), b"a\xff", "ü".encode()[:1], b"\xed\xa0\x80"]
+    pairs = [[("first", b"\xff"), (name, b"\xff")] for name in names]
+    table = pa.table(
+        {
+            "value": [b"v"] * len(names),
+            "headers": pa.array(pairs, pa.map_(pa.binary(), pa.binary())),
+        }
+    )
+    assert faults_of(table) == [(3, BAD_NAME), (4, BAD_NAME), (5, BAD_NAME)]
+    source = ArrowSource(table[1:])
+    ((_, rows),) = source.slices(source.batches[0])
+    assert [rows.bad_name(row) for row in range(5)] == [None, None, *names[3:]]
+
+
 def test_a_time_that_overflows_milliseconds_is_refused(build: Implementation) -> None:
     stamps = pa.array([2**62, 2**63 - 1, -1, 1], pa.timestamp("s"))
     table = pa.table({"value": [b"v"] * 4, "timestamp": stamps})
@@ -265,15 +319,22 @@ def test_a_time_that_overflows_milliseconds_is_refused(build: Implementation) ->
 def test_the_highest_partition_and_who_goes_beyond(build: Implementation) -> None:
     source = ArrowSource(pa.table({"value": [b"v"] * 4, "partition": [3, None, 8, 0]}))
     ((_, rows),) = source.slices(source.batches[0])
-    assert rows.check(1000, 10) == (0, [], 8)
-    assert rows.beyond(4, 10) == (1, [(2, BAD_PARTITION)])
-    assert rows.beyond(1, 1) == (2, [(0, BAD_PARTITION)])
+    assert rows.check(0, 4, 1000, 10) == (0, [], 8)
+    assert rows.check(0, 2, 1000, 10) == (0, [], 3)
+    assert rows.beyond(0, 4, 4, 10) == (1, [(2, BAD_PARTITION)])
+    assert rows.beyond(0, 4, 1, 1) == (2, [(0, BAD_PARTITION)])
+    assert rows.beyond(3, 4, 1, 1) == (0, [])
+    for first, last in ((-1, 4), (0, 5), (3, 2)):
+        with pytest.raises(InvalidArgument, match="rows"):
+            rows.check(first, last, 1000, 10)
+        with pytest.raises(InvalidArgument, match="rows"):
+            rows.beyond(first, last, 4, 10)
 
 
 def test_no_more_is_told_than_wanted(build: Implementation) -> None:
     source = ArrowSource(pa.table({"value": [b"v" * 9] * 50}))
     ((_, rows),) = source.slices(source.batches[0])
-    assert rows.check(10, 3) == (50, [(0, TOO_LARGE), (1, TOO_LARGE), (2, TOO_LARGE)], -1)
+    assert rows.check(0, 50, 10, 3) == (50, [(0, TOO_LARGE), (1, TOO_LARGE), (2, TOO_LARGE)], -1)
 
 
 @pytest.mark.parametrize("ends", [(0, 5, 3), (0, -1, 2), (0, 2, 99), (-5, 0, 1)])
@@ -286,7 +347,7 @@ def test_offsets_that_lead_out_of_the_data_are_an_error(
     fine = build.ArrowBytes(2, 0, None, 0, b"", 2, b"abcd")
     for rows in (build.ArrowRows(2, broken), build.ArrowRows(2, fine, broken)):
         with pytest.raises(InvalidArgument, match="broken"):
-            rows.check(1000, 10)
+            rows.check(0, 2, 1000, 10)
         with pytest.raises(InvalidArgument, match="broken"):
             rows.append(build.BatchBuilder(), 0, 2, NOW)
 
@@ -313,7 +374,7 @@ def test_headers_that_lead_out_of_the_pairs_are_an_error(build: Implementation) 
     source = ArrowSource(pa.table({"value": [b"v"] * 2, "headers": headers}))
     ((_, rows),) = source.slices(source.batches[0])
     with pytest.raises(InvalidArgument, match="broken"):
-        rows.check(1000, 10)
+        rows.check(0, 2, 1000, 10)
 
 
 def test_numbers_that_lie_across_their_bounds(build: Implementation) -> None:
