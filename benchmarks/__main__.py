@@ -20,13 +20,13 @@ from rich.console import Console
 
 from benchmarks.about import about
 from benchmarks.broker import NoBroker, broker
-from benchmarks.cells import CELLS, FEW
+from benchmarks.cells import CELLS
 from benchmarks.compare import differences, show_comparison
 from benchmarks.doors import DOORS, KCLIENT
-from benchmarks.floors import read_floors, verdicts
+from benchmarks.floors import looked_at, read_floors, verdicts
 from benchmarks.report import chart_subtitle, show, show_about, show_verdicts
 from benchmarks.results import ROUNDS, Run, rounds_of
-from benchmarks.runner import Plan, Session, choose
+from benchmarks.runner import FEW, Plan, Session, choose
 from benchmarks.saved import NotASession, load, save
 from benchmarks.topics import Topics
 from kclient.errors import KafkaError
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--rounds",
         type=positive,
-        help=f"by default {ROUNDS}, but {FEW} for cells without a floor; quick {QUICK_ROUNDS}",
+        help=f"by default {ROUNDS}, but {FEW} for doors without a floor; quick {QUICK_ROUNDS}",
     )
     made.add_argument("--records", type=positive, help="per run; by default as the cell says")
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything, raw runs too")
@@ -71,7 +71,7 @@ def plan_for(options: argparse.Namespace) -> Plan:
     return Plan(
         choose(tuple(CELLS.values()), options.quick, options.only),
         rounds=options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS),
-        whole=options.rounds is not None,
+        every=None if options.rounds else looked_at(read_floors()),
         records=options.records,
         divided=QUICK_DIVIDED if options.quick else 1,
         scale=QUICK_SCALE if options.quick else 1.0,

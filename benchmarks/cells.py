@@ -12,10 +12,9 @@ from typing import Any
 from benchmarks.doors import DOORS
 
 MIB = 1024 * 1024
-WRITTEN, READ_LONG, READ_SHORT = 300_000, 600_000, 300_000
+WRITTEN, READ_LONG = 300_000, 500_000
+WRITTEN_SHORT, READ_SHORT = 150_000, 200_000
 """Records of a run where values have 100 bytes; short for cells that no floor looks at."""
-ALL, FEW = 1_000, 3
-"""Rounds at most."""
 SEND = (
     "kclient send",
     "kclient send_many",
@@ -61,7 +60,7 @@ class Cell:
         tls: It needs a TLS listener.
         figure: The outcome's figure that the report shows and compares.
         scales: Whether ``--quick`` may take fewer records of those that ``records`` says.
-        rounds: At most so many unless the user says how many; for what no floor looks at.
+        rounds: At most so many unless the user says how many; for what swings little.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Cell:
     tls: bool = False
     figure: str = "cpu_us"
     scales: bool = True
-    rounds: int = ALL
+    rounds: int = 1_000
 
     @property
     def factor(self) -> str:
@@ -91,8 +90,7 @@ def _pair(
     factor: str,
     out: tuple[str, ...],
     into: tuple[str, ...],
-    amounts: tuple[int, int] = (WRITTEN, READ_SHORT),
-    rounds: tuple[int, int] = (FEW, FEW),
+    amounts: tuple[int, int] = (WRITTEN_SHORT, READ_SHORT),
     quick: bool = False,
     tls: bool = False,
     **settings: Any,
@@ -105,7 +103,6 @@ def _pair(
             doors,
             settings,
             amount=amounts[at],
-            rounds=rounds[at],
             quick=quick,
             tls=tls,
         )
@@ -120,11 +117,10 @@ def _partitions(count: int) -> list[Cell]:
     out = {"": 400_000, "kclient send_many": 1_000_000, "kclient enqueue": 1_000_000}
     out["aiokafka send"] = slow
     into = {"": 200_000, "kclient poll": 1_200_000}
-    gates = count in (10, 1_000)
-    rest: dict[str, Any] = {"quick": gates, "rounds": ALL if gates else FEW}
+    quick = count in (10, 1_000)
     return [
-        Cell(f"produce: {name}", "produce", SPREAD_OUT, settings, records=out, **rest),
-        Cell(f"consume: {name}", "consume", SPREAD_IN, settings, records=into, **rest),
+        Cell(f"produce: {name}", "produce", SPREAD_OUT, settings, records=out, quick=quick),
+        Cell(f"consume: {name}", "consume", SPREAD_IN, settings, records=into, quick=quick),
     ]
 
 
@@ -143,23 +139,22 @@ def _all() -> list[Cell]:
         Cell("produce: base", "produce", _doors("produce"), amount=WRITTEN, quick=True),
         Cell("consume: base", "consume", _doors("consume"), amount=READ_LONG, quick=True),
     ]
-    gating: Any = {"quick": True, "rounds": (ALL, ALL)}
-    cells += _pair("lz4", SEND, READ, (WRITTEN, READ_LONG), **gating, codec="lz4")
+    cells += _pair("lz4", SEND, READ, (WRITTEN, READ_LONG), quick=True, codec="lz4")
     for codec in ("zstd", "snappy"):
         cells += _pair(codec, SEND, READ, codec=codec)
     cells += _pair("gzip", SEND, READ, (100_000, READ_SHORT), codec="gzip")
-    cells += _pair("1 KiB", ONE_BY_ONE, READ, (100_000, 200_000), **gating, size=1024)
-    cells += _pair("100 KiB", ONE_BY_ONE, READ, (2_000, 2_500), size=100 * 1024, window=100)
+    cells += _pair("1 KiB", ONE_BY_ONE, READ, (100_000, 200_000), quick=True, size=1024)
+    cells += _pair("100 KiB", ONE_BY_ONE, READ, (1_500, 2_000), size=100 * 1024, window=100)
     cells += _pair("key", SEND, READ, keyed=True)
     cells += _pair("headers", ONE_BY_ONE, READ, headers=True)
     out: tuple[str, ...]
     into: tuple[str, ...]
     out = ("kclient send", "kclient 1,000 tasks", "aiokafka send", "aiokafka 1,000 tasks")
     into = ("kclient poll", "kclient async for", "aiokafka getmany", "aiokafka async for")
-    cells += _pair("uvloop", out, into, rounds=(ALL, FEW), loop="uvloop")
+    cells += _pair("uvloop", out, into, loop="uvloop")
     out = ("kclient send", "kclient enqueue_nowait", "kclient send_many")
     into = ("kclient poll", "kclient async for", "kclient poll_arrow")
-    cells += _pair("pure build", out, into, (100_000, 200_000), **gating, pure=True)
+    cells += _pair("pure build", out, into, (100_000, 200_000), quick=True, pure=True)
     cells += _pair("TLS", ONE_BY_ONE, READ, tls=True)
     for partitions in (1, 10, 100, 1_000):
         cells += _partitions(partitions)
@@ -191,7 +186,6 @@ def _others() -> list[Cell]:
             _doors("end to end"),
             latency,
             records={"": 1_000},
-            rounds=FEW,
             figure="p50_us",
             **fixed,
         ),
@@ -226,5 +220,5 @@ def _others() -> list[Cell]:
     ]
 
 
-_IDLE: dict[str, Any] = {"figure": "kib", "scales": False, "rounds": FEW}
+_IDLE: dict[str, Any] = {"figure": "kib", "scales": False, "rounds": 2}
 CELLS: dict[str, Cell] = {cell.name: cell for cell in _all()}

@@ -126,7 +126,7 @@ _PRODUCE = [
         ("aiokafka 1,000 tasks", "aiokafka_doors:tasks"),
         ("aiokafka send, tuned", "aiokafka_doors:send"),
     ),
-    Door("kafka-python send", KAFKA_PYTHON, "produce", "kafka_python_doors:send", most=100_000),
+    Door("kafka-python send", KAFKA_PYTHON, "produce", "kafka_python_doors:send", most=50_000),
 ]
 _CONSUME = [
     *_of(

@@ -70,6 +70,13 @@ def read_floors(path: Path = FILE) -> tuple[Floor, ...]:
     return tuple(floors)
 
 
+def looked_at(floors: Sequence[Floor]) -> frozenset[tuple[str, str]]:
+    """Cells and doors whose figures some floor needs."""
+    own = {(floor.cell, floor.door) for floor in floors}
+    others = {(one.cell, one.door) for floor in floors for one in floor.against}
+    return frozenset(own | others)
+
+
 def verdicts(floors: Sequence[Floor], runs: Sequence[Run]) -> list[Verdict]:
     """One verdict per bound."""
     summaries = summarize(runs)

@@ -118,10 +118,11 @@ def show_about(console: Console, facts: Mapping[str, Any], runs: Sequence[Run]) 
 
 def _rounds(runs: Iterable[Run]) -> str:
     """Rounds and records of runs, as ``3 to 5 rounds of 2,000 to 300,000 records``."""
-    rounds: dict[str, int] = {}
+    rounds: dict[tuple[str, str], int] = {}
     records: set[int] = set()
     for run in runs:
-        rounds[run.cell] = max(rounds.get(run.cell, 0), run.round + 1)
+        door = run.cell, run.door
+        rounds[door] = max(rounds.get(door, 0), run.round + 1)
         if "records" in run.outcome:
             records.add(run.outcome["records"])
     count = _range(set(rounds.values()))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.amounts import records_for, warm_up_for
+from benchmarks.broker import Address
 from benchmarks.cells import CELLS, Cell
 from benchmarks.doors import BESIDE, DOORS
-from benchmarks.floors import read_floors
+from benchmarks.floors import looked_at, read_floors
 from benchmarks.results import ROUNDS
+from benchmarks.runner import FEW, Plan, Session
 from benchmarks.values import shares
 
 EXCEPTIONS = {
@@ -54,10 +56,19 @@ def test_what_floors_compare_is_equal_also_where_doors_are_limited() -> None:
     assert compared & EXCEPTIONS, "the README names these as compared, but not by a floor"
 
 
-def test_cells_with_floors_have_all_rounds() -> None:
-    for floor in read_floors():
-        for name in (floor.cell, *(bound.cell for bound in floor.against)):
-            assert CELLS[name].rounds >= ROUNDS, floor.row
+def test_what_floors_compare_runs_in_every_round_and_all_else_in_the_first_few() -> None:
+    every = looked_at(read_floors())
+    session = Session(Address("nowhere:1", None, None, "x"), Plan((), every=every), None)  # type: ignore[arg-type]
+    base, gzip = CELLS["consume: base"], CELLS["consume: gzip"]
+    for door in ("kclient poll", "confluent consume", "aiokafka async for"):
+        assert session._wanted(base, door, ROUNDS - 1)
+    assert session._wanted(gzip, "kclient poll", FEW - 1)
+    assert not session._wanted(gzip, "kclient poll", FEW)
+    assert not session._wanted(base, "kafka-python poll", FEW)
+    idle = CELLS["idle: 100 consumers"]
+    assert not session._wanted(idle, idle.doors[0], idle.rounds)
+    session.plan = Plan(())
+    assert session._wanted(gzip, "kclient poll", 100), "the user said how many rounds"
 
 
 @pytest.mark.parametrize("count", [1, 999, 1_000, 1_001, 2_500])
