@@ -206,9 +206,11 @@ def _run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"no cell and no door has {options.only!r} in its name\n")
         return 2
     facts, runs = measure(options, plan)
-    report(facts, runs)
-    if options.json:
-        save(options.json, facts, runs)
+    try:
+        report(facts, runs)
+    finally:  # the terminal may be gone, or a pipe closed; the runs are what took the time
+        if options.json:
+            save(options.json, facts, runs)
     if options.plots:
         plot(options.plots, facts, runs)
     return 1 if ours_failed(runs) else 0

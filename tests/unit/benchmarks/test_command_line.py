@@ -94,6 +94,21 @@ def test_the_report_comes_before_the_file(
     assert "No space left" in found.err
 
 
+def test_a_reader_of_the_report_that_went_away_loses_no_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [Run(CELL, MINE, 0, {"cpu_us": 0.123})]
+    monkeypatch.setattr(bench, "measure", lambda *_: ({}, runs))
+
+    def gone(*_: Any) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr(bench, "report", gone)
+    with pytest.raises(SystemExit):
+        bench.main(["--json", str(tmp_path / "a.json")])
+    assert load(tmp_path / "a.json") == ({}, runs)
+
+
 def test_profile_says_so_when_no_door_has_the_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
