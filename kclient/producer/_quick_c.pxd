@@ -1,5 +1,6 @@
 # C types of quick.py for the compiled build: data only, no rules.
 
+from cpython.time cimport time as _seconds
 from libc.stdint cimport int64_t
 import cython
 
@@ -39,6 +40,10 @@ cdef extern from *:
     """
     # What asyncio keeps of the loop that runs in this thread; None where it keeps it elsewhere.
     object running_mark "kclient_running_mark" ()
+
+
+cdef inline int64_t real_ms() except? -1:
+    return <int64_t>(_seconds() * 1000.0)
 
 
 cdef class Account:
@@ -95,6 +100,7 @@ cdef class QuickWay:
     cdef object _mark
     cdef Py_ssize_t _forks
     cdef object _wall_ns
+    cdef bint _real
     cdef int64_t _max_record
 
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
