@@ -483,8 +483,8 @@ class Producer(AsyncOnly, Generic[K, V]):
             RowsNotDelivered: A batch failed. No more is taken after that, but what was taken is
                 waited for. ``rows`` has the numbers of the rows by batch, and why.
             InvalidArgument, SerializationFailed: A column is missing, unknown or of a wrong type.
-            BufferFull, UnknownTopicOrPartition, MetadataTimedOut: As in ``enqueue``, at the row
-                that the error's note names; those before it are sent all the same.
+            BufferFull, UnknownTopicOrPartition, MetadataTimedOut: As in ``enqueue``, and what a
+                partitioner causes, at the row that the error's note names; those before are sent.
             InvalidConfig: pyarrow is not installed.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
