@@ -1,5 +1,6 @@
 # C types of delivery.py for the compiled build: data only, no rules.
 
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t
@@ -37,6 +38,9 @@ cdef inline object new_metadata(
 cdef Py_ssize_t _TOLD_AT_ONCE
 cdef Py_ssize_t _CALLED_AT_ONCE
 cdef object _copy_context
+cdef int _WAITS
+cdef int _FIRED
+cdef int _DROPPED
 
 @cython.locals(first=Py_ssize_t)
 cdef object _call_soon(object loop, list callbacks)
@@ -65,6 +69,26 @@ cdef class BatchOutcome:
     cpdef object _error_of(self, Py_ssize_t index)
 
 
+cdef class Waiter:
+    cdef public bint _asyncio_future_blocking
+    cdef Delivery _delivery
+    cdef int _state
+    cdef object _fn
+    cdef object _context
+    cdef list _more
+    cdef object _message
+
+    cpdef bint done(self)
+
+    cdef object _fire(self, list callbacks)
+
+    cdef object _hand_over(self, list callbacks)
+
+
+cdef class Finished:
+    cdef Delivery _delivery
+
+
 cdef class Delivery:
     cdef public BatchOutcome _outcome
     cdef public Py_ssize_t _index
@@ -89,4 +113,29 @@ cdef class Delivery:
 
     cdef object _forget(self, object waiter)
 
+    @cython.locals(listeners=list, waiter=Waiter)
     cdef object _fire(self, list callbacks)
+
+
+cdef extern from *:
+    """
+    static void kclient_fill_finished(PyTypeObject *cls, void *function) {
+        cls->tp_as_async->am_send = (sendfunc) function;
+    }
+    """
+    void kclient_fill_finished(PyTypeObject* cls, void* function)
+
+cdef extern from "Python.h":
+    int PYGEN_RETURN
+
+cdef inline int send_to_finished(Finished step, PyObject* value, PyObject** result) except -1:
+    """``am_send``: -1 for an error, 0 for a result."""
+    result[0] = NULL
+    outcome = step._delivery.result()
+    Py_INCREF(outcome)
+    result[0] = <PyObject*> outcome
+    return PYGEN_RETURN
+
+cdef inline int finish_directly() except -1:
+    kclient_fill_finished(<PyTypeObject*> Finished, <void*> send_to_finished)
+    return 0

@@ -5,7 +5,7 @@ take both classes from ``kclient.producer.hot``.
 
 A delivery is {outcome of the batch, index in the batch}: nothing is created per record but this
 handle, and one acknowledgement settles a whole batch. Whoever awaits a pending delivery waits on a
-private future of the loop, so cancelling one waiter harms nobody else. The accumulator makes
+``Waiter`` of its own, so cancelling one harms nobody else. The accumulator makes
 both, the sender settles outcomes. Sans-IO: the loop comes in with the ``DeliveryHost``; no other
 clock, task or socket. Must not know about partitions' queues, retries or memory.
 """
@@ -32,7 +32,8 @@ else:
 _TOLD_AT_ONCE = 5000
 """Deliveries of one batch whose waiters are woken in one turn of the loop."""
 _CALLED_AT_ONCE = 50
-"""Callbacks that one turn of the loop runs: each of its own would cost more than they do."""
+"""Callbacks, and steps of tasks, in one turn of the loop: each by itself costs as much again."""
+_WAITS, _FIRED, _DROPPED = 0, 1, 2  # states of a Waiter
 _copy_context = contextvars.copy_context
 
 
@@ -47,22 +48,26 @@ class DeliveryHost(Protocol):
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
-    """Have callbacks of deliveries called: (function, context, delivery) each."""
+    """Have callbacks called: (function, context, delivery or waiter) each."""
+    if len(callbacks) == 1:
+        fn, context, source = callbacks[0]
+        loop.call_soon(fn, source, context=context)
+        return
     for first in range(0, len(callbacks), _CALLED_AT_ONCE):
         loop.call_soon(_call, loop, callbacks[first : first + _CALLED_AT_ONCE])
 
 
 def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
-    for index, (fn, context, delivery) in enumerate(callbacks):
+    for index, (fn, context, source) in enumerate(callbacks):
         try:
-            context.run(fn, delivery)
+            context.run(fn, source)
         except (SystemExit, KeyboardInterrupt):
             loop.call_soon(_call, loop, callbacks[index + 1 :])
             raise
         except BaseException as error:
             loop.call_exception_handler(
                 {
-                    "message": f"Exception in callback {fn!r} of {delivery!r}",
+                    "message": f"Exception in callback {fn!r} of {source!r}",
                     "exception": error,
                 }
             )
@@ -228,6 +233,113 @@ class BatchOutcome:
 @cython.final
 @cython.freelist(64)
 @cython.cclass
+class Waiter:
+    """One ``await`` of a pending delivery: what its task takes for a future.
+
+    A future of the loop would do, but has each of its callbacks called by itself, which costs twice
+    as much as the rest of an await.
+    """
+
+    __slots__ = (
+        "_asyncio_future_blocking",
+        "_context",
+        "_delivery",
+        "_fn",
+        "_message",
+        "_more",
+        "_state",
+    )
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._asyncio_future_blocking = True  # tells a task that this is awaited
+        self._delivery = delivery
+        self._state = _WAITS
+        self._fn: Any = None
+        self._context: Any = None
+        self._more: list[Any] | None = None
+        self._message: Any = None
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the delivery."""
+        loop: asyncio.AbstractEventLoop = self._delivery._outcome.host.loop
+        return loop
+
+    def add_done_callback(self, fn: Callable[[Waiter], object], /, *, context: Any = None) -> None:
+        """Have ``fn(self)`` called when the wait is over."""
+        if context is None:
+            context = _copy_context()
+        if self._state != _WAITS:
+            self.get_loop().call_soon(fn, self, context=context)
+        elif self._fn is None:
+            self._fn = fn
+            self._context = context
+        else:
+            if self._more is None:
+                self._more = []
+            self._more.append((fn, context, self))
+
+    def done(self) -> bool:
+        """The wait is over."""
+        return self._state != _WAITS
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Give the wait up; False if it is over. The delivery doesn't notice."""
+        if self._state != _WAITS:
+            return False
+        self._state = _DROPPED
+        self._message = msg
+        self._delivery._forget(self)
+        callbacks: list[Any] = []
+        self._hand_over(callbacks)
+        _call_soon(self.get_loop(), callbacks)
+        return True
+
+    def result(self) -> None:
+        """None, where the wait wasn't cancelled: the delivery itself has the outcome."""
+        if self._state == _FIRED:
+            return
+        future = self.get_loop().create_future()
+        if self._state == _DROPPED:
+            future.cancel(self._message)
+        future.result()
+
+    def _fire(self, callbacks: list[Any]) -> None:
+        if self._state == _WAITS:
+            self._state = _FIRED
+            self._hand_over(callbacks)
+
+    def _hand_over(self, callbacks: list[Any]) -> None:
+        if self._fn is not None:
+            callbacks.append((self._fn, self._context, self))
+        if self._more is not None:
+            callbacks.extend(self._more)
+        self._fn = self._context = self._more = None
+
+
+@cython.final
+@cython.freelist(8)
+@cython.cclass
+class Finished:
+    """What an ``await`` of a finished delivery goes through: the outcome, at the first step."""
+
+    __slots__ = ("_delivery",)
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def __await__(self) -> Finished:
+        return self
+
+    def __iter__(self) -> Finished:
+        return self
+
+    def __next__(self) -> Any:
+        raise StopIteration(self._delivery.result())
+
+
+@cython.final
+@cython.freelist(64)
+@cython.cclass
 class Delivery:
     """The fate of one record: await it for ``RecordMetadata``, or for the failure.
 
@@ -259,13 +371,21 @@ class Delivery:
         self._listeners: list[Any] | None = None
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if cython.compiled and self._index >= 0 and self._outcome.done:
+            finished: Any = Finished(self)
+            return finished  # type: ignore[no-any-return]
+        return self._waited()
+
+    def _waited(self) -> Generator[Any, None, RecordMetadata]:
         if not self.done():
-            waiter = self._outcome.host.loop.create_future()
+            waiter = Waiter(self)
             self._listen(waiter)
             try:
-                yield from waiter
+                yield waiter
             finally:
                 self._forget(waiter)
+            if not waiter.done():
+                raise RuntimeError("await wasn't used with a task")
         return self.result()
 
     @property
@@ -306,11 +426,13 @@ class Delivery:
             asyncio.CancelledError: It was cancelled.
             asyncio.InvalidStateError: It is still pending.
         """
-        error = self.exception()
-        if error is not None:
-            # Raised before, it would carry the frames of that time along.
-            raise error.with_traceback(None)
         outcome = self._outcome
+        if self._index < 0 or not outcome.done or outcome.error is not None:
+            error = self.exception()
+            if error is not None:
+                # Raised before, it would carry the frames of that time along.
+                raise error.with_traceback(None)
+            outcome = self._outcome
         base = outcome.base_offset
         appended = outcome.log_append_time
         offset = base + self._index if base >= 0 else -1
@@ -385,18 +507,21 @@ class Delivery:
             self._resolved()._note_waiting(self)
         self._listeners.append(listener)
 
-    def _forget(self, waiter: asyncio.Future[None]) -> None:
+    def _forget(self, waiter: Waiter) -> None:
         if self._listeners is not None and waiter in self._listeners:
             self._listeners.remove(waiter)
 
     def _fire(self, callbacks: list[Any]) -> None:
         """Wake who awaits this one; add what is to be called to ``callbacks``."""
         listeners, self._listeners = self._listeners, None
-        for listener in listeners or ():
+        if listeners is None:
+            return
+        for listener in listeners:
             if type(listener) is tuple:
                 callbacks.append((*listener, self))
-            elif not listener.done():
-                listener.set_result(None)
+            else:
+                waiter: Waiter = listener
+                waiter._fire(callbacks)
 
     def _refuse(self) -> None:
         """Raise what an asyncio future in this state raises."""
@@ -424,3 +549,8 @@ class Delivery:
         else:
             state = f"offset={self._outcome.base_offset + self._index}"
         return f"<Delivery {self._outcome.topic}-{self._outcome.partition} {state}>"
+
+
+if cython.compiled:
+    # Of the .pxd: ``await`` gets the outcome as a result, where ``__next__`` has to raise it.
+    finish_directly()  # type: ignore[name-defined] # noqa: F821

@@ -64,7 +64,7 @@ async def test_awaiting_a_finished_one_does_not_suspend() -> None:
     _, outcome, deliveries = make()
     outcome.acknowledge(0)
     with pytest.raises(StopIteration) as stopped:
-        deliveries[0].__await__().send(None)
+        next(deliveries[0].__await__())
     assert stopped.value.value.offset == 0
 
 
