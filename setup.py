@@ -21,6 +21,7 @@ COMPILED = [
     "kclient.consumer.steps",
     "kclient.producer.batch",
     "kclient.producer.delivery",
+    "kclient.producer.doors",
     "kclient.producer.partition_queue",
     "kclient.producer.quick",
     "kclient.producer.row_filling",

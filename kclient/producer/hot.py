@@ -13,6 +13,7 @@ from kclient.record import IMPLEMENTATION
 if TYPE_CHECKING or IMPLEMENTATION != "cython":
     from kclient.producer.batch import ProducerBatch
     from kclient.producer.delivery import BatchOutcome, Delivery
+    from kclient.producer.doors import Doors
     from kclient.producer.partition_queue import PartitionQueue
     from kclient.producer.quick import (
         DUE,
@@ -30,6 +31,7 @@ if TYPE_CHECKING or IMPLEMENTATION != "cython":
 else:
     from kclient.producer._batch_c import ProducerBatch
     from kclient.producer._delivery_c import BatchOutcome, Delivery
+    from kclient.producer._doors_c import Doors
     from kclient.producer._partition_queue_c import PartitionQueue
     from kclient.producer._quick_c import (
         DUE,
@@ -52,6 +54,7 @@ __all__ = [
     "Account",
     "BatchOutcome",
     "Delivery",
+    "Doors",
     "Filling",
     "PartitionQueue",
     "PartitionSequences",

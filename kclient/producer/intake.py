@@ -9,7 +9,6 @@ Sans-IO: futures and times come in. It must not know about requests.
 from __future__ import annotations
 
 import copy
-import enum
 import logging
 import math
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +24,7 @@ from kclient.errors import (
     broker_error,
 )
 from kclient.producer.hot import RECORD_OVERHEAD, Delivery, QuickWay
+from kclient.producer.no_room import NoRoom
 from kclient.producer.parking import Parked, ParkingLot
 from kclient.producer.partitioner import checked_choice
 from kclient.producer.serializing import (
@@ -59,13 +59,6 @@ _SERVED_AT_ONCE = 1000
 _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.code})
 
 logger = logging.getLogger("kclient.producer")
-
-
-class NoRoom(enum.Enum):
-    """What to do with a record that doesn't fit."""
-
-    PARK = "park it, as send does"
-    REFUSE = "raise BufferFull, as enqueue_nowait does"
 
 
 class Topics(Protocol):

@@ -22,8 +22,10 @@ from kclient.producer.bulk import BulkSend, admission
 from kclient.producer.ending import Ending
 from kclient.producer.failures import UnseenFailures
 from kclient.producer.health import Looker, ProducerHealth
+from kclient.producer.hot import Doors
 from kclient.producer.idempotence import ProducerIdentity
-from kclient.producer.intake import Intake, NoRoom
+from kclient.producer.intake import Intake
+from kclient.producer.no_room import NoRoom
 from kclient.producer.parking import Parked
 from kclient.producer.sender import Sender
 from kclient.producer.settlement import Settlement
@@ -53,7 +55,7 @@ _LAST_STAGE = 0.5
 """Seconds for what was written to leave at the end, whatever the flush took."""
 
 
-class Producer(AsyncOnly, Generic[K, V]):
+class Producer(Doors, AsyncOnly, Generic[K, V]):
     """Writes records to topics, in batches per partition, in order, without duplicates.
 
     Use it in ``async with``, or call ``start`` and ``close``. It belongs to the event loop, thread
@@ -282,54 +284,30 @@ class Producer(AsyncOnly, Generic[K, V]):
 
     # Sending.
 
-    def send(
-        self,
-        topic: str,
-        value: V | None,
-        *,
-        key: K | None = None,
-        headers: HeadersArgument = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """Take one record and return its ``Delivery`` at once; await that for the outcome.
+    if TYPE_CHECKING:
+        # ``Doors`` has them and what there is to say of them; here are their types.
 
-        A plain method: it never suspends, makes no task, and ``asyncio.gather(*(producer.send(...)
-        for ...))`` costs little. Where there is no room in ``buffer_memory``, the record is parked
-        in a strict FIFO of up to ``max_parked`` records and a quarter of ``buffer_memory``; where
-        the topic's metadata isn't here yet, in one as long as memory has room for it.
+        def send(
+            self,
+            topic: str,
+            value: V | None,
+            *,
+            key: K | None = None,
+            headers: HeadersArgument = None,
+            partition: int | None = None,
+            timestamp: int | None = None,
+        ) -> Delivery: ...
 
-        Args:
-            topic: Where to.
-            value: What ``value_serializer`` takes, else bytes-like; None writes a tombstone.
-            key: What ``key_serializer`` takes, else bytes-like. Records of one key go to one
-                partition, and stay in order.
-            headers: (name, value) pairs or a mapping; values are bytes-like or None.
-            partition: Where to exactly; None lets the partitioner choose.
-            timestamp: Int milliseconds since the epoch; None means now.
-
-        Returns:
-            The delivery: ``await`` gives RecordMetadata, or raises why it was not delivered within
-            ``delivery_timeout`` (DeliveryTimedOut, a BrokerError, UnknownTopicOrPartition ...).
-            ``maybe_written`` of that error says whether the record may be in the log all the same.
-
-        Raises:
-            SerializationFailed: Key, value or headers are of a type that can't be sent.
-            RecordTooLarge: Larger than ``max_request_size`` or ``buffer_memory``.
-            InvalidArgument: No topic can have that name, or another argument is no good.
-            BufferFull: Too much is parked already; ``await producer.enqueue(...)`` waits instead.
-            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
-
-        Example::
-
-            delivery = producer.send("flights", b"value", key=b"N14228")
-            print((await delivery).offset)
-        """
-        delivery = self._quick.take(topic, value, key, headers, partition, timestamp)
-        if delivery is None:
-            self._check()
-            delivery = self._put(topic, value, key, headers, partition, timestamp, NoRoom.PARK)
-        return delivery
+        def enqueue_nowait(
+            self,
+            topic: str,
+            value: V | None,
+            *,
+            key: K | None = None,
+            headers: HeadersArgument = None,
+            partition: int | None = None,
+            timestamp: int | None = None,
+        ) -> Delivery: ...
 
     async def enqueue(
         self,
@@ -381,38 +359,6 @@ class Producer(AsyncOnly, Generic[K, V]):
         parked = delivery._outcome
         if isinstance(parked, Parked) and parked.waiter is not None:
             await admission(parked, delivery)
-        return delivery
-
-    def enqueue_nowait(
-        self,
-        topic: str,
-        value: V | None,
-        *,
-        key: K | None = None,
-        headers: HeadersArgument = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """``send`` that raises BufferFull as soon as memory is full, instead of parking.
-
-        Records for a topic whose metadata isn't here yet are parked as in ``send``.
-
-        Args:
-            topic, value, key, headers, partition, timestamp: As in ``send``.
-
-        Raises:
-            BufferFull: No room in ``buffer_memory``; nothing was taken.
-            SerializationFailed, RecordTooLarge, InvalidArgument: As in ``send``.
-            ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
-
-        Example::
-
-            producer.enqueue_nowait("metrics", b"42")
-        """
-        delivery = self._quick.take(topic, value, key, headers, partition, timestamp)
-        if delivery is None:
-            self._check()
-            delivery = self._put(topic, value, key, headers, partition, timestamp, NoRoom.REFUSE)
         return delivery
 
     async def send_many(

@@ -21,7 +21,8 @@ from kclient.producer.accumulator import Accumulator
 from kclient.producer.failures import UnseenFailures
 from kclient.producer.hot import Delivery
 from kclient.producer.idempotence import ProducerIdentity
-from kclient.producer.intake import Intake, NoRoom
+from kclient.producer.intake import Intake
+from kclient.producer.no_room import NoRoom
 from kclient.producer.sender import Sender
 from kclient.producer.settlement import Settlement
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
