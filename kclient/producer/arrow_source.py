@@ -245,7 +245,9 @@ def _plain(array: Any) -> Any:
         elif types.is_dictionary(kind):
             array = array.dictionary_decode()
         elif types.is_run_end_encoded(kind):
-            array = pyarrow.compute.run_end_decode(array)
+            from pyarrow import compute  # pyarrow doesn't load it by itself
+
+            array = compute.run_end_decode(array)
         elif types.is_binary_view(kind) or types.is_string_view(kind):
             array = array.cast(pyarrow.large_binary())
         elif types.is_integer(kind) and not types.is_int64(kind):

@@ -6,6 +6,7 @@ from array import array
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,6 +40,14 @@ TEXTS = {
 }
 
 Rows = list[dict[str, Any]]
+
+
+def test_run_ends_are_decoded_where_nobody_has_loaded_the_compute_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    column = encoded([b"a", b"a", b"b"], LAYOUTS["run_end"])
+    monkeypatch.delattr(pa, "compute")
+    assert arrow_source._plain(column).to_pylist() == [b"a", b"a", b"b"]
 
 
 def encoded(values: list[Any], kind: Any) -> Any:
