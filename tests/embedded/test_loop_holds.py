@@ -31,12 +31,11 @@ from kclient.protocol.messages.metadata import (
 from kclient.record import IMPLEMENTATION
 from kclient.testing import Cluster, LoopProbe
 from kclient.types import TopicPartition
+from tests.support.yardstick import held
 from tests.unit.consumer.log_bytes import batch
 
 T = "flights"
 MIB = 1024 * 1024
-LONGEST_HOLD = 0.050
-"""Seconds of thread CPU that one callback may take."""
 SCALE = 0.1 if IMPLEMENTATION == "pure" else 1.0
 VALUE = b"x" * 100
 START: Any = {"auto_offset_reset": "earliest", "fetch_max_wait": 0.1}
@@ -52,12 +51,6 @@ def the_collector_keeps_out() -> Iterator[None]:
 
 def scaled(count: int) -> int:
     return int(count * SCALE)
-
-
-def held(probe: LoopProbe) -> None:
-    """Fail if a callback took too long."""
-    assert probe.callbacks > 0
-    assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} s by {probe.longest_callback}"
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

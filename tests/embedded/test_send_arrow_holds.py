@@ -19,10 +19,9 @@ import kclient
 from kclient.errors import FlushFailed, RowsNotDelivered, RowsRejected
 from kclient.record import IMPLEMENTATION
 from kclient.testing import Cluster, LoopProbe
+from tests.support.yardstick import held
 
 MIB = 1024 * 1024
-LONGEST_HOLD = 0.050
-"""Seconds of thread CPU that one callback may take."""
 SCALE = 0.1 if IMPLEMENTATION == "pure" else 1.0
 
 
@@ -81,7 +80,7 @@ def test_a_million_rows_in_one_call_do_not_hold_the_loop(name: str, partitions: 
                         assert await out.send_arrow("t", table) == table.num_rows
                     except RowsRejected as error:
                         assert error.count == table.num_rows
-            assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} {probe.longest_callback}"
+            held(probe)
 
     run_alone(main())
 
@@ -98,7 +97,7 @@ def test_large_values_and_large_batches_do_not_hold_the_loop() -> None:
                 with LoopProbe() as probe:
                     await asyncio.sleep(0)  # the probe sees steps that begin after it
                     assert await out.send_arrow("t", table) == count
-            assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} {probe.longest_callback}"
+            held(probe)
 
     run_alone(main())
 
@@ -115,7 +114,7 @@ def test_keys_of_twenty_kilobytes_do_not_hold_the_loop() -> None:
                 with LoopProbe() as probe:
                     await asyncio.sleep(0)  # the probe sees steps that begin after it
                     assert await out.send_arrow("t", table) == count
-            assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} {probe.longest_callback}"
+            held(probe)
 
     run_alone(main())
 
@@ -139,7 +138,7 @@ def test_a_slow_partitioner_does_not_hold_the_loop() -> None:
                 with LoopProbe() as probe:
                     await asyncio.sleep(0)  # the probe sees steps that begin after it
                     assert await out.send_arrow("t", table) == count
-            assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} {probe.longest_callback}"
+            held(probe)
 
     run_alone(main())
 
@@ -166,6 +165,6 @@ def test_naming_half_a_million_failed_rows_does_not_hold_the_loop() -> None:
                     await sending
             assert told.value.count == told.value.taken == count
             assert told.value.row_numbers() == list(range(count))
-            assert probe.longest < LONGEST_HOLD, f"{probe.longest:.3f} {probe.longest_callback}"
+            held(probe)
 
     run_alone(main())
