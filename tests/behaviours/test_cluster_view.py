@@ -177,7 +177,7 @@ async def test_a_node_that_does_not_exist_ends_at_the_deadline(broker: Any) -> N
         started = time.monotonic()
         with pytest.raises(RequestTimedOut, match="no broker 4711"):
             await core.calls.call(NodeTarget(4711), DescribeClusterRequest(), timeout=0.5)
-        assert 0.4 < time.monotonic() - started < 2.0
+        assert 0.4 < time.monotonic() - started < 5.0
 
 
 async def test_the_death_of_an_internal_task_reaches_the_next_call(broker: Any) -> None:
@@ -194,7 +194,7 @@ async def test_the_death_of_an_internal_task_reaches_the_next_call(broker: Any) 
             await waiting
         with pytest.raises(BackgroundTaskDied):
             core.check_usable()
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 5.0
         assert core.health().state == "failed"
 
 
@@ -250,7 +250,7 @@ async def test_bootstrap_addresses_that_are_no_brokers_are_named_in_time() -> No
     with pytest.raises(BootstrapFailed) as error:
         async with Admin(bootstrap, bootstrap_timeout=1.0):
             pass
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 6.0
     first, second = str(error.value).partition("within 1 s: ")[2].split("; ")
     assert "127.0.0.1:1" in first
     assert "no-such-host.invalid:9092" in second

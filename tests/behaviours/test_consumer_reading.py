@@ -100,7 +100,7 @@ async def test_poll_without_records_gives_none_after_its_timeout(topic, consumer
     loop = asyncio.get_running_loop()
     began = loop.time()
     assert await back.poll(timeout=0.1) == []
-    assert 0.09 <= loop.time() - began < 2.0
+    assert 0.09 <= loop.time() - began < 5.0
 
 
 async def test_poll_with_timeout_zero_does_not_wait(topic, producer, consumer) -> None:

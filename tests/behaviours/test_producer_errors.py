@@ -28,7 +28,7 @@ async def test_an_unknown_topic_fails_in_time_and_is_named(producer: Any) -> Non
     started = time.monotonic()
     with pytest.raises(UnknownTopicOrPartition, match="no-such-topic") as caught:
         await out.send("no-such-topic", b"v")
-    assert 0.5 < time.monotonic() - started < 3.0
+    assert 0.5 < time.monotonic() - started < 5.0
     assert caught.value.maybe_written is False
 
 
@@ -46,7 +46,7 @@ async def test_enqueue_to_an_unknown_topic_fails_after_max_block(producer: Any) 
     started = time.monotonic()
     with pytest.raises(UnknownTopicOrPartition, match="max_block"):
         await out.enqueue("no-such-topic", b"v")
-    assert 0.3 < time.monotonic() - started < 2.5
+    assert 0.3 < time.monotonic() - started < 5.0
 
 
 async def test_records_sent_before_their_topic_exists_are_delivered(

@@ -82,7 +82,7 @@ async def failure_of(bootstrap: str, timeout: float = 0.8) -> str:
     started = time.monotonic()
     with pytest.raises(BootstrapFailed) as error:
         await core.start()
-    assert time.monotonic() - started < timeout + 1.5
+    assert time.monotonic() - started < timeout + 4.0
     assert isinstance(error.value, BrokerUnreachable)
     assert isinstance(error.value, ConnectionError)
     assert core.health().state == "closed"

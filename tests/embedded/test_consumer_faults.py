@@ -338,11 +338,11 @@ async def test_a_connection_that_breaks_under_a_fetch_loses_nothing(cluster: Any
 async def test_a_broker_that_hangs_does_not_hold_up_the_others(cluster: Any) -> None:
     fill(cluster, 20, partitions=2)
     cluster.faults.drop("Fetch", broker=1, times=1)
-    async with reading(cluster, request_timeout=1.0) as consumer:
+    async with reading(cluster, request_timeout=4.0) as consumer:
         loop = asyncio.get_running_loop()
         began = loop.time()
         first = await read(consumer, 20)
-        assert loop.time() - began < 0.9
+        assert loop.time() - began < 3.5
         assert set(offsets(first)) == {1}
         assert offsets(await read(consumer, 20)) == {0: list(range(20))}  # after its timeout
 

@@ -154,14 +154,15 @@ async def test_a_moved_leader_is_found_and_order_kept(cluster: Cluster) -> None:
 
 async def test_a_leader_hint_saves_the_metadata_request(cluster: Cluster) -> None:
     events = Events()
-    async with kclient.Producer(cluster.bootstrap, linger=0.0, observers=[events]) as out:
+    settings: Any = {"linger": 0.0, "retry_backoff": 10.0, "retry_backoff_max": 10.0}
+    async with kclient.Producer(cluster.bootstrap, **settings, observers=[events]) as out:
         await out.send("t", b"0")
         refreshes = out.metrics().get("metadata.refreshes", 0)
         leader = cluster.leader("t")
         cluster.move_leader("t", 0, leader % 3 + 1)
         started = time.monotonic()
         await out.send("t", b"1")
-        assert time.monotonic() - started < 0.09  # less than one back-off
+        assert time.monotonic() - started < 5.0  # less than one back-off
         assert out.metrics().get("metadata.refreshes", 0) == refreshes
     assert events.count(BatchRetried) == 1
     assert events.count(MetadataUpdated) >= 1
@@ -324,7 +325,7 @@ async def test_enqueue_fails_after_max_block_in_an_outage(cluster: Cluster) -> N
         with pytest.raises(kclient.errors.BufferFull, match=r"max_block=0\.3"):
             while True:
                 await out.enqueue("t", b"x" * 200)
-        assert 0.25 < time.monotonic() - started < 1.5
+        assert 0.25 < time.monotonic() - started < 5.0
         held.release()
 
 

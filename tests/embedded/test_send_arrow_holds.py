@@ -1,13 +1,11 @@
-"""``send_arrow`` of a million rows never holds the loop for long: at most 50 ms of thread CPU.
+"""``send_arrow`` of a million rows doesn't hold the event loop for long.
 
-As ``test_loop_holds`` does it for the other doors: with the collector out, and in the pure build
-with a tenth of the rows.
+See ``tests.support.holds`` for how. The pure build does a tenth of the work.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -17,22 +15,10 @@ import pytest
 
 import kclient
 from kclient.errors import FlushFailed, RowsNotDelivered, RowsRejected
-from kclient.record import IMPLEMENTATION
 from kclient.testing import Cluster, LoopProbe
-from tests.support.yardstick import held
+from tests.support.holds import held, run_held, scaled
 
 MIB = 1024 * 1024
-SCALE = 0.1 if IMPLEMENTATION == "pure" else 1.0
-
-
-def run_alone(main: Any) -> None:
-    gc.collect()
-    gc.disable()
-    try:
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            runner.run(main)
-    finally:
-        gc.enable()
 
 
 def tables() -> dict[str, Callable[[int], Any]]:
@@ -65,7 +51,7 @@ def tables() -> dict[str, Callable[[int], Any]]:
 @pytest.mark.parametrize("partitions", [6, 1000])
 @pytest.mark.parametrize("name", tables())
 def test_a_million_rows_in_one_call_do_not_hold_the_loop(name: str, partitions: int) -> None:
-    count = int(1_000_000 * SCALE)
+    count = scaled(1_000_000)
     table = pa.table(tables()[name](count))
 
     async def main() -> None:
@@ -82,11 +68,11 @@ def test_a_million_rows_in_one_call_do_not_hold_the_loop(name: str, partitions: 
                         assert error.count == table.num_rows
             held(probe)
 
-    run_alone(main())
+    run_held(main)
 
 
 def test_large_values_and_large_batches_do_not_hold_the_loop() -> None:
-    count = int(2000 * SCALE)
+    count = scaled(2000)
     table = pa.table({"value": [b"x" * 100_000] * count})
 
     async def main() -> None:
@@ -99,11 +85,11 @@ def test_large_values_and_large_batches_do_not_hold_the_loop() -> None:
                     assert await out.send_arrow("t", table) == count
             held(probe)
 
-    run_alone(main())
+    run_held(main)
 
 
 def test_keys_of_twenty_kilobytes_do_not_hold_the_loop() -> None:
-    count = int(9000 * SCALE)
+    count = scaled(9000)
     table = pa.table({"value": [b""] * count, "key": [b"%020d" % i * 1000 for i in range(count)]})
 
     async def main() -> None:
@@ -116,7 +102,7 @@ def test_keys_of_twenty_kilobytes_do_not_hold_the_loop() -> None:
                     assert await out.send_arrow("t", table) == count
             held(probe)
 
-    run_alone(main())
+    run_held(main)
 
 
 class Busy:
@@ -140,11 +126,11 @@ def test_a_slow_partitioner_does_not_hold_the_loop() -> None:
                     assert await out.send_arrow("t", table) == count
             held(probe)
 
-    run_alone(main())
+    run_held(main)
 
 
 def test_naming_half_a_million_failed_rows_does_not_hold_the_loop() -> None:
-    count = int(500_000 * SCALE)
+    count = scaled(500_000)
     table = pa.table({"value": [b"x" * 20] * count})
 
     async def main() -> None:
@@ -167,4 +153,4 @@ def test_naming_half_a_million_failed_rows_does_not_hold_the_loop() -> None:
             assert told.value.row_numbers() == list(range(count))
             held(probe)
 
-    run_alone(main())
+    run_held(main)

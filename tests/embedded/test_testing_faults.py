@@ -204,13 +204,13 @@ async def test_a_delay_takes_its_time(cluster: Cluster, peer: RawPeer) -> None:
 
 
 async def test_a_throttle_is_told_and_kept(cluster: Cluster, peer: RawPeer) -> None:
-    cluster.faults.throttle("Produce", 0.08)
+    cluster.faults.throttle("Produce", 0.5)
     began = time.monotonic()
     response = await peer.call(produce("t", batch_bytes()), 9)
-    assert response.throttle_time_ms == 80
-    assert time.monotonic() - began < 0.08
+    assert response.throttle_time_ms == 500
+    assert time.monotonic() - began < 0.5
     await peer.call(ApiVersionsRequest(), 0)
-    assert time.monotonic() - began >= 0.075
+    assert time.monotonic() - began >= 0.49
 
 
 async def test_an_answer_can_be_rewritten(cluster: Cluster, peer: RawPeer) -> None:
