@@ -22,7 +22,7 @@ from kclient.cluster.partition import NO_EPOCH
 from kclient.cluster.topic import EMPTY_ROW, NO_NODE, NO_TOPIC_ID, Row, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from kclient.protocol.messages.metadata import (
         MetadataResponse,
@@ -47,21 +47,28 @@ HOLES_ALLOWED = 1000
 
 
 def read_topics(
-    decoding: Generator[MetadataResponseTopic | None, None, MetadataResponse], version: int
+    decoding: Generator[MetadataResponseTopic | None, bool | None, MetadataResponse],
+    version: int,
+    known: Mapping[str, Topic],
 ) -> Generator[None, None, tuple[MetadataResponse, list[Topic]]]:
-    """All topics of an answer while it is decoded, letting go of their partitions at once.
+    """All topics of an answer while it is decoded, letting go of what was decoded at once.
 
     100,000 decoded partitions at a time would make every full pass of the garbage collector, and
-    freeing them in the end, hold the loop for longer than all the rest.
+    freeing them in the end, hold the loop for longer than all the rest. For the same reason the
+    topic of ``known`` stands for one that is equal to it.
     """
     read: list[Topic] = []
     rows: dict[Row, Row] = {}
+    taken: bool | None = None
     try:
         while True:
-            said = next(decoding)
+            said = decoding.send(taken)
+            taken = said is not None
             if said is not None:
-                read.append(read_topic(said, version, rows))
-                said.partitions = []
+                new = read_topic(said, version, rows)
+                old = known.get(new.name)
+                read.append(old if old is not None and old == new else new)
+                said = None
             yield
     except StopIteration as end:
         response: MetadataResponse = end.value

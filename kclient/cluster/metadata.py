@@ -18,7 +18,7 @@ The rules in one place:
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -260,7 +260,7 @@ class MetadataState:
     def absorb_steps(
         self,
         ask: Ask,
-        decoding: Generator[MetadataResponseTopic | None, None, MetadataResponse],
+        decoding: Generator[MetadataResponseTopic | None, bool | None, MetadataResponse],
         version: int,
         now: float,
     ) -> Generator[None, None, Cluster]:
@@ -277,7 +277,7 @@ class MetadataState:
             ProtocolError: It is malformed, or lists no broker: a broker that is starting up may
                 answer like that. The old view stays.
         """
-        response, said = yield from merge.read_topics(decoding, version)
+        response, said = yield from merge.read_topics(decoding, version, self.view.topics)
         if response.error_code:
             raise broker_error(response.error_code, "Metadata failed")
         brokers = {
@@ -298,13 +298,8 @@ class MetadataState:
             self._past = merge.Past()
             self.need()
         topics = dict(known) if not ask.full else {}
-        changed = brokers != base.brokers
-        for new in said:
-            if new.name in self._wanted:
-                old = known.get(new.name)
-                topics[new.name] = merged = self._past.merged(old, new)
-                changed = changed or merged != old
-            yield
+        replaced = yield from self._merged(said, known, topics)
+        changed = bool(replaced) or brokers != base.brokers
         self._carry_over(base, topics, known)
         self.view = Cluster(
             self.view.version + 1,
@@ -314,7 +309,31 @@ class MetadataState:
             MappingProxyType(topics),
         )
         self._succeeded(ask, changed, now)
+        # Letting go of 10,000 old topics at once would hold the loop for longer than all the rest.
+        del base, known, topics
+        while replaced:
+            replaced.pop()
+            yield
         return self.view
+
+    def _merged(
+        self, said: list[Topic], known: Mapping[str, Topic], topics: dict[str, Topic]
+    ) -> Generator[None, None, list[Topic | None]]:
+        """Put what was said into ``topics``; gives what it replaced. ``said`` is used up."""
+        replaced: list[Topic | None] = []
+        said.reverse()
+        while said:
+            new = said.pop()
+            if new.name in self._wanted:
+                old = known.get(new.name)
+                merged = self._past.merged(old, new)
+                if old is not None and (merged is old or merged == old):
+                    merged = old  # what is the same stays, and the new one goes here and now
+                else:
+                    replaced.append(old)
+                topics[new.name] = merged
+            yield
+        return replaced
 
     def _carry_over(self, base: Cluster, topics: dict[str, Topic], known: Iterable[str]) -> None:
         """What changed while the answer was merged in slices, and what it left out."""

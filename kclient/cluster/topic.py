@@ -24,6 +24,9 @@ Row = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 EMPTY_ROW: Row = ((), (), ())
 
+_NO_EXCEPTIONS: dict[int, tuple[int | None, int | None, int]] = {}
+"""Of all topics without one: 10,000 empty dicts less for the collector to look at. Stays empty."""
+
 
 class Topic:
     """One topic and its partitions, in columns. Immutable.
@@ -106,7 +109,9 @@ class Topic:
         self.leaders = tuple(leaders)
         self.leader_epochs = tuple(leader_epochs)
         self._rows = tuple(rows)
-        self._exceptions = {i: (None, None, code) for i, code in (partition_errors or {}).items()}
+        self._exceptions = _NO_EXCEPTIONS
+        if partition_errors:
+            self._exceptions = {i: (None, None, code) for i, code in partition_errors.items()}
         return self
 
     @property

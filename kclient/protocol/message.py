@@ -240,14 +240,12 @@ class SteppedResponse(Response):
     __slots__ = ()
 
     @classmethod
-    def decode_steps(
-        cls, data: Buffer, version: int, offset: int = 0
-    ) -> Generator[Any, None, Self]:
+    def decode_steps(cls, data: Buffer, version: int, offset: int = 0) -> Generator[Any, Any, Self]:
         """Like ``decode``, as a generator that pauses every now and then and returns the message.
 
         It yields each element of the longest array (a topic of Metadata) as soon as it is read,
-        and None inside an element after every 1,000 parts. The caller may take an element's parts
-        away when it gets it (set the list to ``[]``), so that they never pile up.
+        and None inside an element after every 1,000 parts. A caller that answers an element with
+        ``send(True)`` has taken it: then the message doesn't hold it, and nothing piles up.
         """
         buf = cls._prepare(data, version, offset)
         try:
@@ -261,7 +259,7 @@ class SteppedResponse(Response):
     @classmethod
     def _read_steps(
         cls, buf: Any, pos: int, end: int, version: int
-    ) -> Generator[Any, None, tuple[Self, int]]:
+    ) -> Generator[Any, Any, tuple[Self, int]]:
         raise NotImplementedError
 
 

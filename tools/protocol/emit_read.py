@@ -75,7 +75,9 @@ class _Reader:
             element = layout.element_type(stepped)
             yielded = f"{element} | None" if element in layout.STEPPED else "None"
             self._out.add("")
-            self._emit_read(name, f"Generator[{yielded}, None, tuple[{name}, int]]", "_read_steps")
+            self._emit_read(
+                name, f"Generator[{yielded}, bool | None, tuple[{name}, int]]", "_read_steps"
+            )
         if self._tagged:
             self._out.add("")
             self._emit_read_tags()
@@ -323,8 +325,8 @@ class _Reader:
             with out.block(f"for _ in range({count}):"):
                 out.add(
                     f"item, pos = yield from {kind}._read_steps(buf, pos, end, version)",
-                    f"obj.{field.attribute}.append(item)",
-                    "yield item",
+                    "if not (yield item):",
+                    f"    obj.{field.attribute}.append(item)",
                 )
             return
         with out.block(f"for start in range(0, {count}, {STEP}):"):

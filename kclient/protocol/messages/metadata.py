@@ -510,7 +510,7 @@ class MetadataResponseTopic(Struct):
     @classmethod
     def _read_steps(
         cls, buf: bytes, pos: int, end: int, version: int
-    ) -> Generator[None, None, tuple[MetadataResponseTopic, int]]:
+    ) -> Generator[None, bool | None, tuple[MetadataResponseTopic, int]]:
         obj = MetadataResponseTopic.__new__(MetadataResponseTopic)
         if version >= 9:
             (obj.error_code, n) = _unpack_hB(buf, pos)
@@ -801,7 +801,7 @@ class MetadataResponse(SteppedResponse):
     @classmethod
     def _read_steps(
         cls, buf: bytes, pos: int, end: int, version: int
-    ) -> Generator[MetadataResponseTopic | None, None, tuple[MetadataResponse, int]]:
+    ) -> Generator[MetadataResponseTopic | None, bool | None, tuple[MetadataResponse, int]]:
         obj = MetadataResponse.__new__(MetadataResponse)
         if version >= 9:
             (obj.throttle_time_ms, n) = _unpack_iB(buf, pos)
@@ -834,8 +834,8 @@ class MetadataResponse(SteppedResponse):
                 obj.topics = []
                 for _ in range(n - 1):
                     item, pos = yield from MetadataResponseTopic._read_steps(buf, pos, end, version)
-                    obj.topics.append(item)
-                    yield item
+                    if not (yield item):
+                        obj.topics.append(item)
             else:
                 raise Malformed
             if version >= 13:
@@ -894,8 +894,8 @@ class MetadataResponse(SteppedResponse):
                 obj.topics = []
                 for _ in range(n):
                     item, pos = yield from MetadataResponseTopic._read_steps(buf, pos, end, version)
-                    obj.topics.append(item)
-                    yield item
+                    if not (yield item):
+                        obj.topics.append(item)
             else:
                 raise Malformed
             if version >= 8:
