@@ -18,129 +18,35 @@ from kclient.errors import InvalidArgument, InvalidConfig
 if TYPE_CHECKING:
     import ssl
 
-    from kclient.types import TopicPartition
+    from kclient.events import BatchDelivered as BatchDelivered
+    from kclient.events import BatchFailed as BatchFailed
+    from kclient.events import BatchRetried as BatchRetried
+    from kclient.events import ConnectionClosed as ConnectionClosed
+    from kclient.events import ConnectionOpened as ConnectionOpened
+    from kclient.events import Event as Event
+    from kclient.events import Fetched as Fetched
+    from kclient.events import MetadataUpdated as MetadataUpdated
+    from kclient.events import RequestCompleted as RequestCompleted
+    from kclient.events import TaskDied as TaskDied
+    from kclient.events import Throttled as Throttled
+else:
+
+    def __getattr__(name: str) -> Any:
+        """An event."""
+        if not name.startswith("_"):
+            from kclient import events
+
+            value = getattr(events, name, None)
+            if isinstance(value, type) and issubclass(value, events.Event):
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 logger = logging.getLogger("kclient.hooks")
 
 T_contra = TypeVar("T_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Base of what observers are told. Fields never hold a key, a value or a password."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionOpened(Event):
-    """A connection became usable: versions are known and the peer is authenticated."""
-
-    node_id: int
-    lane: str
-    address: str
-    seconds: float
-    """From the start of the dial."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionClosed(Event):
-    """A connection ended, or an attempt at one failed (``established`` False)."""
-
-    node_id: int
-    lane: str
-    established: bool
-    reason: str
-    in_flight: int
-    """Requests that were waiting on it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestCompleted(Event):
-    """A request got its answer or failed."""
-
-    node_id: int
-    lane: str
-    api: str
-    version: int
-    seconds: float
-    """From the write to the answer."""
-    request_bytes: int
-    response_bytes: int
-    error: str | None = None
-    """Class name of the failure; None when an answer came, whatever error codes it holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Throttled(Event):
-    """A broker asked for silence on one connection (KIP-219)."""
-
-    node_id: int
-    lane: str
-    api: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataUpdated(Event):
-    """A newer view of the cluster is in use."""
-
-    version: int
-    brokers: int
-    topics: int
-    partitions: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class BatchDelivered(Event):
-    """A batch was acknowledged."""
-
-    topic_partition: TopicPartition
-    base_offset: int
-    records: int
-    size_bytes: int
-    attempts: int
-    seconds: float
-    """From the first record's arrival to the acknowledgement."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchFailed(Event):
-    """A batch was given up."""
-
-    topic_partition: TopicPartition
-    records: int
-    attempts: int
-    error: str
-    maybe_written: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRetried(Event):
-    """A batch will be sent again."""
-
-    topic_partition: TopicPartition
-    records: int
-    attempts: int
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched(Event):
-    """A fetch response arrived."""
-
-    node_id: int
-    partitions: int
-    size_bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class TaskDied(Event):
-    """An internal task ended with an error."""
-
-    name: str
-    error: str
 
 
 class Observer(Protocol):

@@ -7,7 +7,6 @@ every field as soon as an instance is made. No setting is known here.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -87,6 +86,8 @@ def _meant(value: object, options: Sequence[Any]) -> str | None:
     if not isinstance(value, str):
         return None
     known = {str(option).lower(): option for option in options if option is not None}
+    import difflib
+
     near = difflib.get_close_matches(value.lower(), known, n=1)
     return f"did you mean {known[near[0]]!r}?" if near else None
 
@@ -177,6 +178,8 @@ class Settings:
 
 
 def _unknown(name: str, known: list[str], owner: str) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
     return f"{owner} has no setting {name!r}: {hint}"

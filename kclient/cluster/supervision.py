@@ -19,7 +19,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError, WrongContext
-from kclient.hooks import TaskDied
 
 if TYPE_CHECKING:
     from kclient.hooks import Counters, Hooks
@@ -202,6 +201,8 @@ class Supervisor:
         level = logging.DEBUG if again else logging.ERROR
         self._log.log(level, "internal task %s %s (%s)", name, how, hint, exc_info=error)
         if self._hooks.active:
+            from kclient.events import TaskDied
+
             self._hooks.emit(TaskDied(name, how))
         if self.failure is None:
             self.failure = BackgroundTaskDied(

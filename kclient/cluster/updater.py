@@ -16,7 +16,6 @@ from kclient.cluster.metadata import Ask, Endpoint, LeaderHint, MetadataState, m
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.cluster.slices import run_sliced
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut
-from kclient.hooks import MetadataUpdated
 from kclient.network import Node
 
 if TYPE_CHECKING:
@@ -321,6 +320,8 @@ class MetadataUpdater:
         self._counters.add("metadata.refreshes")
         self._publish()
         if self._hooks.active:
+            from kclient.events import MetadataUpdated
+
             self._hooks.emit(
                 MetadataUpdated(
                     view.version,

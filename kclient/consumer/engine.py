@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from kclient.cluster.core import ClientCore
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.consumer.fetcher import Fetcher
-from kclient.consumer.health import ConsumerHealth, PartitionHealth
 from kclient.consumer.offsets import OffsetKeeper
 from kclient.consumer.poller import Poller
 from kclient.consumer.subscription import PartitionState, Phase, Subscription
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
+    from kclient.consumer.health import ConsumerHealth, PartitionHealth
     from kclient.consumer.records import Convert
     from kclient.hooks import Dialer, Observer
 
@@ -236,6 +236,8 @@ class Engine:
 
     def health(self) -> ConsumerHealth:
         """A snapshot."""
+        from kclient.consumer.health import ConsumerHealth
+
         client, now = self.core.health(), self.core.clock.now
         partitions = {
             state.topic_partition: self._partition_health(state, now) for state in self.subscription
@@ -253,6 +255,8 @@ class Engine:
 
     def _partition_health(self, state: PartitionState, now: Callable[[], float]) -> PartitionHealth:
         """How one partition is. ``now`` only runs where a fetch was made, so on a loop."""
+        from kclient.consumer.health import PartitionHealth
+
         node_id, patience = state.node_id, self.config.fetch_max_wait + self.config.request_timeout
         queue = self.fetcher.plan.queues.get(node_id) if node_id is not None else None
         answered = queue.answered_at if queue is not None else None

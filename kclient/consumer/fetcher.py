@@ -19,7 +19,6 @@ from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
 from kclient.consumer.wakeups import Alarm, Bell
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, KafkaError, broker_error
-from kclient.hooks import Fetched
 from kclient.network import Lane
 from kclient.types import IsolationLevel, TopicPartition
 
@@ -268,6 +267,8 @@ class Fetcher:
         core.counters.add("consumer.fetches")
         core.counters.add("consumer.fetched_bytes", size_bytes)
         if core.hooks.active:
+            from kclient.events import Fetched
+
             seconds = core.clock.now() - sent_at
             core.hooks.emit(Fetched(queue.node_id, partitions, size_bytes, seconds))
 

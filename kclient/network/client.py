@@ -17,7 +17,6 @@ from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
-from kclient.network.health import ConnectionHealth, NodeHealth, health_of, node_health
 from kclient.network.keeper import TaskKeeper, Unsupervised
 from kclient.network.line import Line, not_known
 from kclient.network.node_states import NodeStates
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from kclient.config import NetworkConfig
     from kclient.hooks import Counters, Dialer, Hooks
     from kclient.network.channel import Channel
+    from kclient.network.health import ConnectionHealth, NodeHealth
     from kclient.network.requests import RequestBuilder
     from kclient.protocol.versions import NodeApiVersions
 
@@ -339,12 +339,16 @@ class NetworkClient:
 
     def snapshot(self) -> list[ConnectionHealth]:
         """How each connection is, by node and lane."""
+        from kclient.network.health import health_of
+
         now = self.clock.now()
         lines = sorted(self._lines.values(), key=lambda line: line.key)
         return [health_of(line, self.book, self.states, now) for line in lines]
 
     def node_snapshot(self) -> list[NodeHealth]:
         """How each node is: the brokers, and the bootstrap nodes that were tried, by node id."""
+        from kclient.network.health import node_health
+
         now, found = self.clock.now(), []
         for node_id in sorted({*self.book.nodes, *self.book.bootstrap}):
             node, lines = self.book.get(node_id), self._lines_of(node_id)

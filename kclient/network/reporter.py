@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.hooks import ConnectionClosed, ConnectionOpened, RequestCompleted, TaskDied, Throttled
-
 if TYPE_CHECKING:
     from kclient.clock import Clock
     from kclient.hooks import Counters, Hooks
@@ -70,6 +68,8 @@ class Reporter:
         if self._log.isEnabledFor(logging.DEBUG):
             self._log.debug("connected %s address=%s", connection.key, connection.address)
         if self._hooks.active:
+            from kclient.events import ConnectionOpened
+
             node_id, lane = connection.key
             self._hooks.emit(
                 ConnectionOpened(node_id, lane.name.lower(), connection.address, seconds)
@@ -90,6 +90,8 @@ class Reporter:
         else:
             self._failed(connection, now, established=established)
         if self._hooks.active:
+            from kclient.events import ConnectionClosed
+
             node_id, lane = connection.key
             self._hooks.emit(
                 ConnectionClosed(node_id, lane.name.lower(), established, reason, in_flight)
@@ -108,12 +110,16 @@ class Reporter:
         self._counters.add("network.faults")
         self._log.error("a listener failed on %s", where, exc_info=error)
         if self._hooks.active:
+            from kclient.events import TaskDied
+
             self._hooks.emit(TaskDied(f"network listener ({where})", type(error).__name__))
         self._keeper.fault(error)
 
     def _emit_completed(
         self, key: ConnectionKey, request: PendingRequest, error: Exception | None, now: float
     ) -> None:
+        from kclient.events import RequestCompleted, Throttled
+
         node_id, lane = key.node_id, key.lane.name.lower()
         api = request.api.NAME
         self._hooks.emit(

@@ -6,9 +6,8 @@ travels through the other files.
 
 from __future__ import annotations
 
-from kclient.producer.health import ProducerHealth
 from kclient.producer.hot import Delivery
 from kclient.producer.outgoing import Outgoing
 from kclient.producer.producer import Producer
 
-__all__ = ["Delivery", "Outgoing", "Producer", "ProducerHealth"]
+__all__ = ["Delivery", "Outgoing", "Producer"]

@@ -21,10 +21,10 @@ from kclient.producer.accumulator import Accumulator
 from kclient.producer.bulk import BulkSend, admission
 from kclient.producer.ending import Ending
 from kclient.producer.failures import UnseenFailures
-from kclient.producer.health import Looker, ProducerHealth
 from kclient.producer.hot import Doors
 from kclient.producer.idempotence import ProducerIdentity
 from kclient.producer.intake import Intake
+from kclient.producer.looker import Looker
 from kclient.producer.no_room import NoRoom
 from kclient.producer.parking import Parked
 from kclient.producer.sender import Sender
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer
     from kclient.keywords import ProducerSettings
+    from kclient.producer.health import ProducerHealth
     from kclient.producer.hot import Delivery
     from kclient.producer.outgoing import ArrowData, BytesLike, HeadersArgument, Outgoing
 

@@ -21,7 +21,6 @@ from kclient.errors import (
     NoCommonVersion,
     broker_error,
 )
-from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
 from kclient.producer.batch_states import BatchState
 from kclient.producer.obstacles import Obstacles
 from kclient.producer.verdict import (
@@ -171,6 +170,8 @@ class Settlement:
         self._records += outcome.count
         self._bytes += batch.records().encoded_bytes
         if self._hooks.active:
+            from kclient.events import BatchDelivered
+
             self._hooks.emit(
                 BatchDelivered(
                     batch.queue.topic_partition,
@@ -198,6 +199,8 @@ class Settlement:
             return
         self._counters.add("producer.retries")
         if self._hooks.active:
+            from kclient.events import BatchRetried
+
             self._hooks.emit(
                 BatchRetried(
                     batch.queue.topic_partition,
@@ -328,6 +331,8 @@ class Settlement:
             self._counters.add("producer.batches_failed")
             self._counters.add("producer.records_failed", outcome.count)
             if self._hooks.active:
+                from kclient.events import BatchFailed
+
                 self._hooks.emit(
                     BatchFailed(
                         batch.queue.topic_partition,

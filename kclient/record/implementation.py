@@ -8,10 +8,9 @@ loaded is an error and not a silent fall-back, since that is a broken installati
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +31,7 @@ _COMPILED = {
 """Source module -> name of its compiled twin; the list that setup.py builds is the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Implementation:
+class Implementation(NamedTuple):
     """One build's public parts, under the same names in both."""
 
     name: str

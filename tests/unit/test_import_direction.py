@@ -18,7 +18,7 @@ import kclient
 ROOT = Path(kclient.__file__).parent
 BASE = {
     *("types", "errors", "error_codes", "broker_errors", "clock", "backoff", "hooks", "config"),
-    *("keywords", "settings", "security", "serializers", "surroundings", "transitions"),
+    *("events", "keywords", "settings", "security", "serializers", "surroundings", "transitions"),
 }
 """Modules of the ground floor: they import each other and nothing else of kclient."""
 ALLOWED = {
@@ -33,6 +33,15 @@ ALLOWED = {
 }
 """Room -> the rooms below it. Each may also import the ground floor and itself."""
 HEAVY = ("pyarrow", "numpy", "lz4", "snappy", "zstandard", "uvloop", "confluent_kafka", "aiokafka")
+UNNEEDED = (
+    "argparse",
+    "importlib.metadata",
+    "kclient.events",
+    "difflib",
+    "email",
+    "typing_extensions",
+)
+"""What a client can be without: together as costly as a quarter of importing it."""
 GENERATED = ("error_codes.py", "broker_errors.py", "protocol/messages/")
 FILE_WALL, FUNCTION_WALL = 600, 60
 WAITING = {"asyncio", "socket", "select", "selectors", "time", "random", "secrets"}
@@ -40,7 +49,8 @@ WAITING = {"asyncio", "socket", "select", "selectors", "time", "random", "secret
 SANS_IO = tuple(
     place
     for room, files in {
-        "": "protocol record backoff.py transitions.py types.py errors.py settings.py config.py",
+        "": "protocol record backoff.py events.py transitions.py types.py errors.py settings.py "
+        "config.py",
         "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
         "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
         "cluster": "broker.py merge.py metadata.py offset_query.py partition.py retry.py "
@@ -162,6 +172,16 @@ def test_heavy_libraries_are_imported_on_first_use_only() -> None:
 @pytest.mark.parametrize("module", ["kclient", "kclient.producer", "kclient.consumer"])
 def test_an_import_loads_no_heavy_library(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_importing_the_clients_loads_nothing_that_few_need() -> None:
+    code = f"""
+import sys
+from kclient import Consumer, Producer
+print([m for m in sys.modules if m in {UNNEEDED!r} or m.endswith(".health")])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

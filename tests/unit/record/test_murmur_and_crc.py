@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
+import types
 
 import pytest
 
-from kclient.record import crc32c
+from kclient.record import crc, crc32c
 from kclient.record.implementation import Implementation, load
 from tests.unit.record.conftest import BUILDS
 
@@ -48,3 +50,20 @@ def test_crc32c_is_castagnoli(data: bytes, crc: int) -> None:
     # RFC 3720, B.4.
     assert crc32c(data) == crc
     assert crc32c(memoryview(data)[len(data) // 2 :], crc32c(data[: len(data) // 2])) == crc
+
+
+@pytest.mark.parametrize("there", ["nothing", "no C module inside", "the package"])
+def test_the_sum_comes_from_the_package_however_it_is_loaded(
+    there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "crc32c"]:
+        monkeypatch.delitem(sys.modules, name)
+    if there == "the package":
+        import crc32c as package
+
+        assert crc._package() is package
+    if there == "no C module inside":
+        nothing = types.SimpleNamespace(find_spec=lambda *_: None)
+        monkeypatch.setattr(crc, "PathFinder", nothing)
+    assert crc._package().crc32c(b"123456789") == 0xE3069283
+    assert ("crc32c" in sys.modules) == (there != "nothing")
