@@ -25,6 +25,7 @@ cdef class PartitionQueue:
     cdef public int64_t _next_ordinal
     cdef public Py_ssize_t _retrying
     cdef public Py_ssize_t batch_limit
+    cdef public Py_ssize_t filled
     cdef public Filling filling
     cdef public object index
     cdef public object leader

@@ -41,9 +41,27 @@ cdef extern from *:
     # What asyncio keeps of the loop that runs in this thread; None where it keeps it elsewhere.
     object running_mark "kclient_running_mark" ()
 
+cdef extern from *:
+    """
+    #ifndef _WIN32
+    #include <time.h>
+    static int64_t kclient_wall_ms(void) {
+        struct timespec now;
+        if (clock_gettime(CLOCK_REALTIME, &now) != 0) return -1;
+        return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
+    #else
+    static int64_t kclient_wall_ms(void) { return -1; }
+    #endif
+    """
+    # Negative where the system has no such clock.
+    int64_t wall_ms "kclient_wall_ms" () noexcept
 
+
+@cython.locals(now=int64_t)
 cdef inline int64_t real_ms() except? -1:
-    return <int64_t>(_seconds() * 1000.0)
+    now = wall_ms()
+    return now if now >= 0 else <int64_t>(_seconds() * 1000.0)
 
 
 cdef class Account:

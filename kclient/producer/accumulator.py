@@ -207,7 +207,7 @@ class Accumulator:
         now: float,
     ) -> Delivery:
         """Add a record as the first of a new batch; the open one is sealed."""
-        builder = BatchBuilder(queue.batch_limit)
+        builder = BatchBuilder(queue.batch_limit, expected=queue.filled)
         index = builder.append(timestamp, key, value, headers)
         if queue.open is not None:
             self.seal(queue)

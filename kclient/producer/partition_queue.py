@@ -71,6 +71,7 @@ class PartitionQueue:
         outstanding: Batches that were sent and aren't settled, in the order of the log.
         sequences: The numbering; None without idempotence.
         batch_limit: Bytes of a new batch.
+        filled: Bytes of the batch that was sealed last.
     """
 
     __slots__ = (
@@ -80,6 +81,7 @@ class PartitionQueue:
         "_next_ordinal",
         "_retrying",
         "batch_limit",
+        "filled",
         "filling",
         "index",
         "leader",
@@ -104,6 +106,7 @@ class PartitionQueue:
         self.outstanding: deque[ProducerBatch] = deque()
         self.sequences = PartitionSequences() if idempotent else None
         self.batch_limit = batch_limit
+        self.filled = 0
         self._max_in_flight = max_in_flight
         self._retrying = 0
         self._next_ordinal = 0
@@ -139,6 +142,7 @@ class PartitionQueue:
         if batch is not None:
             batch.seal()
             batch.reserved += self.filling.close()
+            self.filled = batch.records().size_bytes
             self.open = None
             self.sealed.append(batch)
         return batch

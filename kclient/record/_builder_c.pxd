@@ -15,6 +15,7 @@ cdef list _VARINTS
 
 cdef class BatchBuilder:
     cdef Py_ssize_t _room
+    cdef Py_ssize_t _expected
     cdef int _attributes
     cdef bytearray _buffer
     cdef bytes _payload

@@ -100,6 +100,7 @@ class BatchBuilder:
     Args:
         limit: Bytes of the uncompressed batch, its 61-byte header included. The first record is
             admitted whatever its size.
+        expected: Bytes that it will probably take, for which memory is taken at once.
         log_append_time: Write a batch whose timestamps the broker gave (for brokers).
         transactional: The batch is part of a transaction.
         control: Its records are markers of the transaction log and not data (for brokers).
@@ -112,6 +113,7 @@ class BatchBuilder:
         "_closed",
         "_codec",
         "_count",
+        "_expected",
         "_max_timestamp",
         "_payload",
         "_room",
@@ -122,6 +124,7 @@ class BatchBuilder:
         self,
         limit: int = DEFAULT_LIMIT,
         *,
+        expected: int = 0,
         log_append_time: bool = False,
         transactional: bool = False,
         control: bool = False,
@@ -129,6 +132,7 @@ class BatchBuilder:
         if not 0 < limit <= _INT32_MAX:
             raise InvalidArgument(f"limit must be 1 to {_INT32_MAX} bytes, not {limit}")
         self._room = limit - BATCH_HEADER_BYTES
+        self._expected = expected
         self._attributes = (
             (LOG_APPEND_BIT if log_append_time else 0)
             | (TRANSACTIONAL_BIT if transactional else 0)
@@ -343,12 +347,15 @@ class BatchBuilder:
         if value_size > 0:
             memcpy(out_cstr + pos, value_cstr, value_size)
             pos += value_size
-        memcpy(out_cstr + pos, headers_cstr, headers_size)
+        if headers_size == 1:
+            out_cstr[pos] = headers_cstr[0]
+        else:
+            memcpy(out_cstr + pos, headers_cstr, headers_size)
         return total
 
     def _grow(self, wanted: int) -> None:
         """Make room in the compiled build, where the buffer is ahead of what is used."""
-        size = max(wanted, min(2 * len(self._buffer), self._room))
+        size = max(wanted, min(max(2 * len(self._buffer), self._expected), self._room))
         # What the new bytes are does not matter: they are not cleared.
         PyByteArray_Resize(self._buffer, size)
 
