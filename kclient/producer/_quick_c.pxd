@@ -122,30 +122,27 @@ cdef class QuickWay:
     cdef int64_t _max_record
 
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
-                   outcome=BatchOutcome, delivery=Delivery, size=int64_t, encoded=bytes)
+                   outcome=BatchOutcome, delivery=Delivery, size=int64_t, encoded=bytes,
+                   part=bytes, now=int64_t)
     cpdef object take(
         self, object topic, object value, object key, object headers, object partition,
         object timestamp)
 
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
-                   taken=Py_ssize_t, look_in=Py_ssize_t, look_every=Py_ssize_t, size=int64_t)
+                   taken=Py_ssize_t, look_in=Py_ssize_t, look_every=Py_ssize_t, size=int64_t,
+                   part=bytes, now=int64_t)
     cpdef object take_many(self, object topic, object records, Turn turn, object watcher)
 
     cdef bint _is_here(self) except -1
 
-    @cython.locals(account=Account, index=Py_ssize_t, filling=Filling)
+    @cython.locals(encoded=bytes)
+    cdef bytes _encoded(self, object headers, int64_t size)
+
+    @cython.locals(account=Account, index=Py_ssize_t, filling=Filling, sticky=StickyChoice)
     cdef Filling _choose(self, TopicWay way, bytes key, object partition, int64_t size)
-
-    @cython.locals(now=int64_t)
-    cdef int64_t _stamp(self, object timestamp) except -2
-
-    cdef void _book(self, TopicWay way, Filling filling, int64_t size, bint sticky) noexcept
 
 
 cdef bint _is_plain(object part) noexcept
 
 @cython.locals(pair=tuple)
 cdef bint _are_plain(object headers) except -1
-
-@cython.locals(size=int64_t)
-cdef int64_t _size_of(bytes key, bytes value) noexcept

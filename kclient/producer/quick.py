@@ -284,33 +284,43 @@ class QuickWay:
         self._home = self._mark = _NOBODY
 
     def take(
-        self,
-        topic: Any,
-        value: Any,
-        key: Any,
-        headers: Any,
-        partition: Any,
-        timestamp: Any,
+        self, topic: Any, value: Any, key: Any, headers: Any, partition: Any, timestamp: Any
     ) -> Delivery | None:
         """Put a record into the open batch of its partition; None if there is more to it."""
         if not self._is_here():
             return None
+        # What follows is written out here and in take_many: in the pure build each call of a helper
+        # costs as much as what it does.
         way = self.ways.get(topic) if type(topic) is str else None
-        if way is None or not _is_plain(value) or not _is_plain(key):
+        if way is None:
             return None
-        # First, as a clock may be anybody's code: from the choice on nothing else may run.
-        when = self._stamp(timestamp)
-        if when < 0:
+        size = _OVERHEAD
+        if type(value) is bytes:
+            part = value
+            size += len(part)
+        elif value is not None:
             return None
-        size = _size_of(key, value)
-        encoded = _NO_HEADERS
-        if headers is not None:
-            if not _are_plain(headers):
+        if key is not None:
+            if type(key) is not bytes:
                 return None
-            encoded = encode_headers(headers)
+            part = key
+            size += len(part)
+        # First, as a clock may be anybody's code: from the choice on nothing else may run.
+        if timestamp is None:
+            if self._real:
+                when = real_ms()
+            else:
+                now: int = self._wall_ns()
+                when = now // 1_000_000
+        elif type(timestamp) is int and 0 <= timestamp <= _LAST_TIMESTAMP:
+            when = timestamp
+        else:
+            return None
+        encoded = _NO_HEADERS if headers is None else self._encoded(headers, size)
+        if encoded is None:
+            return None
+        if headers is not None:
             size += len(encoded)
-            if size + _HEADER_BOUND * len(headers) > self._max_record:
-                return None  # the intake knows whether it is too large, by the longest encoding
         filling = self._choose(way, key, partition, size)
         if filling is None:
             return None
@@ -318,13 +328,17 @@ class QuickWay:
         if index < 0:
             return None
         outcome = filling.outcome
-        self._book(way, filling, size, key is None and partition is None)
+        filling.added += size
+        self._account.used += size
+        if key is None and partition is None:
+            way.sticky._left -= size
         delivery = Delivery.__new__(Delivery)
         delivery._outcome = outcome  # type: ignore[assignment]
         delivery._index = index
         delivery._timestamp = when
         delivery._listeners = None
-        delivery._hide()
+        if cython.compiled:
+            delivery._hide()
         return delivery
 
     def take_many(
@@ -348,17 +362,32 @@ class QuickWay:
                 if len(record) != 2:
                     return taken, record
                 key, value = record
-            if not _is_plain(value) or not _is_plain(key):
+            size = _OVERHEAD
+            if type(value) is bytes:
+                part = value
+                size += len(part)
+            elif value is not None:
                 return taken, record
-            when = self._stamp(None)
-            size = _size_of(key, value)
+            if key is not None:
+                if type(key) is not bytes:
+                    return taken, record
+                part = key
+                size += len(part)
+            if self._real:
+                when = real_ms()
+            else:
+                now: int = self._wall_ns()
+                when = now // 1_000_000
             filling = self._choose(way, key, None, size)
             if filling is None or filling.watcher is not watcher:
                 return taken, record
             index = filling.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
             if index < 0:
                 return taken, record
-            self._book(way, filling, size, key is None)
+            filling.added += size
+            self._account.used += size
+            if key is None:
+                way.sticky._left -= size
             taken += 1
             look_in -= 1
             if look_in == 0:
@@ -387,6 +416,15 @@ class QuickWay:
         self._forks = _forks
         return True
 
+    def _encoded(self, headers: Any, size: int) -> bytes | None:
+        """Plain headers as they are on the wire; ``size`` is that of the record without them."""
+        if not _are_plain(headers):
+            return None
+        encoded: bytes = encode_headers(headers)
+        if size + len(encoded) + _HEADER_BOUND * len(headers) > self._max_record:
+            return None  # the intake knows whether it is too large, by the longest encoding
+        return encoded
+
     def _choose(
         self, way: TopicWay, key: bytes | None, partition: Any, size: int
     ) -> Filling | None:
@@ -396,8 +434,9 @@ class QuickWay:
             return None
         if partition is None:
             if key is None:
-                index = way.sticky.current
-                if index < 0 or way.sticky.overdue():
+                sticky = way.sticky
+                index = sticky.current
+                if index < 0 or sticky._left <= -sticky._switch_bytes:
                     return None
             else:
                 index = (mixed_of(key, len(key)) & 0x7FFFFFFF) % way.count
@@ -407,23 +446,6 @@ class QuickWay:
             return None
         filling = way.fillings[index]
         return None if filling is None or filling.builder is None else filling
-
-    def _stamp(self, timestamp: Any) -> int:
-        """A timestamp in milliseconds: now, or what the user gave; -1 if it isn't plain."""
-        if timestamp is None:
-            if self._real:
-                return real_ms()
-            now: int = self._wall_ns()
-            return now // 1_000_000
-        if type(timestamp) is int and 0 <= timestamp <= _LAST_TIMESTAMP:
-            return timestamp
-        return -1
-
-    def _book(self, way: TopicWay, filling: Filling, size: int, sticky: bool) -> None:
-        filling.added += size
-        self._account.used += size
-        if sticky:
-            way.sticky._left -= size
 
 
 def _is_plain(part: Any) -> bool:
@@ -443,13 +465,3 @@ def _are_plain(headers: Any) -> bool:
         if type(name) is not str or not name.isascii() or not _is_plain(value):
             return False
     return True
-
-
-def _size_of(key: bytes | None, value: bytes | None) -> int:
-    """Bytes of memory that a record is said to take."""
-    size = _OVERHEAD
-    if key is not None:
-        size += len(key)
-    if value is not None:
-        size += len(value)
-    return size

@@ -99,7 +99,7 @@ cdef int check_end(Py_ssize_t pos, Py_ssize_t left, Py_ssize_t end) except -1
                fixed_time=bint, fixed_timestamp=int64_t, time_delta=int64_t, delta=int64_t,
                key_pos=Py_ssize_t, key_size=Py_ssize_t, value_pos=Py_ssize_t,
                value_size=Py_ssize_t, headers_pos=Py_ssize_t, stop=Py_ssize_t, offset=int64_t,
-               timestamp=int64_t, record=Record)
+               timestamp=int64_t, most_delta=int64_t, record=Record)
 cpdef tuple decode_records(
     bytes data, Py_ssize_t pos, Py_ssize_t left, int64_t base_offset, int64_t last_delta,
     int64_t base_timestamp, object append_timestamp, Origin origin, int64_t start_offset,

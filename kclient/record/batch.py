@@ -393,12 +393,20 @@ def decode_records(
     taken = 0
     fixed_time = append_timestamp is not None
     fixed_timestamp = append_timestamp if append_timestamp is not None else 0
+    most_delta = _INT64_MAX - base_timestamp if base_timestamp > 0 else 0
     while left > 0 and taken < limit:
         (time_delta, delta, key_pos, key_size, value_pos, value_size, headers_pos, stop) = (
             parse_record(data_cstr, pos, end)
         )
-        offset = offset_of(base_offset, delta, last_delta, pos)
-        timestamp = timestamp_of(base_timestamp, time_delta, pos)
+        # What nearly all are is seen right here: in the pure build a call is dear.
+        if 0 <= delta <= last_delta:
+            offset = base_offset + delta
+        else:
+            offset = offset_of(base_offset, delta, last_delta, pos)
+        if 0 <= time_delta <= most_delta:
+            timestamp = base_timestamp + time_delta
+        else:
+            timestamp = timestamp_of(base_timestamp, time_delta, pos)
         if offset >= start_offset:
             record = Record.__new__(Record)
             record._origin = origin

@@ -223,10 +223,8 @@ class BatchBuilder:
             return -1
         delta = timestamp - self._base_timestamp if self._count else 0
         if cython.compiled:
-            written = self._store(delta, key, value, headers)
-        else:
-            written = self._join(delta, key, value, headers)
-        return self._note(timestamp, written)
+            return self._note(timestamp, self._store(delta, key, value, headers))
+        return self._join(timestamp, delta, key, value, headers)
 
     def _put_memory(
         self,
@@ -260,8 +258,10 @@ class BatchBuilder:
             self._max_timestamp = timestamp
         return count
 
-    def _join(self, delta: int, key: bytes | None, value: bytes | None, headers: bytes) -> int:
-        """Append the record's bytes in the pure build; bytes written, 0 if there is no room."""
+    def _join(
+        self, timestamp: int, delta: int, key: bytes | None, value: bytes | None, headers: bytes
+    ) -> int:
+        """The rest of ``put`` in the pure build."""
         count = self._count
         if key is None:
             key_size = _NULL
@@ -284,13 +284,19 @@ class BatchBuilder:
         if self._used + total > self._room:
             check_size(size)
             if count:
-                return 0
+                return -1
         self._buffer += prefix
         self._buffer += record
-        return total
+        self._used += total
+        self._count = count + 1
+        if count == 0:
+            self._base_timestamp = timestamp
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        return count
 
     def _store(self, delta: int, key: Any, value: Any, headers: bytes) -> int:
-        """As ``_join``, in the compiled build."""
+        """Append the record's bytes in the compiled build; see ``_write``."""
         headers_cstr: Any = headers
         key_cstr: Any = headers_cstr
         value_cstr: Any = headers_cstr
