@@ -26,7 +26,7 @@ from benchmarks.doors import DOORS, KCLIENT
 from benchmarks.floors import looked_at, read_floors, verdicts
 from benchmarks.report import chart_subtitle, show, show_about, show_verdicts
 from benchmarks.results import ROUNDS, Run, rounds_of
-from benchmarks.runner import FEW, Plan, Session, choose
+from benchmarks.runner import FEW, FEWER, Plan, Session, choose
 from benchmarks.saved import NotASession, load, save
 from benchmarks.topics import Topics
 from kclient.errors import KafkaError
@@ -52,7 +52,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--rounds",
         type=positive,
-        help=f"by default {ROUNDS}, but {FEW} for doors without a floor; quick {QUICK_ROUNDS}",
+        help=f"by default {ROUNDS}, but {FEW} for doors and {FEWER} for cells without a floor; "
+        f"quick {QUICK_ROUNDS}",
     )
     made.add_argument("--records", type=positive, help="per run; by default as the cell says")
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything, raw runs too")

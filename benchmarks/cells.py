@@ -220,5 +220,5 @@ def _others() -> list[Cell]:
     ]
 
 
-_IDLE: dict[str, Any] = {"figure": "kib", "scales": False, "rounds": 2}
+_IDLE: dict[str, Any] = {"figure": "kib", "scales": False, "rounds": 1}
 CELLS: dict[str, Cell] = {cell.name: cell for cell in _all()}
