@@ -19,11 +19,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kclient.cluster.partition import NO_EPOCH
-from kclient.cluster.topic import EMPTY_ROW, NO_NODE, NO_TOPIC_ID, Row, Topic
+from kclient.cluster.topic import EMPTY_ROW, NO_NODE, NO_TOPIC_ID, Row, Topic, pack_row
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from kclient.cluster.topic import Facts
     from kclient.protocol.messages.metadata import (
         MetadataResponse,
         MetadataResponsePartition,
@@ -49,15 +50,15 @@ HOLES_ALLOWED = 1000
 def read_topics(
     decoding: Generator[MetadataResponseTopic | None, bool | None, MetadataResponse],
     version: int,
-    known: Mapping[str, Topic],
-) -> Generator[None, None, tuple[MetadataResponse, list[Topic]]]:
+    known: Mapping[str, Facts],
+) -> Generator[None, None, tuple[MetadataResponse, list[Facts]]]:
     """All topics of an answer while it is decoded, letting go of what was decoded at once.
 
     100,000 decoded partitions at a time would make every full pass of the garbage collector, and
-    freeing them in the end, hold the loop for longer than all the rest. For the same reason the
-    topic of ``known`` stands for one that is equal to it.
+    freeing them in the end, hold the loop for longer than all the rest. For the same reason what
+    is ``known`` stands for what is equal to it, and all are plain tuples.
     """
-    read: list[Topic] = []
+    read: list[Facts] = []
     rows: dict[Row, Row] = {}
     taken: bool | None = None
     try:
@@ -65,8 +66,8 @@ def read_topics(
             said = decoding.send(taken)
             taken = said is not None
             if said is not None:
-                new = read_topic(said, version, rows)
-                old = known.get(new.name)
+                new = read_topic(said, version, rows).facts
+                old = known.get(new[0])
                 read.append(old if old is not None and old == new else new)
                 said = None
             yield
@@ -92,7 +93,7 @@ def read_topic(said: MetadataResponseTopic, version: int, rows: dict[Row, Row]) 
     columns = []
     errors = {}
     for p in listed:
-        row = (tuple(p.replica_nodes), tuple(p.isr_nodes), tuple(p.offline_replicas))
+        row = pack_row(p.replica_nodes, p.isr_nodes, p.offline_replicas)
         columns.append(rows.setdefault(row, row))
         if p.error_code:
             errors[p.partition_index] = p.error_code
@@ -123,7 +124,7 @@ def _read_out_of_order(said: MetadataResponseTopic, version: int, rows: dict[Row
     for index, p in by_index.items():
         leaders[index] = p.leader_id if p.leader_id >= 0 else NO_NODE
         epochs[index] = _epochs([p], version)[0]
-        row = (tuple(p.replica_nodes), tuple(p.isr_nodes), tuple(p.offline_replicas))
+        row = pack_row(p.replica_nodes, p.isr_nodes, p.offline_replicas)
         columns[index] = rows.setdefault(row, row)
         if p.error_code:
             errors[index] = p.error_code

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 from kclient import error_codes
 from kclient.cluster import merge
 from kclient.cluster.broker import Broker
-from kclient.cluster.topic import Topic
+from kclient.cluster.topic import Topic, Topics
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import random
 
     from kclient.backoff import Backoff
+    from kclient.cluster.topic import Facts
     from kclient.protocol.messages.metadata import (
         MetadataRequest,
         MetadataResponse,
@@ -277,7 +278,7 @@ class MetadataState:
             ProtocolError: It is malformed, or lists no broker: a broker that is starting up may
                 answer like that. The old view stays.
         """
-        response, said = yield from merge.read_topics(decoding, version, self.view.topics)
+        response, said = yield from merge.read_topics(decoding, version, self.view.topics.raw)
         if response.error_code:
             raise broker_error(response.error_code, "Metadata failed")
         brokers = {
@@ -290,7 +291,7 @@ class MetadataState:
                 "Metadata lists no brokers", struct="MetadataResponse", field="brokers"
             )
         base = self.view
-        known = base.topics
+        known = base.topics.raw
         if None not in (base.cluster_id, response.cluster_id) and (
             base.cluster_id != response.cluster_id
         ):
@@ -306,7 +307,7 @@ class MetadataState:
             response.cluster_id,
             response.controller_id if response.controller_id >= 0 else None,
             MappingProxyType(brokers),
-            MappingProxyType(topics),
+            Topics(topics),
         )
         self._succeeded(ask, changed, now)
         # Letting go of 10,000 old topics at once would hold the loop for longer than all the rest.
@@ -317,38 +318,41 @@ class MetadataState:
         return self.view
 
     def _merged(
-        self, said: list[Topic], known: Mapping[str, Topic], topics: dict[str, Topic]
-    ) -> Generator[None, None, list[Topic | None]]:
+        self, said: list[Facts], known: Mapping[str, Facts], topics: dict[str, Facts]
+    ) -> Generator[None, None, list[Facts | None]]:
         """Put what was said into ``topics``; gives what it replaced. ``said`` is used up."""
-        replaced: list[Topic | None] = []
+        replaced: list[Facts | None] = []
         said.reverse()
         while said:
             new = said.pop()
-            if new.name in self._wanted:
-                old = known.get(new.name)
-                merged = self._past.merged(old, new)
+            name = new[0]
+            if name in self._wanted:
+                old = known.get(name)
+                before = None if old is None else Topic.of_facts(old)
+                merged = self._past.merged(before, Topic.of_facts(new)).facts
                 if old is not None and (merged is old or merged == old):
                     merged = old  # what is the same stays, and the new one goes here and now
                 else:
                     replaced.append(old)
-                topics[new.name] = merged
+                topics[name] = merged
             yield
         return replaced
 
-    def _carry_over(self, base: Cluster, topics: dict[str, Topic], known: Iterable[str]) -> None:
+    def _carry_over(self, base: Cluster, topics: dict[str, Facts], known: Iterable[str]) -> None:
         """What changed while the answer was merged in slices, and what it left out."""
         for name in known:
             if name not in self._wanted:
                 topics.pop(name, None)
             elif name not in topics:
-                topics[name] = self.view.topics[name]
+                topics[name] = self.view.topics.raw[name]
         if self.view is base:
             return
-        for name, hinted in self.view.topics.items():
-            new = topics.get(name)
-            if hinted is not base.topics.get(name) and new is not None and not new.error:
-                if merge.goes_back(hinted, new):
-                    topics[name] = merge.keep_newest(hinted, new)
+        for name, facts in self.view.topics.raw.items():
+            if name not in topics or facts is base.topics.raw.get(name):
+                continue
+            hinted, new = Topic.of_facts(facts), Topic.of_facts(topics[name])
+            if not new.error and merge.goes_back(hinted, new):
+                topics[name] = merge.keep_newest(hinted, new).facts
 
     def _succeeded(self, ask: Ask, changed: bool, now: float) -> None:
         self._stalls = 0 if changed else self._stalls + 1
@@ -370,17 +374,19 @@ class MetadataState:
         for e in endpoints:
             if e.node_id >= 0 and e.host:
                 brokers[e.node_id] = Broker(e.node_id, e.host, e.port, e.rack)
-        topics = dict(self.view.topics)
+        topics = dict(self.view.topics.raw)
         news = False
         for hint in hints:
-            topic = topics.get(hint.topic)
-            if topic is None or not 0 <= hint.partition < len(topic.leaders):
+            if hint.topic not in topics:
+                continue
+            topic = Topic.of_facts(topics[hint.topic])
+            if not 0 <= hint.partition < len(topic.leaders):
                 continue
             newer = hint.leader_epoch > topic.leader_epochs[hint.partition]
             if newer and hint.leader_id in brokers:
                 topics[hint.topic] = topic.with_leader(
                     hint.partition, hint.leader_id, hint.leader_epoch
-                )
+                ).facts
                 news = True
         if news:
             self.view = Cluster(
@@ -388,7 +394,7 @@ class MetadataState:
                 self.view.cluster_id,
                 self.view.controller_id,
                 MappingProxyType(brokers),
-                MappingProxyType(topics),
+                Topics(topics),
             )
         return news
 

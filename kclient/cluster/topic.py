@@ -7,8 +7,9 @@ looks at one.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Final, overload
 
 from kclient.cluster.partition import Partition
 from kclient.errors import InvalidArgument
@@ -19,45 +20,48 @@ NO_TOPIC_ID = bytes(16)
 NO_NODE = -1
 """The leader of a partition that has none."""
 
-Row = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Assigned, in-sync and offline node ids of one partition; equal rows are shared."""
+Row = bytes
+"""Assigned, in-sync and offline node ids of one partition, packed; equal rows are shared."""
 
-EMPTY_ROW: Row = ((), (), ())
 
-_NO_EXCEPTIONS: dict[int, tuple[int | None, int | None, int]] = {}
-"""Of all topics without one: 10,000 empty dicts less for the collector to look at. Stays empty."""
+def pack_row(replicas: Sequence[int], isr: Sequence[int], offline: Sequence[int]) -> Row:
+    """The row of three lists of node ids."""
+    return array("i", (len(replicas), len(isr), *replicas, *isr, *offline)).tobytes()
+
+
+def unpack_row(row: Row) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The three lists of node ids."""
+    first, second, *nodes = array("i", row)
+    return (
+        tuple(nodes[:first]),
+        tuple(nodes[first : first + second]),
+        tuple(nodes[first + second :]),
+    )
+
+
+EMPTY_ROW = pack_row((), (), ())
+
+Exceptions = dict[int, tuple[int | None, int | None, int]]
+"""High watermark, log end and error code of those partitions that have one."""
+
+Facts = tuple[
+    str, bytes, bool, int, tuple[int, ...], tuple[int, ...], tuple[Row, ...], Exceptions | None
+]
+"""A topic as a plain tuple: name, id, whether internal, error code, leaders, epochs, rows, rest."""
+
+LEADERS: Final = 4
+"""Where they are in ``Facts``."""
+LEADER_EPOCHS: Final = 5
+"""Likewise."""
 
 
 class Topic:
-    """One topic and its partitions, in columns. Immutable.
+    """One topic and its partitions, in columns. Immutable."""
 
-    Attributes:
-        name: Topic name.
-        topic_id: 16 bytes that are new whenever the topic is created again; ``NO_TOPIC_ID`` where
-            the brokers don't tell.
-        is_internal: It is one of Kafka's own, such as ``__consumer_offsets``.
-        error: Kafka's error code of the topic in the metadata; 0 for none.
-        leaders: Leader of each partition, -1 while there is none.
-        leader_epochs: Leader epoch of each partition, -1 where unknown.
-    """
+    __slots__ = ("facts",)
 
-    __slots__ = (
-        "_exceptions",
-        "_rows",
-        "error",
-        "is_internal",
-        "leader_epochs",
-        "leaders",
-        "name",
-        "topic_id",
-    )
-
-    name: str
-    topic_id: bytes
-    is_internal: bool
-    error: int
-    leaders: tuple[int, ...]
-    leader_epochs: tuple[int, ...]
+    facts: Facts
+    """All of it, as a plain tuple."""
 
     def __init__(
         self,
@@ -74,19 +78,22 @@ class Topic:
                 f"the partitions of topic {name} must be numbered from 0 without holes, not "
                 f"{[partition.index for partition in listed][:10]}"
             )
-        self.name = name
-        self.topic_id = topic_id
-        self.is_internal = is_internal
-        self.error = error
-        self.leaders = tuple(NO_NODE if p.leader is None else p.leader for p in listed)
-        self.leader_epochs = tuple(p.leader_epoch for p in listed)
-        self._rows = tuple((p.replicas, p.isr, p.offline_replicas) for p in listed)
         # Offsets and error codes are rare: only those partitions that have one are kept whole.
-        self._exceptions = {
+        exceptions = {
             p.index: (p.high_watermark, p.log_end_offset, p.error)
             for p in listed
             if p.error or p.high_watermark is not None or p.log_end_offset is not None
         }
+        self.facts = (
+            name,
+            topic_id,
+            is_internal,
+            error,
+            tuple(NO_NODE if p.leader is None else p.leader for p in listed),
+            tuple(p.leader_epoch for p in listed),
+            tuple(pack_row(p.replicas, p.isr, p.offline_replicas) for p in listed),
+            exceptions or None,
+        )
 
     @classmethod
     def of_columns(
@@ -101,18 +108,61 @@ class Topic:
         partition_errors: Mapping[int, int] | None = None,
     ) -> Topic:
         """A topic out of columns of equal length, without a Partition object in between."""
-        self = cls.__new__(cls)
-        self.name = name
-        self.topic_id = topic_id
-        self.is_internal = is_internal
-        self.error = error
-        self.leaders = tuple(leaders)
-        self.leader_epochs = tuple(leader_epochs)
-        self._rows = tuple(rows)
-        self._exceptions = _NO_EXCEPTIONS
+        exceptions: Exceptions | None = None
         if partition_errors:
-            self._exceptions = {i: (None, None, code) for i, code in partition_errors.items()}
+            exceptions = {i: (None, None, code) for i, code in partition_errors.items()}
+        return cls.of_facts(
+            (
+                name,
+                topic_id,
+                is_internal,
+                error,
+                tuple(leaders),
+                tuple(leader_epochs),
+                tuple(rows),
+                exceptions,
+            )
+        )
+
+    @classmethod
+    def of_facts(cls, facts: Facts) -> Topic:
+        """The topic that ``facts`` are of."""
+        self = cls.__new__(cls)
+        self.facts = facts
         return self
+
+    @property
+    def name(self) -> str:
+        """Topic name."""
+        return self.facts[0]
+
+    @property
+    def topic_id(self) -> bytes:
+        """16 bytes that are new whenever the topic is created again.
+
+        ``NO_TOPIC_ID`` where the brokers don't tell.
+        """
+        return self.facts[1]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one of Kafka's own, such as ``__consumer_offsets``."""
+        return self.facts[2]
+
+    @property
+    def error(self) -> int:
+        """Kafka's error code of the topic in the metadata; 0 for none."""
+        return self.facts[3]
+
+    @property
+    def leaders(self) -> tuple[int, ...]:
+        """Leader of each partition, -1 while there is none."""
+        return self.facts[LEADERS]
+
+    @property
+    def leader_epochs(self) -> tuple[int, ...]:
+        """Leader epoch of each partition, -1 where unknown."""
+        return self.facts[LEADER_EPOCHS]
 
     @property
     def partitions(self) -> Partitions:
@@ -121,20 +171,24 @@ class Topic:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Assigned, in-sync and offline node ids of each partition."""
-        return self._rows
+        """Assigned, in-sync and offline node ids of each partition, packed."""
+        return self.facts[6]
 
     @property
     def partition_errors(self) -> dict[int, int]:
         """Kafka's error code of those partitions that have one."""
         return {index: row[2] for index, row in self._exceptions.items() if row[2]}
 
+    @property
+    def _exceptions(self) -> Exceptions:
+        return self.facts[7] or {}
+
     def partition(self, index: int) -> Partition:
         """Partition ``index``. Raises IndexError where there is none."""
         if index < 0:
             raise IndexError(f"partition index {index} is negative")
         leader = self.leaders[index]
-        replicas, isr, offline = self._rows[index]
+        replicas, isr, offline = unpack_row(self.rows[index])
         high, end, error = self._exceptions.get(index, (None, None, 0))
         return Partition(
             self.name,
@@ -173,35 +227,70 @@ class Topic:
             self.error,
             leaders,
             epochs,
-            self._rows,
+            self.rows,
             errors,
-        )
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        return (
-            self.name,
-            self.topic_id,
-            self.is_internal,
-            self.error,
-            self.leaders,
-            self.leader_epochs,
-            self._rows,
         )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topic):
             return NotImplemented
-        return self._key == other._key and self._exceptions == other._exceptions
+        return self.facts == other.facts
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self.facts[:7])
 
     def __repr__(self) -> str:
         text = f"Topic({self.name!r}, {len(self.leaders)} partitions"
         if self.topic_id != NO_TOPIC_ID:
             text += f", topic_id={self.topic_id.hex()}"
         return text + (f", error={self.error})" if self.error else ")")
+
+
+class Topics(Mapping[str, Topic]):
+    """Topics by name. Immutable.
+
+    Kept as plain tuples of tuples of plain values, since the garbage collector stops looking at
+    those by the time that they are old: a full pass over the objects of 10,000 topics would hold
+    the loop for longer than all that a refresh does. A ``Topic`` is made whenever one is looked at.
+
+    Args:
+        raw: The facts by name; must not change any more.
+
+    Attributes:
+        raw: The same.
+    """
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: Mapping[str, Facts]) -> None:
+        self.raw = raw
+
+    @classmethod
+    def of(cls, topics: Iterable[Topic]) -> Topics:
+        """Topics by their own names."""
+        return cls({topic.name: topic.facts for topic in topics})
+
+    def __getitem__(self, name: str) -> Topic:
+        return Topic.of_facts(self.raw[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.raw
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.raw)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Topics):
+            return self.raw == other.raw
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self.raw)} topics>"
 
 
 class Partitions(Sequence[Partition]):

@@ -13,7 +13,18 @@ from typing import Any
 
 from kclient.cluster.broker import Broker
 from kclient.cluster.partition import NO_EPOCH, Partition, Replica
-from kclient.cluster.topic import EMPTY_ROW, NO_NODE, NO_TOPIC_ID, Partitions, Row, Topic
+from kclient.cluster.topic import (
+    EMPTY_ROW,
+    LEADER_EPOCHS,
+    LEADERS,
+    NO_NODE,
+    NO_TOPIC_ID,
+    Partitions,
+    Row,
+    Topic,
+    Topics,
+    unpack_row,
+)
 
 __all__ = [
     "EMPTY_ROW",
@@ -46,7 +57,7 @@ class Cluster:
     cluster_id: str | None = None
     controller_id: int | None = None
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
-    topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Topics = field(default_factory=lambda: Topics({}))
     _names: Mapping[bytes, str] | None = field(default=None, repr=False)
 
     @classmethod
@@ -65,25 +76,25 @@ class Cluster:
             cluster_id,
             controller_id,
             MappingProxyType({broker.node_id: broker for broker in brokers}),
-            MappingProxyType({topic.name: topic for topic in topics}),
+            Topics.of(topics),
         )
 
     # Looking up: hot, so plain and without an object in between.
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Node id of the leader; None where topic, partition or leader is not known."""
-        found = self.topics.get(topic)
-        if found is None or not 0 <= partition < len(found.leaders):
+        found = self.topics.raw.get(topic)
+        if found is None or not 0 <= partition < len(found[LEADERS]):
             return None
-        leader = found.leaders[partition]
+        leader = found[LEADERS][partition]
         return None if leader == NO_NODE else leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         """The leader's epoch; -1 where unknown."""
-        found = self.topics.get(topic)
-        if found is None or not 0 <= partition < len(found.leader_epochs):
+        found = self.topics.raw.get(topic)
+        if found is None or not 0 <= partition < len(found[LEADER_EPOCHS]):
             return NO_EPOCH
-        return found.leader_epochs[partition]
+        return found[LEADER_EPOCHS][partition]
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None where it isn't known or has an error."""
@@ -101,8 +112,8 @@ class Cluster:
 
     def topic_id(self, topic: str) -> bytes | None:
         """The topic's id of 16 bytes; None where unknown."""
-        found = self.topics.get(topic)
-        return found.topic_id if found is not None and found.topic_id != NO_TOPIC_ID else None
+        found = self.topics.raw.get(topic)
+        return found[1] if found is not None and found[1] != NO_TOPIC_ID else None
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id; None where unknown."""
@@ -148,7 +159,8 @@ class Cluster:
     def under_replicated(self) -> Iterator[Partition]:
         """The partitions with fewer replicas in sync than assigned."""
         for topic in self.topics.values():
-            for index, (replicas, isr, _) in enumerate(topic.rows):
+            for index, row in enumerate(topic.rows):
+                replicas, isr, _ = unpack_row(row)
                 if len(isr) < len(replicas):
                     yield topic.partition(index)
 
@@ -177,11 +189,11 @@ class Cluster:
 
     def with_topic(self, topic: Topic) -> Cluster:
         """With ``topic`` added, or replacing the one of the same name."""
-        return self._next(topics={**self.topics, topic.name: topic})
+        return self._next(Topics({**self.topics.raw, topic.name: topic.facts}))
 
     def without_topic(self, name: str) -> Cluster:
         """Without that topic, if it was there."""
-        return self._next(topics={n: t for n, t in self.topics.items() if n != name})
+        return self._next(Topics({n: t for n, t in self.topics.raw.items() if n != name}))
 
     def with_partition(self, partition: Partition) -> Cluster:
         """With one partition replaced, or added as its topic's last."""
@@ -194,16 +206,16 @@ class Cluster:
 
     def _next(
         self,
+        topics: Topics | None = None,
         *,
         brokers: dict[int, Broker] | None = None,
-        topics: dict[str, Topic] | None = None,
     ) -> Cluster:
         return Cluster(
             self.version + 1,
             self.cluster_id,
             self.controller_id,
             self.brokers if brokers is None else MappingProxyType(brokers),
-            self.topics if topics is None else MappingProxyType(topics),
+            self.topics if topics is None else topics,
             self._names if topics is None else None,
         )
 

@@ -117,7 +117,7 @@ def test_partition_objects_are_built_only_when_looked_at() -> None:
     held = view.partitions_of("topic-00000")
     assert len(held) == PARTITIONS
     assert len(gc.get_objects()) - before < 20
-    # Per topic: the value and a few columns, but nothing per partition that is collected.
+    # Per topic: that it is wanted, and nothing else that the collector has to look at.
     del view, held, state
     gc.collect()
-    assert before - len(gc.get_objects()) < 8 * TOPICS
+    assert before - len(gc.get_objects()) < 1.1 * TOPICS
