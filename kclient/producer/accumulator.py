@@ -234,9 +234,10 @@ class Accumulator:
             self.mark(batch.queue)
             self.wake()
             return
-        planned = self._lingering.next_at()
-        self._lingering.push(now + self._linger, batch)
-        if planned is None or planned > now + self._linger:
+        over = now + self._linger
+        sooner = over < self._lingering.earliest
+        self._lingering.push(over, batch)
+        if sooner:
             self.wake()
 
     def shorten(self, batch: ProducerBatch, deadline: float) -> None:

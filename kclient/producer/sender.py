@@ -49,7 +49,7 @@ _SENT_AT_ONCE = 250
 """Batches that are sent before others get their turn on the loop, and that one request has."""
 _RECORDS_AT_ONCE = 10_000
 """Records that one request has at most, but for a single batch: its answer may wake them all."""
-_LINGERED_AT_ONCE = 500
+_LINGERED_AT_ONCE = 250
 """Batches under way to a broker that went since they had lingered: with more, the next ones wait.
 
 A batch costs as much as some 30 records. Where records for very many partitions come quickly they
@@ -235,7 +235,7 @@ class Sender:
                 break  # the first request waits for the connection; it will make room
             if self._holds_back(node_id):
                 # They stay marked, and open batches fill, until the broker has answered.
-                queues = [queue for queue in queues if queue.next_batch(now) is not None]
+                queues = [q for q in queues if q.sealed or q.next_batch(now) is not None]
             batches = self._collect(queues, node_id, now)
             if not batches:
                 break
@@ -251,12 +251,13 @@ class Sender:
         batches: list[ProducerBatch] = []
         left, room = self._config.max_request_size, _RECORDS_AT_ONCE
         for queue in queues:
+            if len(batches) >= _SENT_AT_ONCE:
+                break  # before the next one is sealed
             batch = self._next_batch(queue, node_id, now)
             if batch is None:
                 continue
             size, count = batch.records().encoded_bytes, batch.record_count
-            full = size > left or count > room or len(batches) >= _SENT_AT_ONCE
-            if batches and full:
+            if batches and (size > left or count > room):
                 break
             left -= size
             room -= count
