@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kclient.hooks import Event
+
 if TYPE_CHECKING:
     from kclient.types import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Base of what observers are told. Fields never hold a key, a value or a password."""
 
 
 @dataclass(frozen=True, slots=True)

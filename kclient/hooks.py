@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kclient.events import BatchRetried as BatchRetried
     from kclient.events import ConnectionClosed as ConnectionClosed
     from kclient.events import ConnectionOpened as ConnectionOpened
-    from kclient.events import Event as Event
     from kclient.events import Fetched as Fetched
     from kclient.events import MetadataUpdated as MetadataUpdated
     from kclient.events import RequestCompleted as RequestCompleted
@@ -47,6 +46,11 @@ logger = logging.getLogger("kclient.hooks")
 
 T_contra = TypeVar("T_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of what observers are told. Fields never hold a key, a value or a password."""
 
 
 class Observer(Protocol):

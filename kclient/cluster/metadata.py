@@ -299,8 +299,8 @@ class MetadataState:
             self._past = merge.Past()
             self.need()
         topics = dict(known) if not ask.full else {}
-        replaced = yield from self._merged(said, known, topics)
-        changed = bool(replaced) or brokers != base.brokers
+        changed = yield from self._merged(said, known, topics)
+        changed = changed or brokers != base.brokers
         self._carry_over(base, topics, known)
         self.view = Cluster(
             self.view.version + 1,
@@ -310,18 +310,13 @@ class MetadataState:
             Topics(topics),
         )
         self._succeeded(ask, changed, now)
-        # Letting go of 10,000 old topics at once would hold the loop for longer than all the rest.
-        del base, known, topics
-        while replaced:
-            replaced.pop()
-            yield
-        return self.view
+        return self.view  # no step lies in between: whoever sees it must find the network knows too
 
     def _merged(
         self, said: list[Facts], known: Mapping[str, Facts], topics: dict[str, Facts]
-    ) -> Generator[None, None, list[Facts | None]]:
-        """Put what was said into ``topics``; gives what it replaced. ``said`` is used up."""
-        replaced: list[Facts | None] = []
+    ) -> Generator[None, None, bool]:
+        """Put what was said into ``topics``; whether anything is new. ``said`` is used up."""
+        changed = False
         said.reverse()
         while said:
             new = said.pop()
@@ -333,10 +328,10 @@ class MetadataState:
                 if old is not None and (merged is old or merged == old):
                     merged = old  # what is the same stays, and the new one goes here and now
                 else:
-                    replaced.append(old)
+                    changed = True
                 topics[name] = merged
             yield
-        return replaced
+        return changed
 
     def _carry_over(self, base: Cluster, topics: dict[str, Facts], known: Iterable[str]) -> None:
         """What changed while the answer was merged in slices, and what it left out."""

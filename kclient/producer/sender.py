@@ -59,6 +59,13 @@ _BATCH_COST = 10
 """What giving up a batch costs by itself, in records."""
 
 
+def _goes_on(queue: PartitionQueue, now: float) -> bool:
+    """More than an open batch waits: a full one, or one to be sent again, maybe renumbered."""
+    if queue.sealed or queue.next_batch(now) is not None:
+        return True
+    return bool(queue.outstanding) and queue.needs_identity()
+
+
 class Sender:
     """Sends the batches of one producer.
 
@@ -235,7 +242,7 @@ class Sender:
                 break  # the first request waits for the connection; it will make room
             if self._holds_back(node_id):
                 # They stay marked, and open batches fill, until the broker has answered.
-                queues = [q for q in queues if q.sealed or q.next_batch(now) is not None]
+                queues = [q for q in queues if _goes_on(q, now)]
             batches = self._collect(queues, node_id, now)
             if not batches:
                 break

@@ -114,14 +114,14 @@ async def test_a_slow_reader_of_one_partition_gets_the_others_in_time(cluster: A
     ) as consumer:
         await read(consumer, 1)
         cluster.append(T, 1, batch(0, 1))
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        before = 0
         while True:
             records = await consumer.poll(max_records=1, timeout=5.0)
             if records[0].partition == 1:
                 break
+            before += 1
             await asyncio.sleep(0.01)
-        assert loop.time() - began < 4.0
+        assert before < 150
 
 
 async def test_batches_that_need_a_thread_get_their_turn_beside_others(cluster: Any) -> None:

@@ -356,6 +356,16 @@ class TestAnswers:
             pass
         assert (meta.view.leader("t", 0), meta.view.leader_epoch("t", 0)) == (2, 7)
 
+    def test_nobody_sees_a_new_view_before_the_last_step(self) -> None:
+        """As whoever sees it relies on what is told to the network right after it."""
+        meta = ready("t", "u")
+        before = meta.view
+        said = answer(topic("t", [(2, 9)], topic_id=A), topic("u", [(2, 9)], topic_id=A))
+        decoding = MetadataResponse.decode_steps(said.encode(12), 12)
+        for _ in meta.absorb_steps(Ask(("t", "u"), True, 99), decoding, 12, 0.0):
+            assert meta.view is before
+        assert meta.view.leader("u", 0) == 2
+
 
 class TestHints:
     def test_a_higher_epoch_moves_the_leader_at_once(self) -> None:

@@ -20,7 +20,7 @@ from kclient.errors import (
 )
 from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
 from kclient.producer.hot import Delivery, PartitionQueue
-from kclient.producer.idempotence import Identity, SequenceState
+from kclient.producer.idempotence import Identity, IdentityState, SequenceState
 from kclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -774,6 +774,36 @@ def test_with_very_many_lingered_batches_under_way_the_next_ones_fill() -> None:
     assert broker.log("t", 500).values == [b"x", b"y"]
     assert broker.log("t", full).values == [b"x", b"y"] + [b"z" * 100] * 20
     assert rig.accumulator.used == 0
+
+
+def test_a_partition_whose_numbering_broke_goes_on_beside_one_that_is_always_busy() -> None:
+    rig, broker = Rig(2, batch_size=300, delivery_timeout=120.0), ModelBroker()
+
+    def take_one(refuse: int = 0) -> None:
+        sent = rig.take_request()
+        rig.answer(sent, broker.produce(sent.message(), refuse=refuse))
+
+    for index in range(2):
+        rig.send(b"first", partition=index)
+    rig.step()
+    while rig.network.pending:
+        take_one()
+        rig.step()
+    lost = rig.send(b"lost", partition=0)
+    rig.step()
+    for _ in range(30):
+        rig.send(b"x" * 100, partition=1)
+    rig.step()
+    take_one(ErrorCode.UNKNOWN_PRODUCER_ID)
+    for _ in range(200):
+        for _ in range(3):
+            rig.send(b"x" * 100, partition=1)
+        rig.pass_time(0.01)
+        if len(rig.network.pending) > 1:
+            take_one()
+        if rig.identity.state is IdentityState.REQUESTED:
+            rig.grant(2000)
+    assert lost.done()
 
 
 def test_one_answer_settles_so_many_records_at_most() -> None:
