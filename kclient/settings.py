@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from kclient.errors import InvalidConfig, a_or_an
@@ -86,10 +86,8 @@ def _meant(value: object, options: Sequence[Any]) -> str | None:
     if not isinstance(value, str):
         return None
     known = {str(option).lower(): option for option in options if option is not None}
-    import difflib
-
-    near = difflib.get_close_matches(value.lower(), known, n=1)
-    return f"did you mean {known[near[0]]!r}?" if near else None
+    near = nearest(value.lower(), known)
+    return None if near is None else f"did you mean {known[near]!r}?"
 
 
 def flag(name: str, value: Any) -> bool:
@@ -177,11 +175,17 @@ class Settings:
         return cls(**settings)
 
 
-def _unknown(name: str, known: list[str], owner: str) -> str:
-    import difflib
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """What ``name`` was probably meant to be; None if nothing is near. For error messages."""
+    import difflib  # which nobody needs who spells right
 
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+    return near[0] if near else None
+
+
+def _unknown(name: str, known: list[str], owner: str) -> str:
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}"
     return f"{owner} has no setting {name!r}: {hint}"
 
 

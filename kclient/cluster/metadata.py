@@ -18,7 +18,7 @@ The rules in one place:
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -299,8 +299,14 @@ class MetadataState:
             self._past = merge.Past()
             self.need()
         topics = dict(known) if not ask.full else {}
-        changed = yield from self._merged(said, known, topics)
-        changed = changed or brokers != base.brokers
+        changed = brokers != base.brokers
+        for new in said:
+            name, old = new[0], known.get(new[0])
+            if name in self._wanted:
+                before = None if old is None else Topic.of_facts(old)
+                topics[name] = merged = self._past.merged(before, Topic.of_facts(new)).facts
+                changed = changed or merged != old
+            yield
         self._carry_over(base, topics, known)
         self.view = Cluster(
             self.view.version + 1,
@@ -311,27 +317,6 @@ class MetadataState:
         )
         self._succeeded(ask, changed, now)
         return self.view  # no step lies in between: whoever sees it must find the network knows too
-
-    def _merged(
-        self, said: list[Facts], known: Mapping[str, Facts], topics: dict[str, Facts]
-    ) -> Generator[None, None, bool]:
-        """Put what was said into ``topics``; whether anything is new. ``said`` is used up."""
-        changed = False
-        said.reverse()
-        while said:
-            new = said.pop()
-            name = new[0]
-            if name in self._wanted:
-                old = known.get(name)
-                before = None if old is None else Topic.of_facts(old)
-                merged = self._past.merged(before, Topic.of_facts(new)).facts
-                if old is not None and (merged is old or merged == old):
-                    merged = old  # what is the same stays, and the new one goes here and now
-                else:
-                    changed = True
-                topics[name] = merged
-            yield
-        return changed
 
     def _carry_over(self, base: Cluster, topics: dict[str, Facts], known: Iterable[str]) -> None:
         """What changed while the answer was merged in slices, and what it left out."""

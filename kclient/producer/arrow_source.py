@@ -7,12 +7,12 @@ and their like) is cast slice by slice, so that nothing large is copied at once.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument, InvalidConfig, SerializationFailed
 from kclient.record.implementation import codec
+from kclient.settings import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,11 +157,11 @@ def _columns(schema: pyarrow.Schema) -> dict[str, int]:
 
 
 def _unknown(name: str) -> InvalidArgument:
-    near = difflib.get_close_matches(name.lower(), COLUMNS, n=1)
+    near = nearest(name.lower(), COLUMNS)
     return InvalidArgument(
         f"send_arrow knows no column {name!r}: allowed are {', '.join(COLUMNS)} "
         f"({' and '.join(IGNORED)}, which poll_arrow gives, are ignored)",
-        hint=f"did you mean {near[0]!r}?" if near else "drop or rename it",
+        hint=f"did you mean {near!r}?" if near else "drop or rename it",
     )
 
 

@@ -9,11 +9,11 @@ callback of the loop that the user's own code runs in (28 MiB took 15 to 100 ms)
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import cast
 
 from kclient.errors import InvalidConfig
+from kclient.settings import nearest
 from kclient.testing import topic_configs
 from kclient.testing.config_defs import MAX_INT, ConfigDef, Value, as_texts
 from kclient.testing.refused import Refused
@@ -98,6 +98,6 @@ class BrokerConfig:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, DEFINITIONS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(DEFINITIONS)}"
+    near = nearest(name, DEFINITIONS)
+    hint = f"; did you mean {near!r}?" if near else f"; known are {', '.join(DEFINITIONS)}"
     return f"broker_configs: the embedded cluster has no configuration {name!r}{hint}"
