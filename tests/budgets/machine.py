@@ -1,8 +1,8 @@
 """Runs hot paths under valgrind and alone, and gives what a record costs.
 
 Everything that could make counts swing is pinned: hash seed, address layout, environment, clocks
-(see ``still``), and how the C library copies memory. So two runs of one build give the same counts
-to the last digit, on a busy machine too.
+and randomness (see ``still``), and how the C library copies memory. So two runs of one build in one
+folder give the same counts to the last digit, on a busy machine too.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def measure(paths: Sequence[HotPath], *, pure: bool) -> dict[str, Cost]:
     names = [path.name for path in paths]
     with tempfile.TemporaryDirectory(prefix="budgets-") as folder:
         profiles = _profiles(valgrind, names, Path(folder), pure=pure)
-    blocks = json.loads(_run([*_workload("blocks"), *names], pure=pure))
+    blocks = json.loads(_run([*_unmoved(), *_workload("blocks"), *names], pure=pure))
     return {
         path.name: _cost(path, small, large, blocks[path.name])
         for path, small, large in zip(paths, profiles[::2], profiles[1::2], strict=True)
@@ -107,8 +107,7 @@ def _profiles(
     """Those of the smaller and the larger run of each path, one after the other."""
     out = folder / "part"
     command = [
-        required("setarch", "it is in Debian's util-linux"),
-        "-R",
+        *_unmoved(),
         valgrind,
         "--tool=callgrind",
         f"--dump-before={MARK}",
@@ -127,6 +126,11 @@ def _profiles(
     if not any(one.allocations for one in found):
         raise CantCount("this Python hides the names of its allocator's functions (stripped?)")
     return found
+
+
+def _unmoved() -> list[str]:
+    """Starts a program at the same addresses each time: sets of objects are ordered by them."""
+    return [required("setarch", "it is in Debian's util-linux"), "-R"]
 
 
 def _workload(mode: str) -> list[str]:

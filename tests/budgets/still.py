@@ -1,6 +1,7 @@
 """A world in which time stands still, so that no count depends on how fast the machine is.
 
-``stop_clocks`` comes before the first import of kclient, which takes functions of ``time`` by name.
+``stop_clocks`` comes before the first import of kclient, which takes functions of ``time`` by name;
+``sow`` lets randomness (sticky choices, jitter) be the same in each run.
 ``StillLoop`` jumps to the next timer when nothing else can run. Unlike kclient's own loop of
 virtual time it is nothing that a client knows of: what is counted is what runs in production.
 """
@@ -8,6 +9,7 @@ virtual time it is nothing that a client knows of: what is counted is what runs 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Sequence
 from itertools import repeat
@@ -23,6 +25,18 @@ def stop_clocks() -> None:
     wall: Any = repeat(WALL_NS).__next__
     time.monotonic = time.perf_counter = time.thread_time = time.process_time = monotonic
     time.time_ns = wall
+
+
+class _Sown(random.Random):
+    """Starts from the same seed wherever none is given."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+
+
+def sow() -> None:
+    """Put generators with a fixed seed in place of those that the machine seeds."""
+    random.Random = _Sown  # type: ignore[assignment, misc]
 
 
 class StillLoop(asyncio.BaseEventLoop):

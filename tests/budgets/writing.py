@@ -156,6 +156,6 @@ PATHS = (
     HotPath("enqueue", "await enqueue, and flush", whole(enqueued), 1200),
     HotPath("send_many", "send_many of a list", whole(many), 1200),
     HotPath("send_arrow", "send_arrow of a record batch", arrow, 2400),
-    HotPath("tasks", "tasks that await their sends", whole(tasks), 600),
-    HotPath("single", "one awaited send at linger 0", whole(single, linger=0.0), 40),
+    HotPath("tasks", "tasks that await their sends", whole(tasks), 1800),
+    HotPath("single", "one awaited send at linger 0", whole(single, linger=0.0), 120),
 )

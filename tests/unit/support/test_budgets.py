@@ -48,6 +48,11 @@ def test_a_profile_gives_instructions_calls_and_allocations() -> None:
     assert read(PROFILE.splitlines()) == Profile(instructions=4711, calls=12, allocations=7)
 
 
+def test_lookups_that_depend_on_where_names_lie_in_memory_are_no_calls() -> None:
+    missed = "fn=(5) f\ncfn=(6) assign_version_tag.isra.0\ncalls=9 1\n0 9\n"
+    assert read((PROFILE + missed).splitlines()) == read(PROFILE.splitlines())
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "fn=(1) f", "summary: many", "summary: 1\nfn=(7)\ncfn=(7)", "summary: 1\nfn=f"],
