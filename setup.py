@@ -22,6 +22,7 @@ COMPILED = [
     "kclient.producer.batch",
     "kclient.producer.delivery",
     "kclient.producer.doors",
+    "kclient.producer.feed",
     "kclient.producer.partition_queue",
     "kclient.producer.quick",
     "kclient.producer.row_filling",

@@ -1,16 +1,21 @@
 # C types of quick.py for the compiled build: data only, no rules.
 
 from cpython.time cimport time as _seconds
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
 import cython
 
+from kclient.producer._feed_c cimport Feed
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
 from kclient.record._batch_c cimport encode_headers
 from kclient.record._builder_c cimport BatchBuilder
 from kclient.record._murmur_c cimport mixed_of
 
 cdef int64_t _LAST_TIMESTAMP
-cdef Py_ssize_t _LOOK_EVERY
+cdef Py_ssize_t _BLOCK
+cdef Py_ssize_t _SCATTERED
 cdef int64_t _OVERHEAD
 cdef int64_t _HEADER_BOUND
 cdef bytes _NO_HEADERS
@@ -129,9 +134,12 @@ cdef class QuickWay:
         object timestamp)
 
     @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
-                   taken=Py_ssize_t, look_in=Py_ssize_t, look_every=Py_ssize_t, size=int64_t,
-                   part=bytes, now=int64_t)
-    cpdef object take_many(self, object topic, object records, Turn turn, object watcher)
+                   taken=Py_ssize_t, most=Py_ssize_t, at=Py_ssize_t, block=list, size=int64_t,
+                   part=bytes)
+    cpdef object take_many(self, object topic, Feed feed, Turn turn, object watcher)
+
+    @cython.locals(now=int64_t)
+    cdef int64_t _now_ms(self) except? -1
 
     cdef bint _is_here(self) except -1
 
@@ -146,3 +154,54 @@ cdef bint _is_plain(object part) noexcept
 
 @cython.locals(pair=tuple)
 cdef bint _are_plain(object headers) except -1
+
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define kclient_fetch(at) __builtin_prefetch((at), 1, 3)
+    #else
+    #define kclient_fetch(at) ((void)(at))
+    #endif
+    #define kclient_fetch_item(items, at) kclient_fetch(PyList_GET_ITEM((items), (at)))
+    #define kclient_fetch_object(it) (kclient_fetch(it), kclient_fetch((char *)(it) + 64))
+    """
+    void fetch "kclient_fetch" (const void* at) noexcept
+    void fetch_item "kclient_fetch_item" (list items, Py_ssize_t at) noexcept
+    void fetch_object "kclient_fetch_object" (object it) noexcept
+
+
+# Fetches, for a block of records, first the partitions' fillings, then their builders, the buffers
+# of those, and where in them the next record goes. A wrong guess costs time only.
+cdef inline int fetch_ahead(Feed feed, list fillings) except -1:
+    cdef Py_ssize_t[8] wanted
+    cdef Py_ssize_t count = 0, n
+    cdef Filling filling
+    cdef char* tail
+    for n in range(feed.count):
+        record = feed.block[n]
+        if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:
+            key = (<tuple>record)[0]
+            if PyBytes_CheckExact(key):
+                wanted[count] = (
+                    mixed_of(<unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+                    & 0x7FFFFFFF
+                ) % len(fillings)
+                fetch_item(fillings, wanted[count])
+                count += 1
+    for n in range(count):
+        filling = fillings[wanted[n]]
+        if filling is not None:
+            fetch_object(filling.builder)
+    for n in range(count):
+        filling = fillings[wanted[n]]
+        if filling is not None and filling.builder is not None:
+            fetch_object(filling.builder._buffer)
+    for n in range(count):
+        filling = fillings[wanted[n]]
+        if filling is not None and filling.builder is not None:
+            tail = PyByteArray_AS_STRING(filling.builder._buffer) + filling.builder._used
+            fetch(tail)
+            fetch(tail + 64)
+            fetch(tail + 128)
+    return 0

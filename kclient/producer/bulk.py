@@ -79,9 +79,9 @@ class BulkSend:
 
     async def _take_all(self, records: Iterable[Any]) -> None:
         take, topic, turn, wait = self._intake.quick.take_many, self._topic, self._turn, self.wait
-        iterator = iter(records)
+        feed = self._intake.quick.feed(iter(records))
         while True:
-            taken, item = take(topic, iterator, turn, wait)
+            taken, item = take(topic, feed, turn, wait)
             self.taken += taken
             if item is END:
                 return
@@ -89,11 +89,11 @@ class BulkSend:
                 try:
                     await self._watch(self._put(item))
                 except KafkaError as error:
-                    self._explain(error, item)
+                    self._explain(error, item, feed.count - feed.at)
                     raise
                 self.taken += 1
-                if not turn.due():
-                    continue
+                if feed.at < feed.count or not turn.due():
+                    continue  # what was pulled is taken before anything can end this
             await take_turn(turn)  # acknowledgements and linger need the loop, too
             self._check()
             if wait.tally.count:
@@ -124,8 +124,8 @@ class BulkSend:
             return put(topic, item[1], item[0], None, None, None, self._admission)
         return put(topic, item, None, None, None, None, self._admission)
 
-    def _explain(self, error: KafkaError, item: object) -> None:
-        """Say in ``error`` which record it is about."""
+    def _explain(self, error: KafkaError, item: object, behind: int) -> None:
+        """Say in ``error`` which record it is about; ``behind`` it so many were pulled."""
         kind = type(item)
         if isinstance(error, SerializationFailed) and isinstance(item, tuple):
             if kind is not tuple and kind is not Outgoing:
@@ -133,8 +133,9 @@ class BulkSend:
                     f"this {kind.__name__} was taken as a value: a record with a key is a plain "
                     "tuple or a kclient.Outgoing"
                 )
+        lost = f", the next {behind} were pulled and not taken" if behind else ""
         error.add_note(
-            f"at record {self.taken}, counted from 0; the {self.taken:,} before it were taken"
+            f"at record {self.taken}, counted from 0; the {self.taken:,} before it were taken{lost}"
         )
 
     async def _watch(self, delivery: Delivery) -> None:

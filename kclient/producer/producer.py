@@ -370,7 +370,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     ) -> int:
         """Send many records and wait until all are acknowledged; the quickest way in.
 
-        Suspends once per batch, and where there is no room (up to ``max_block``).
+        Suspends once per batch, and where there is no room (up to ``max_block``). Plain records are
+        pulled from ``records`` in blocks of eight at most, those of a block have one timestamp.
 
         Args:
             topic: Where to.
@@ -385,11 +386,13 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
                 was taken is waited for. ``count`` is of all records in the failed batches.
             BufferFull, SerializationFailed, RecordTooLarge, InvalidArgument: As in ``enqueue``, at
                 the record that the error's note names; those before it are sent all the same.
+                Nothing was pulled behind it, save with BufferFull: then the note says how many.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
         Cancellation: no more is taken from ``records``. What was taken is sent all the same, save
-        the one record that waits for room or for the topic's metadata: it is taken back. What fails
-        is told by the next ``flush`` or ``close``.
+        the record that waits for room or for the topic's metadata: it is taken back, and up to
+        seven that were pulled behind it are dropped. What fails is told by the next ``flush`` or
+        ``close``.
 
         Example::
 

@@ -28,6 +28,7 @@ else:
 
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.delivery import BatchOutcome, Delivery
+    from kclient.producer.feed import Feed
     from kclient.record.batch import encode_headers
     from kclient.record.builder import BatchBuilder
     from kclient.record.murmur import mixed_of
@@ -43,8 +44,11 @@ _OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled build
 _NO_HEADERS = b"\x00"
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _HEADER_BOUND = 10  # two varint lengths of at most five bytes each
-_LOOK_EVERY = 8
+_BLOCK = 8  # as feed.BLOCK
 """Records between two looks at the clock at most: a look costs a third of taking a record."""
+_SCATTERED = 64
+"""With so many partitions what a record with a key will write to is in no cache of the processor's:
+the compiled build has it fetched for a block of records together, before they are taken."""
 _NOBODY: Any = object()
 _forks = 0
 END: Any = object()
@@ -341,19 +345,40 @@ class QuickWay:
             delivery._hide()
         return delivery
 
-    def take_many(
-        self, topic: Any, records: Iterator[Any], turn: Turn, watcher: object
-    ) -> tuple[int, Any]:
+    def feed(self, records: Iterator[Any]) -> Feed:
+        """What ``take_many`` takes them from."""
+        return Feed(records, self._max_record - _OVERHEAD)
+
+    def take_many(self, topic: Any, feed: Feed, turn: Turn, watcher: object) -> tuple[int, Any]:
         """Put values and (key, value) tuples into batches that ``watcher`` watches.
+
+        Records of one block have one timestamp, of when they were pulled.
 
         Returns:
             How many were taken, and the record that wasn't, which is for the intake; in its place
-            ``DUE`` when it is time for a turn, and ``END`` when ``records`` has no more.
+            ``DUE`` when it is time for a turn, and ``END`` when ``feed`` has no more.
         """
         taken = 0
-        look_in = look_every = 1
+        most = 1
+        block = feed.block
+        at = feed.at
+        when = self._now_ms()
         way = self.ways.get(topic) if type(topic) is str and self._is_here() else None
-        for record in records:
+        while True:
+            if at == feed.count:
+                if taken and turn.due():
+                    return taken, DUE
+                if feed.pull(most) == 0:
+                    return taken, END
+                at = 0
+                if most < _BLOCK and way is not None:
+                    most *= 2
+                when = self._now_ms()
+                if cython.compiled and way is not None and way.count >= _SCATTERED:
+                    fetch_ahead(feed, way.fillings)  # type: ignore[name-defined] # noqa: F821
+            record = block[at]
+            at += 1
+            feed.at = at
             if way is None:
                 return taken, record
             key = None
@@ -373,11 +398,6 @@ class QuickWay:
                     return taken, record
                 part = key
                 size += len(part)
-            if self._real:
-                when = real_ms()
-            else:
-                now: int = self._wall_ns()
-                when = now // 1_000_000
             filling = self._choose(way, key, None, size)
             if filling is None or filling.watcher is not watcher:
                 return taken, record
@@ -389,14 +409,13 @@ class QuickWay:
             if key is None:
                 way.sticky._left -= size
             taken += 1
-            look_in -= 1
-            if look_in == 0:
-                if turn.due():
-                    return taken, DUE
-                if look_every < _LOOK_EVERY:
-                    look_every *= 2
-                look_in = look_every
-        return taken, END
+
+    def _now_ms(self) -> int:
+        """Milliseconds of the wall clock, or of the one that stands in for it."""
+        if self._real:
+            return real_ms()
+        now: int = self._wall_ns()
+        return now // 1_000_000
 
     def _is_here(self) -> bool:
         """Whether this is the loop, thread and process that records are taken from.

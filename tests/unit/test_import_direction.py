@@ -55,7 +55,7 @@ SANS_IO = tuple(
         "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
         "cluster": "broker.py merge.py metadata.py offset_query.py partition.py retry.py "
         "targets.py topic.py view.py",
-        "producer": "accumulator.py batch.py cargo.py due_list.py idempotence.py "
+        "producer": "accumulator.py batch.py cargo.py due_list.py feed.py idempotence.py "
         "partition_queue.py partitioner.py flush.py outgoing.py serializing.py shipment.py "
         "transactions.py verdict.py",
         "consumer": "aborted.py arguments.py epoch_query.py fetch_buffer.py fetch_plan.py "

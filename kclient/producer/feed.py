@@ -1,0 +1,92 @@
+"""The records of one ``send_many``, taken a few at a time from what the user iterates.
+
+One source, two builds: compiled as ``_feed_c`` with the C types of ``_feed_c.pxd``. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import cython  # type: ignore[import-untyped]
+else:
+    from kclient.record import _cython as cython
+
+BLOCK = 8
+"""Records of a block at most."""
+
+
+@cython.final
+@cython.cclass
+class Feed:
+    """Hands out ``records`` in blocks.
+
+    A block ends with the first record that isn't plain: when that turns out to be wrong, nothing is
+    lost that was pulled behind it.
+
+    Args:
+        records: Pulled from as blocks are wanted.
+        most_bytes: Of key and value of a record that is plain.
+
+    Attributes:
+        block: The records at hand, ``count`` of them; what follows is left from before.
+        count: How many they are.
+        at: Which of them is the next one.
+    """
+
+    __slots__ = ("_error", "_most_bytes", "_records", "at", "block", "count")
+
+    def __init__(self, records: Iterator[Any], most_bytes: int) -> None:
+        self._records = records
+        self._most_bytes = most_bytes
+        self._error: BaseException | None = None
+        self.block: list[Any] = [None] * BLOCK
+        self.count = 0
+        self.at = 0
+
+    def pull(self, most: int) -> int:
+        """Put the next records, ``most`` at most, in place of ``block``; how many they are.
+
+        An Exception that ``records`` raises is raised once those before it were handed out.
+        """
+        block = self.block
+        count = 0
+        self.count = self.at = 0
+        error = self._error
+        if error is not None:
+            self._error = None
+            raise error
+        try:
+            for record in self._records:
+                block[count] = record
+                count += 1
+                if count == most or not self._is_plain(record):
+                    break
+        except Exception as raised:
+            if count == 0:
+                raise
+            self._error = raised
+        self.count = count
+        return count
+
+    def _is_plain(self, record: Any) -> bool:
+        """Nothing can be wrong with it: bytes or None, or a pair of them, and not too large."""
+        size = 0
+        value = record
+        if type(record) is tuple:
+            if len(record) != 2:
+                return False
+            key, value = record
+            if type(key) is bytes:
+                part = key
+                size = len(part)
+            elif key is not None:
+                return False
+        if type(value) is bytes:
+            part = value
+            size += len(part)
+        elif value is not None:
+            return False
+        return size <= self._most_bytes

@@ -1,0 +1,86 @@
+"""Blocks of records that ``send_many`` pulls: what is in one, and what is pulled behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kclient.producer.hot import Account, QuickWay
+
+LIMIT = 1000
+PLAIN = (b"", b"value", None, (b"key", b"value"), (None, b"value"), (b"key", None), b"x" * LIMIT)
+ODD = (
+    "text",
+    bytearray(b"x"),
+    (b"only one",),
+    (b"key", b"value", None),
+    ("key", b"value"),
+    (b"key", 7),
+    b"x" * (LIMIT + 1),
+    (b"k", b"x" * LIMIT),
+)
+
+
+def feed_of(records: Iterator[Any]) -> Any:
+    quick = QuickWay(Account(10**6), LIMIT + 21)
+    return quick.feed(records)
+
+
+def pulled(feed: Any, most: int) -> list[Any]:
+    count = feed.pull(most)
+    assert (feed.count, feed.at) == (count, 0)
+    taken: list[Any] = feed.block[:count]
+    return taken
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_a_block_ends_with_a_record_that_may_be_wrong(odd: object) -> None:
+    source = iter([*PLAIN[:3], odd, b"behind"])
+    feed = feed_of(source)
+    assert pulled(feed, 8) == [*PLAIN[:3], odd]
+    assert next(source) == b"behind"
+
+
+def test_plain_records_fill_a_block() -> None:
+    assert pulled(feed_of(iter(PLAIN)), 8) == list(PLAIN)
+    source = iter(PLAIN)
+    assert pulled(feed_of(source), 2) == list(PLAIN[:2])
+    assert next(source) == PLAIN[2]
+
+
+def test_an_error_of_the_source_comes_after_the_records_before_it() -> None:
+    def source() -> Iterator[bytes]:
+        yield b"1"
+        yield b"2"
+        raise ValueError("the file is torn")
+
+    feed = feed_of(source())
+    assert pulled(feed, 8) == [b"1", b"2"]
+    with pytest.raises(ValueError, match="torn"):
+        feed.pull(8)
+    assert feed.pull(8) == 0
+
+
+def test_what_is_no_error_comes_at_once() -> None:
+    def source() -> Iterator[bytes]:
+        yield b"1"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        feed_of(source()).pull(8)
+
+
+@given(st.lists(st.sampled_from(PLAIN + ODD)), st.lists(st.integers(1, 8), min_size=1))
+def test_blocks_are_all_records_in_order(records: list[Any], sizes: list[int]) -> None:
+    feed = feed_of(iter(records))
+    found: list[Any] = []
+    turn = 0
+    while block := pulled(feed, sizes[turn % len(sizes)]):
+        assert all(any(one is plain for plain in PLAIN) for one in block[:-1])
+        found += block
+        turn += 1
+    assert all(one is other for one, other in zip(found, records, strict=True))
