@@ -74,7 +74,7 @@ def _address(name: str, part: Any) -> tuple[str, int]:
     return host, int(port)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class NetworkConfig(Settings):
     """What connections need to know."""
 
@@ -138,7 +138,7 @@ class NetworkConfig(Settings):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class CommonConfig(NetworkConfig):
     """What every client shares beyond its connections."""
 
@@ -189,12 +189,12 @@ class CommonConfig(NetworkConfig):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class AdminConfig(CommonConfig):
     """Settings of ``Admin``: the common ones."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class ProducerConfig(CommonConfig):
     """Settings of ``Producer``."""
 
@@ -279,7 +279,7 @@ class ProducerConfig(CommonConfig):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class ConsumerConfig(CommonConfig):
     """Settings of ``Consumer``."""
 

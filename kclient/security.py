@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 
 from kclient.errors import InvalidConfig
 
@@ -38,9 +38,9 @@ class Security:
     def tls(
         cls,
         *,
-        ca_file: str | Path | None = None,
-        certificate_file: str | Path | None = None,
-        key_file: str | Path | None = None,
+        ca_file: str | PathLike[str] | None = None,
+        certificate_file: str | PathLike[str] | None = None,
+        key_file: str | PathLike[str] | None = None,
         key_password: str | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> Security:

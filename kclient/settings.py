@@ -121,9 +121,29 @@ def instance_of(kind: type) -> Check:
     return check
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class Settings:
-    """Base of the settings classes: checks every field when an instance is made."""
+    """Base of the settings classes: checks every field when an instance is made.
+
+    They are compared and shown by what is here: a generated ``__eq__`` and ``__repr__`` for each
+    class would be compiled at every import.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        names = [field.name for field in dataclasses.fields(self)]
+        shown = (f"{name}={value!r}" for name, value in zip(names, self._values(), strict=True))
+        return f"{self.__class__.__qualname__}({', '.join(shown)})"
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

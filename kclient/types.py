@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-import datetime as _dt
 import enum
 import re
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kclient.errors import InvalidArgument
+
+if TYPE_CHECKING:  # imported when one is asked for: it takes as long as all of this package's types
+    import datetime as _dt
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """Record headers: (name, value) pairs in order; a name may repeat, a value may be None."""
 
-_EPOCH = _dt.datetime(1970, 1, 1, tzinfo=_dt.UTC)
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -116,7 +118,16 @@ class OffsetSpec(enum.IntEnum):
 
 def datetime_of(timestamp_ms: int) -> _dt.datetime:
     """Int milliseconds since the epoch to an aware datetime in UTC."""
-    return _EPOCH + _dt.timedelta(milliseconds=timestamp_ms)
+    from datetime import timedelta
+
+    return _epoch() + timedelta(milliseconds=timestamp_ms)
+
+
+@cache
+def _epoch() -> _dt.datetime:
+    import datetime
+
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def check_topic_name(topic: object, field: str = "topic") -> str:

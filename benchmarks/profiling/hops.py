@@ -71,7 +71,7 @@ OUT_RULES = (
     Rule("4", r"producer/quick", r"_book|Account"),
     Rule("5", r"producer/quick", r"_stamp|add"),
     Rule("6", r"producer/quick", r"Turn|due|begin"),
-    Rule("1", r"producer/(quick|producer|serializing|outgoing|bulk|hot)"),
+    Rule("1", r"producer/(quick|feed|doors|producer|serializing|outgoing|bulk|hot)"),
     Rule("1", r"producer/(arrow_send|arrow_source|sent_rows)|record/arrow_rows"),
     Rule("4", r"producer/(parking|memory)"),
     Rule("2", r"producer/intake", r"_learn|metadata|_hold|_warn|view|touch"),

@@ -176,3 +176,15 @@ def test_what_is_plugged_in_is_checked_when_the_client_is_made(plugins: dict[str
     (name,) = plugins
     with pytest.raises(InvalidConfig, match=name):
         Producer("localhost:9092", **plugins)
+
+
+def test_settings_are_equal_by_class_and_values_and_show_all_of_them() -> None:
+    one, same = ProducerConfig(linger=0.1), ProducerConfig(linger=0.1)
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != ProducerConfig(linger=0.2)
+    assert CommonConfig() != AdminConfig()
+    assert one != "ProducerConfig"
+    assert repr(one).startswith("ProducerConfig(bootstrap=(('localhost', 9092),), client_id=")
+    shown = [part.partition("=")[0] for part in repr(one).partition("(")[2].split(", ")]
+    assert {field.name for field in dataclasses.fields(one)} <= set(shown)

@@ -35,10 +35,12 @@ ALLOWED = {
 HEAVY = ("pyarrow", "numpy", "lz4", "snappy", "zstandard", "uvloop", "confluent_kafka", "aiokafka")
 UNNEEDED = (
     "argparse",
-    "importlib.metadata",
-    "kclient.events",
+    "datetime",
     "difflib",
     "email",
+    "importlib.metadata",
+    "kclient.events",
+    "pathlib",
     "typing_extensions",
 )
 """What a client can be without: together as costly as a quarter of importing it."""
