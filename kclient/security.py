@@ -6,9 +6,9 @@ written. SASL mechanisms get their own class methods here when they come.
 
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import dataclass
-from os import PathLike
 
 from kclient.errors import InvalidConfig
 
@@ -38,9 +38,9 @@ class Security:
     def tls(
         cls,
         *,
-        ca_file: str | PathLike[str] | None = None,
-        certificate_file: str | PathLike[str] | None = None,
-        key_file: str | PathLike[str] | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        certificate_file: str | os.PathLike[str] | None = None,
+        key_file: str | os.PathLike[str] | None = None,
         key_password: str | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> Security:
@@ -63,13 +63,13 @@ class Security:
         if certificate_file is None and (key_file is not None or key_password is not None):
             raise InvalidConfig("key_file and key_password need certificate_file beside them")
         try:
-            context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+            context = ssl.create_default_context(cafile=os.fspath(ca_file) if ca_file else None)
             # RFC 6125: a common name is not a host name; Python still falls back to it.
             context.hostname_checks_common_name = False
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if certificate_file is not None:
                 context.load_cert_chain(certificate_file, key_file, key_password)
         except (OSError, ssl.SSLError) as error:
-            files = [str(f) for f in (ca_file, certificate_file, key_file) if f]
+            files = [os.fspath(f) for f in (ca_file, certificate_file, key_file) if f]
             raise InvalidConfig(f"TLS can't be set up from {', '.join(files)}: {error}") from error
         return cls(context)

@@ -5,7 +5,7 @@ import cython
 
 cdef class Feed:
     cdef object _records
-    cdef object _error
+    cdef public object error
     cdef Py_ssize_t _most_bytes
     cdef public list block
     cdef public Py_ssize_t count

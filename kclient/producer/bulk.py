@@ -92,8 +92,13 @@ class BulkSend:
                     self._explain(error, item, feed.count - feed.at)
                     raise
                 self.taken += 1
-                if feed.at < feed.count or not turn.due():
-                    continue  # what was pulled is taken before anything can end this
+                if feed.at < feed.count:
+                    self._check()
+                    continue  # what was pulled is taken, whatever became of batches meanwhile
+                if not turn.due():
+                    continue
+            if feed.error is not None:
+                continue  # it is raised before anything else can end this
             await take_turn(turn)  # acknowledgements and linger need the loop, too
             self._check()
             if wait.tally.count:

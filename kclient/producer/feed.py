@@ -34,14 +34,15 @@ class Feed:
         block: The records at hand, ``count`` of them; what follows is left from before.
         count: How many they are.
         at: Which of them is the next one.
+        error: What ``records`` raised behind the block; the next ``pull`` raises it.
     """
 
-    __slots__ = ("_error", "_most_bytes", "_records", "at", "block", "count")
+    __slots__ = ("_most_bytes", "_records", "at", "block", "count", "error")
 
     def __init__(self, records: Iterator[Any], most_bytes: int) -> None:
         self._records = records
         self._most_bytes = most_bytes
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self.block: list[Any] = [None] * BLOCK
         self.count = 0
         self.at = 0
@@ -49,25 +50,28 @@ class Feed:
     def pull(self, most: int) -> int:
         """Put the next records, ``most`` at most, in place of ``block``; how many they are.
 
-        An Exception that ``records`` raises is raised once those before it were handed out.
+        What ``records`` raises is raised once those before it were handed out.
         """
         block = self.block
         count = 0
         self.count = self.at = 0
-        error = self._error
+        error = self.error
         if error is not None:
-            self._error = None
-            raise error
+            self.error = None
+            try:
+                raise error
+            finally:
+                del error  # it knows this frame
         try:
             for record in self._records:
                 block[count] = record
                 count += 1
                 if count == most or not self._is_plain(record):
                     break
-        except Exception as raised:
+        except BaseException as raised:
             if count == 0:
                 raise
-            self._error = raised
+            self.error = raised
         self.count = count
         return count
 

@@ -370,8 +370,9 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     ) -> int:
         """Send many records and wait until all are acknowledged; the quickest way in.
 
-        Suspends once per batch, and where there is no room (up to ``max_block``). Plain records are
-        pulled from ``records`` in blocks of eight at most, those of a block have one timestamp.
+        Suspends about once per batch, and where there is no room (up to ``max_block``). Plain
+        records are pulled from ``records`` in blocks of eight at most, for which the clock is read
+        once: code behind a ``yield`` can't count on that record being in a batch.
 
         Args:
             topic: Where to.
@@ -382,14 +383,15 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             How many records were written.
 
         Raises:
-            FlushFailed: A batch failed. No more is taken from ``records`` after that, but what
+            FlushFailed: A batch failed. No more is pulled from ``records`` after that, but what
                 was taken is waited for. ``count`` is of all records in the failed batches.
             BufferFull, SerializationFailed, RecordTooLarge, InvalidArgument: As in ``enqueue``, at
                 the record that the error's note names; those before it are sent all the same.
                 Nothing was pulled behind it, save with BufferFull: then the note says how many.
+            What ``records`` raises: as it is; those before are sent all the same.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
-        Cancellation: no more is taken from ``records``. What was taken is sent all the same, save
+        Cancellation: no more is pulled from ``records``. What was taken is sent all the same, save
         the record that waits for room or for the topic's metadata: it is taken back, and up to
         seven that were pulled behind it are dropped. What fails is told by the next ``flush`` or
         ``close``.

@@ -352,7 +352,7 @@ class QuickWay:
     def take_many(self, topic: Any, feed: Feed, turn: Turn, watcher: object) -> tuple[int, Any]:
         """Put values and (key, value) tuples into batches that ``watcher`` watches.
 
-        Records of one block have one timestamp, of when they were pulled.
+        The clock is read once for what is left of a block.
 
         Returns:
             How many were taken, and the record that wasn't, which is for the intake; in its place
@@ -362,8 +362,8 @@ class QuickWay:
         most = 1
         block = feed.block
         at = feed.at
-        when = self._now_ms()
         way = self.ways.get(topic) if type(topic) is str and self._is_here() else None
+        when = 0 if way is None else self._now_ms()
         while True:
             if at == feed.count:
                 if taken and turn.due():
@@ -371,11 +371,12 @@ class QuickWay:
                 if feed.pull(most) == 0:
                     return taken, END
                 at = 0
-                if most < _BLOCK and way is not None:
-                    most *= 2
-                when = self._now_ms()
-                if cython.compiled and way is not None and way.count >= _SCATTERED:
-                    fetch_ahead(feed, way.fillings)  # type: ignore[name-defined] # noqa: F821
+                if way is not None:
+                    if most < _BLOCK:
+                        most *= 2
+                    when = self._now_ms()
+                    if cython.compiled and way.count >= _SCATTERED:
+                        fetch_ahead(feed, way.fillings)  # type: ignore[name-defined] # noqa: F821
             record = block[at]
             at += 1
             feed.at = at

@@ -22,7 +22,8 @@ CACHE_MISSES = frozenset(
     )
 )
 """What looks for an attribute that CPython's cache of types hasn't got: which names share a place
-there depends on their addresses, and so on the folder that one works in."""
+there depends on their addresses, and so on the folder that one works in. Other lookups in dicts are
+left out with them: those show in the instructions."""
 _NAME = re.compile(r"\((\d+)\)(?: (.*))?")
 
 

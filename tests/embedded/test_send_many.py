@@ -57,6 +57,29 @@ async def test_nothing_is_lost_behind_a_failure_of_a_batch(cluster: Cluster) -> 
     assert len(set(all_values(cluster))) == 20_001 - failed.value.count
 
 
+async def test_what_the_iterator_raises_is_told_though_a_batch_has_failed_meanwhile(
+    cluster: Cluster,
+) -> None:
+    for count in range(2, 34):  # a failure is seen after some 16 records
+
+        def records(count: int = count) -> Iterator[bytes]:
+            for _ in range(count):
+                yield b"x" * 100
+            raise ValueError("the file is torn")
+
+        async with kclient.Producer(cluster.bootstrap, batch_size=500, linger=0.0) as producer:
+            await producer.send_many("t", [b"first"])
+            cluster.faults.error("Produce", ErrorCode.INVALID_RECORD)
+            source = records()
+            with pytest.raises((FlushFailed, ValueError)) as first:
+                await producer.send_many("t", source)
+            if first.type is FlushFailed:
+                with pytest.raises(ValueError, match="torn"):
+                    await producer.send_many("t", source)
+            cluster.faults.clear()
+            await asyncio.gather(producer.flush(), return_exceptions=True)
+
+
 async def test_the_note_says_how_many_were_pulled_behind_a_record_without_room(
     cluster: Cluster,
 ) -> None:

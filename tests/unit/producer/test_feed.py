@@ -52,26 +52,21 @@ def test_plain_records_fill_a_block() -> None:
     assert next(source) == PLAIN[2]
 
 
-def test_an_error_of_the_source_comes_after_the_records_before_it() -> None:
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_of_the_source_comes_after_the_records_before_it(
+    error: type[BaseException],
+) -> None:
     def source() -> Iterator[bytes]:
         yield b"1"
         yield b"2"
-        raise ValueError("the file is torn")
+        raise error("the file is torn")
 
     feed = feed_of(source())
     assert pulled(feed, 8) == [b"1", b"2"]
-    with pytest.raises(ValueError, match="torn"):
+    assert isinstance(feed.error, error)
+    with pytest.raises(error, match="torn"):
         feed.pull(8)
     assert feed.pull(8) == 0
-
-
-def test_what_is_no_error_comes_at_once() -> None:
-    def source() -> Iterator[bytes]:
-        yield b"1"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        feed_of(source()).pull(8)
 
 
 @given(st.lists(st.sampled_from(PLAIN + ODD)), st.lists(st.integers(1, 8), min_size=1))
