@@ -138,9 +138,9 @@ class Settings:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        names = [field.name for field in dataclasses.fields(self)]
-        shown = (f"{name}={value!r}" for name, value in zip(names, self._values(), strict=True))
-        return f"{self.__class__.__qualname__}({', '.join(shown)})"
+        names = (field.name for field in dataclasses.fields(self))
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({shown})"
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, field.name) for field in dataclasses.fields(self))

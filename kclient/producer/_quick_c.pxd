@@ -14,7 +14,6 @@ from kclient.record._builder_c cimport BatchBuilder
 from kclient.record._murmur_c cimport mixed_of
 
 cdef int64_t _LAST_TIMESTAMP
-cdef Py_ssize_t _BLOCK
 cdef Py_ssize_t _SCATTERED
 cdef int64_t _OVERHEAD
 cdef int64_t _HEADER_BOUND
@@ -174,7 +173,7 @@ cdef extern from *:
 # Fetches, for a block of records, first the partitions' fillings, then their builders, the buffers
 # of those, and where in them the next record goes. A wrong guess costs time only.
 cdef inline int fetch_ahead(Feed feed, list fillings) except -1:
-    cdef Py_ssize_t[8] wanted
+    cdef Py_ssize_t[8] wanted  # as many as feed.BLOCK
     cdef Py_ssize_t count = 0, n
     cdef Filling filling
     cdef char* tail

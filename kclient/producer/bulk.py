@@ -92,17 +92,13 @@ class BulkSend:
                     self._explain(error, item, feed.count - feed.at)
                     raise
                 self.taken += 1
-                if feed.at < feed.count:
-                    self._check()
-                    continue  # what was pulled is taken, whatever became of batches meanwhile
-                if not turn.due():
-                    continue
-            if feed.error is not None:
-                continue  # it is raised before anything else can end this
-            await take_turn(turn)  # acknowledgements and linger need the loop, too
-            self._check()
-            if wait.tally.count:
-                return
+            if feed.at < feed.count:
+                self._check()  # what was pulled is taken, whatever became of batches meanwhile
+            elif feed.error is None and (item is DUE or turn.due()):
+                await take_turn(turn)  # acknowledgements and linger need the loop, too
+                self._check()
+                if wait.tally.count:
+                    return
 
     async def _take(self, item: Any) -> None:
         await self._take_all((item,))

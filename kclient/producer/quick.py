@@ -44,8 +44,6 @@ _OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled build
 _NO_HEADERS = b"\x00"
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _HEADER_BOUND = 10  # two varint lengths of at most five bytes each
-_BLOCK = 8  # as feed.BLOCK
-"""Records between two looks at the clock at most: a look costs a third of taking a record."""
 _SCATTERED = 64
 """With so many partitions what a record with a key will write to is in no cache of the processor's:
 the compiled build has it fetched for a block of records together, before they are taken."""
@@ -372,7 +370,7 @@ class QuickWay:
                     return taken, END
                 at = 0
                 if way is not None:
-                    if most < _BLOCK:
+                    if most < len(block):
                         most *= 2
                     when = self._now_ms()
                     if cython.compiled and way.count >= _SCATTERED:
