@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kclient.errors import InvalidArgument
@@ -118,16 +117,10 @@ class OffsetSpec(enum.IntEnum):
 
 def datetime_of(timestamp_ms: int) -> _dt.datetime:
     """Int milliseconds since the epoch to an aware datetime in UTC."""
-    from datetime import timedelta
-
-    return _epoch() + timedelta(milliseconds=timestamp_ms)
-
-
-@cache
-def _epoch() -> _dt.datetime:
     import datetime
 
-    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return epoch + datetime.timedelta(milliseconds=timestamp_ms)
 
 
 def check_topic_name(topic: object, field: str = "topic") -> str:

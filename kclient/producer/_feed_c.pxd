@@ -11,6 +11,8 @@ cdef class Feed:
     cdef public Py_ssize_t count
     cdef public Py_ssize_t at
 
+    cpdef object hold(self, object record)
+
     @cython.locals(block=list, count=Py_ssize_t)
     cpdef Py_ssize_t pull(self, Py_ssize_t most) except -1
 

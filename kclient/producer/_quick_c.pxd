@@ -1,4 +1,4 @@
-# C types of quick.py for the compiled build: data only, no rules.
+# C types of quick.py for the compiled build, and what only C can do; no rules.
 
 from cpython.time cimport time as _seconds
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -172,12 +172,13 @@ cdef extern from *:
 
 # Fetches, for a block of records, first the partitions' fillings, then their builders, the buffers
 # of those, and where in them the next record goes. A wrong guess costs time only.
-cdef inline int fetch_ahead(Feed feed, list fillings) except -1:
+cdef inline int fetch_ahead(Feed feed, TopicWay way) except -1:
     cdef Py_ssize_t[8] wanted  # as many as feed.BLOCK
     cdef Py_ssize_t count = 0, n
+    cdef list fillings = way.fillings
     cdef Filling filling
     cdef char* tail
-    for n in range(feed.count):
+    for n in range(min(feed.count, 8)):
         record = feed.block[n]
         if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:
             key = (<tuple>record)[0]
@@ -185,7 +186,7 @@ cdef inline int fetch_ahead(Feed feed, list fillings) except -1:
                 wanted[count] = (
                     mixed_of(<unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
                     & 0x7FFFFFFF
-                ) % len(fillings)
+                ) % way.count
                 fetch_item(fillings, wanted[count])
                 count += 1
     for n in range(count):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.producer.accumulator import Accumulator
+    from kclient.producer.feed import Feed
     from kclient.producer.hot import Delivery
     from kclient.producer.intake import Intake
 
@@ -65,21 +66,30 @@ class BulkSend:
     async def run(self, records: Iterable[Any] | AsyncIterable[Any]) -> None:
         """Take all records; stops early when one of the batches has failed."""
         if isinstance(records, AsyncIterable):
+            feed = self._intake.quick.feed(iter(()))
             async for item in records:
-                await self._take(item)
+                feed.hold(item)
+                await self._take_all(feed)
                 if self.wait.tally.count:
                     return
         elif isinstance(records, Iterable) and not isinstance(records, (str, bytes, bytearray)):
-            await self._take_all(records)
+            await self._take_all(self._intake.quick.feed(iter(records)))
         else:
             raise InvalidArgument(
                 f"records must be an iterable or async iterable, not "
                 f"{a_or_an(type(records).__name__)}"
             )
 
-    async def _take_all(self, records: Iterable[Any]) -> None:
+    async def _take_all(self, feed: Feed) -> None:
+        """Take all records of ``feed``; stops early when one of the batches has failed."""
+        try:
+            await self._drain(feed)
+        except BaseException as error:
+            self._tell_rest(error, feed)
+            raise
+
+    async def _drain(self, feed: Feed) -> None:
         take, topic, turn, wait = self._intake.quick.take_many, self._topic, self._turn, self.wait
-        feed = self._intake.quick.feed(iter(records))
         while True:
             taken, item = take(topic, feed, turn, wait)
             self.taken += taken
@@ -89,7 +99,7 @@ class BulkSend:
                 try:
                     await self._watch(self._put(item))
                 except KafkaError as error:
-                    self._explain(error, item, feed.count - feed.at)
+                    self._explain(error, item, feed)
                     raise
                 self.taken += 1
             if feed.at < feed.count:
@@ -99,9 +109,6 @@ class BulkSend:
                 self._check()
                 if wait.tally.count:
                     return
-
-    async def _take(self, item: Any) -> None:
-        await self._take_all((item,))
 
     def _put(self, item: Any) -> Delivery:
         put, topic = self._intake.put, self._topic
@@ -125,8 +132,8 @@ class BulkSend:
             return put(topic, item[1], item[0], None, None, None, self._admission)
         return put(topic, item, None, None, None, None, self._admission)
 
-    def _explain(self, error: KafkaError, item: object, behind: int) -> None:
-        """Say in ``error`` which record it is about; ``behind`` it so many were pulled."""
+    def _explain(self, error: KafkaError, item: object, feed: Feed) -> None:
+        """Say in ``error`` which record it is about, and what of ``feed`` is lost with it."""
         kind = type(item)
         if isinstance(error, SerializationFailed) and isinstance(item, tuple):
             if kind is not tuple and kind is not Outgoing:
@@ -134,10 +141,22 @@ class BulkSend:
                     f"this {kind.__name__} was taken as a value: a record with a key is a plain "
                     "tuple or a kclient.Outgoing"
                 )
+        behind = feed.count - feed.at
+        feed.at = feed.count
         lost = f", the next {behind} were pulled and not taken" if behind else ""
         error.add_note(
             f"at record {self.taken}, counted from 0; the {self.taken:,} before it were taken{lost}"
         )
+
+    def _tell_rest(self, error: BaseException, feed: Feed) -> None:
+        """Say in ``error``, which ends the call, what else there is behind it in ``feed``."""
+        behind, raised = feed.count - feed.at, feed.error
+        if behind:
+            error.add_note(f"the next {behind} records were pulled and not taken")
+        if raised is not None:
+            if not isinstance(raised, Exception):
+                raise raised from error  # the program is to end, say
+            error.add_note(f"behind what was pulled, records raised {raised!r}")
 
     async def _watch(self, delivery: Delivery) -> None:
         """Have ``wait`` told about the record's batch, once it is in one."""

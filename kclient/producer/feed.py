@@ -47,6 +47,12 @@ class Feed:
         self.count = 0
         self.at = 0
 
+    def hold(self, record: Any) -> None:
+        """Have ``record`` be the block, which is used up."""
+        self.block[0] = record
+        self.count = 1
+        self.at = 0
+
     def pull(self, most: int) -> int:
         """Put the next records, ``most`` at most, in place of ``block``; how many they are.
 

@@ -387,8 +387,9 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
                 was taken is waited for. ``count`` is of all records in the failed batches.
             BufferFull, SerializationFailed, RecordTooLarge, InvalidArgument: As in ``enqueue``, at
                 the record that the error's note names; those before it are sent all the same.
-                Nothing was pulled behind it, save with BufferFull: then the note says how many.
-            What ``records`` raises: as it is; those before are sent all the same.
+                Nothing was pulled behind it unless it had to wait: then a note says how many.
+            What ``records`` raises: as it is, those before are sent all the same; where the call
+                ends otherwise behind those, a note of that error tells it.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
         Cancellation: no more is pulled from ``records``. What was taken is sent all the same, save
@@ -440,7 +441,9 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             InvalidConfig: pyarrow is not installed.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).
 
-        Cancellation: as in ``send_many``, row by row.
+        Cancellation: no more rows are taken. Those that were are sent all the same, save the one
+        that waits for room or for the topic's metadata: it is taken back. What fails is told by the
+        next ``flush`` or ``close``.
 
         Example::
 

@@ -291,8 +291,8 @@ class QuickWay:
         """Put a record into the open batch of its partition; None if there is more to it."""
         if not self._is_here():
             return None
-        # What follows is written out here and in take_many: in the pure build each call of a helper
-        # costs as much as what it does.
+        # What follows is written out here and, but for the clock, in take_many: in the pure build
+        # each call of a helper costs as much as what it does.
         way = self.ways.get(topic) if type(topic) is str else None
         if way is None:
             return None
@@ -361,7 +361,7 @@ class QuickWay:
         block = feed.block
         at = feed.at
         way = self.ways.get(topic) if type(topic) is str and self._is_here() else None
-        when = 0 if way is None else self._now_ms()
+        when = 0 if way is None or at == feed.count else self._now_ms()
         while True:
             if at == feed.count:
                 if taken and turn.due():
@@ -374,7 +374,7 @@ class QuickWay:
                         most *= 2
                     when = self._now_ms()
                     if cython.compiled and way.count >= _SCATTERED:
-                        fetch_ahead(feed, way.fillings)  # type: ignore[name-defined] # noqa: F821
+                        fetch_ahead(feed, way)  # type: ignore[name-defined] # noqa: F821
             record = block[at]
             at += 1
             feed.at = at

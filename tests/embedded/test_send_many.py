@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import inspect
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
 import pytest
 
 import kclient
 from kclient.error_codes import ErrorCode
-from kclient.errors import BufferFull, FlushFailed, SerializationFailed
+from kclient.errors import BufferFull, FlushFailed, KafkaError, SerializationFailed
 from kclient.testing import Cluster
 
 
@@ -97,6 +98,96 @@ async def test_the_note_says_how_many_were_pulled_behind_a_record_without_room(
         assert 0 <= lost < 8
         assert (f", the next {lost} were pulled and not taken" in note) == (lost > 0)
         held.release()
+
+
+FULL: Any = {"buffer_memory": 20_000, "batch_size": 4000, "linger": 0.01}
+
+
+class Torn(BaseException):
+    """Not an Exception, as KeyboardInterrupt."""
+
+
+def torn(count: int, error: BaseException) -> Generator[bytes, None, None]:
+    for i in range(count):
+        yield b"%0100d" % i
+    raise error
+
+
+@pytest.mark.parametrize("ending", ["no room", "cancelled", "closed"])
+async def test_what_the_iterator_raised_is_told_when_a_wait_for_room_ends_the_call(
+    cluster: Cluster, ending: str
+) -> None:
+    noted = 0
+    for count in range(160, 176):  # room is for some 165
+        max_block = 0.05 if ending == "no room" else 60.0
+        producer = kclient.Producer(cluster.bootstrap, max_block=max_block, **FULL)
+        await producer.start()
+        await producer.send_many("t", [b"first"])
+        held = cluster.faults.hold("Produce", times=None)
+        source = torn(count, ValueError("the file is torn"))
+        call = asyncio.create_task(producer.send_many("t", source))
+        await asyncio.wait([call], timeout=0.02)
+        if ending == "cancelled":
+            call.cancel()
+        elif ending == "closed":
+            await asyncio.gather(producer.close(timeout=0.0), return_exceptions=True)
+        with pytest.raises((KafkaError, ValueError, asyncio.CancelledError)) as caught:
+            await call
+        error = caught.value
+        noted += "is torn" in " ".join(getattr(error, "__notes__", ()))
+        if inspect.getgeneratorstate(source) == inspect.GEN_CLOSED:  # nothing will come of it
+            assert isinstance(error, ValueError) or "is torn" in " ".join(error.__notes__)
+        held.release()
+        cluster.faults.clear()
+        await asyncio.gather(producer.close(timeout=1.0), return_exceptions=True)
+    assert noted
+
+
+async def test_what_is_no_exception_comes_through_whatever_ends_the_call(cluster: Cluster) -> None:
+    came = []
+    for count in range(160, 176):
+        async with kclient.Producer(cluster.bootstrap, max_block=0.05, **FULL) as producer:
+            await producer.send_many("t", [b"first"])
+            held = cluster.faults.hold("Produce", times=None)
+            try:
+                await producer.send_many("t", torn(count, Torn()))
+            except BufferFull:
+                came.append(False)
+            except Torn as error:
+                came.append(isinstance(error.__cause__, BufferFull))
+            held.release()
+            cluster.faults.clear()
+    assert True in came
+    assert False in came  # further away than what was pulled
+
+
+async def test_keys_go_where_they_belong_on_many_partitions(cluster: Cluster) -> None:
+    cluster.create_topic("many", partitions=100)
+    keys = [b"%d" % i for i in range(3000)] + [b"", None]
+    records = [(key, b"v") for key in keys]
+    async with kclient.Producer(cluster.bootstrap) as producer:
+        await producer.send_many("many", records)  # of most partitions it is the first record
+        assert await producer.send_many("many", iter(records)) == len(records)
+        one_by_one = await asyncio.gather(
+            *[producer.send("many", b"v", key=key) for key in keys if key is not None]
+        )
+    for sent, key in zip(one_by_one, keys, strict=False):
+        found = [record.key for record in cluster.records("many", sent.partition)]
+        assert found.count(key) == 3
+
+
+async def test_an_async_iterable_is_taken_one_by_one(cluster: Cluster) -> None:
+    async def records() -> AsyncIterator[Any]:
+        for i in range(50):
+            yield b"%02d" % i
+        yield (b"k", "bad")
+        raise AssertionError("nothing is pulled behind a bad one")
+
+    async with kclient.Producer(cluster.bootstrap) as producer:
+        with pytest.raises(SerializationFailed) as bad:
+            await producer.send_many("t", records())
+    assert bad.value.__notes__ == ["at record 50, counted from 0; the 50 before it were taken"]
+    assert len(all_values(cluster)) == 50
 
 
 async def test_a_cancelled_call_sends_all_that_it_pulled(cluster: Cluster) -> None:
