@@ -1,4 +1,4 @@
-# C types of delivery.py for the compiled build: data only, no rules.
+# C types of delivery.py for the compiled build, and what only C can do; no rules.
 
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
@@ -35,15 +35,36 @@ cdef inline object new_metadata(
     return made
 
 
+cdef extern from "Python.h":
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+
+cdef inline int run_in(object context, object fn, object source) except -1:
+    """``context.run(fn, source)``."""
+    PyContext_Enter(context)
+    try:
+        fn(source)
+    finally:
+        PyContext_Exit(context)
+    return 0
+
+
 cdef Py_ssize_t _TOLD_AT_ONCE
 cdef Py_ssize_t _CALLED_AT_ONCE
 cdef object _copy_context
+cdef int _NEW
 cdef int _WAITS
 cdef int _FIRED
 cdef int _DROPPED
 
 @cython.locals(first=Py_ssize_t)
 cdef object _call_soon(object loop, list callbacks)
+
+@cython.locals(delivery=Delivery, callbacks=list)
+cpdef object _call_all(object loop, list deliveries)
+
+@cython.locals(waiter=Waiter)
+cdef tuple _parts_of(object callback)
 
 
 cdef class BatchOutcome:
@@ -63,10 +84,14 @@ cdef class BatchOutcome:
 
     cpdef object _note_waiting(self, Delivery delivery)
 
-    @cython.locals(delivery=Delivery, callbacks=list)
+    @cython.locals(delivery=Delivery, callbacks=list, told=list, first=Py_ssize_t)
     cpdef object _tell(self, list waiting)
 
     cpdef object _error_of(self, Py_ssize_t index)
+
+
+@cython.locals(waiter=Waiter)
+cdef inline Waiter _wait_for(Delivery delivery)
 
 
 cdef class Waiter:
@@ -78,6 +103,9 @@ cdef class Waiter:
     cdef list _more
     cdef object _message
 
+    @cython.locals(delivery=Delivery)
+    cdef bint _begins(self) except -1
+
     cpdef bint done(self)
 
     cdef object _fire(self, list callbacks)
@@ -85,15 +113,11 @@ cdef class Waiter:
     cdef object _hand_over(self, list callbacks)
 
 
-cdef class Finished:
-    cdef Delivery _delivery
-
-
 cdef class Delivery:
     cdef public BatchOutcome _outcome
     cdef public Py_ssize_t _index
     cdef int64_t _timestamp
-    cdef public list _listeners
+    cdef public object _listeners
 
     cpdef bint done(self)
 
@@ -109,33 +133,42 @@ cdef class Delivery:
 
     cdef BatchOutcome _resolved(self)
 
+    cdef list _all_listeners(self)
+
     cdef object _listen(self, object listener)
 
-    cdef object _forget(self, object waiter)
+    cdef object _forget(self, Waiter waiter)
 
-    @cython.locals(listeners=list, waiter=Waiter)
     cdef object _fire(self, list callbacks)
+
+    @cython.locals(waiter=Waiter)
+    cdef object _fire_one(self, object listener, list callbacks)
 
 
 cdef extern from *:
     """
-    static void kclient_fill_finished(PyTypeObject *cls, void *function) {
+    static void kclient_fill_send(PyTypeObject *cls, void *function) {
         cls->tp_as_async->am_send = (sendfunc) function;
     }
     """
-    void kclient_fill_finished(PyTypeObject* cls, void* function)
+    void kclient_fill_send(PyTypeObject* cls, void* function)
 
 cdef extern from "Python.h":
     int PYGEN_RETURN
+    int PYGEN_NEXT
 
-cdef inline int send_to_finished(Finished step, PyObject* value, PyObject** result) except -1:
-    """``am_send``: -1 for an error, 0 for a result."""
+cdef inline int take_step(Waiter waiter, PyObject* value, PyObject** result) except -1:
+    """``am_send``: -1 for an error, 0 for a result, 1 where the task is suspended."""
     result[0] = NULL
-    outcome = step._delivery.result()
+    if waiter._begins():
+        Py_INCREF(waiter)
+        result[0] = <PyObject*> waiter
+        return PYGEN_NEXT
+    outcome = waiter._delivery.result()
     Py_INCREF(outcome)
     result[0] = <PyObject*> outcome
     return PYGEN_RETURN
 
-cdef inline int finish_directly() except -1:
-    kclient_fill_finished(<PyTypeObject*> Finished, <void*> send_to_finished)
+cdef inline int step_directly() except -1:
+    kclient_fill_send(<PyTypeObject*> Waiter, <void*> take_step)
     return 0

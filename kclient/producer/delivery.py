@@ -33,7 +33,7 @@ _TOLD_AT_ONCE = 5000
 """Deliveries of one batch whose waiters are woken in one turn of the loop."""
 _CALLED_AT_ONCE = 50
 """Callbacks, and steps of tasks, in one turn of the loop: each by itself costs as much again."""
-_WAITS, _FIRED, _DROPPED = 0, 1, 2  # states of a Waiter
+_NEW, _WAITS, _FIRED, _DROPPED = 0, 1, 2, 3  # states of a Waiter
 _copy_context = contextvars.copy_context
 
 
@@ -48,19 +48,42 @@ class DeliveryHost(Protocol):
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
-    """Have callbacks called: (function, context, delivery or waiter) each."""
+    """Have callbacks called: (function, context, delivery or waiter) each, or a waiter's own."""
     if len(callbacks) == 1:
-        fn, context, source = callbacks[0]
+        fn, context, source = _parts_of(callbacks[0])
         loop.call_soon(fn, source, context=context)
         return
     for first in range(0, len(callbacks), _CALLED_AT_ONCE):
         loop.call_soon(_call, loop, callbacks[first : first + _CALLED_AT_ONCE])
 
 
+def _call_all(loop: asyncio.AbstractEventLoop, deliveries: list[Delivery]) -> None:
+    """Call who waits for these."""
+    callbacks: list[Any] = []
+    for delivery in deliveries:
+        delivery._fire(callbacks)
+    if len(callbacks) > _CALLED_AT_ONCE:  # of some there are several
+        _call_soon(loop, callbacks[_CALLED_AT_ONCE:])
+    _call(loop, callbacks[:_CALLED_AT_ONCE])
+
+
+def _parts_of(callback: Any) -> tuple[Any, Any, Any]:
+    if type(callback) is tuple:
+        return callback
+    waiter: Waiter = callback
+    fn, context = waiter._fn, waiter._context
+    waiter._fn = waiter._context = None
+    return fn, context, waiter
+
+
 def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
-    for index, (fn, context, source) in enumerate(callbacks):
+    for index, callback in enumerate(callbacks):
+        fn, context, source = _parts_of(callback)
         try:
-            context.run(fn, source)
+            if cython.compiled:
+                run_in(context, fn, source)  # type: ignore[name-defined] # noqa: F821
+            else:
+                context.run(fn, source)
         except (SystemExit, KeyboardInterrupt):
             loop.call_soon(_call, loop, callbacks[index + 1 :])
             raise
@@ -178,13 +201,18 @@ class BatchOutcome:
 
     def _tell(self, waiting: list[Delivery]) -> None:
         """Wake who waits for these; a huge batch does it in several turns of the loop."""
-        callbacks: list[Any] = []
-        for delivery in waiting[:_TOLD_AT_ONCE]:
-            delivery._fire(callbacks)
-        if callbacks:
-            _call_soon(self.host.loop, callbacks)
+        loop = self.host.loop
+        if len(waiting) == 1:
+            callbacks: list[Any] = []
+            for delivery in waiting:
+                delivery._fire(callbacks)
+            _call_soon(loop, callbacks)
+            return
+        told = waiting[:_TOLD_AT_ONCE]
+        for first in range(0, len(told), _CALLED_AT_ONCE):
+            loop.call_soon(_call_all, loop, told[first : first + _CALLED_AT_ONCE])
         if len(waiting) > _TOLD_AT_ONCE:
-            self.host.loop.call_soon(self._tell, waiting[_TOLD_AT_ONCE:])
+            loop.call_soon(self._tell, waiting[_TOLD_AT_ONCE:])
 
     def _note_waiting(self, delivery: Delivery) -> None:
         if self._waiting is None:
@@ -234,10 +262,11 @@ class BatchOutcome:
 @cython.freelist(64)
 @cython.cclass
 class Waiter:
-    """One ``await`` of a pending delivery: what its task takes for a future.
+    """One ``await`` of a pending delivery: its steps, and what its task takes for a future.
 
     A future of the loop would do, but has each of its callbacks called by itself, which costs twice
-    as much as the rest of an await.
+    as much as the rest of an await. A generator would do for the steps, but is two objects more for
+    the collector to walk over.
     """
 
     __slots__ = (
@@ -250,14 +279,55 @@ class Waiter:
         "_state",
     )
 
-    def __init__(self, delivery: Delivery) -> None:
-        self._asyncio_future_blocking = True  # tells a task that this is awaited
-        self._delivery = delivery
-        self._state = _WAITS
-        self._fn: Any = None
-        self._context: Any = None
-        self._more: list[Any] | None = None
-        self._message: Any = None
+    _asyncio_future_blocking: bool
+    _delivery: Delivery
+    _state: int
+    _fn: Any
+    _context: Any
+    _more: list[Any] | None
+    _message: Any
+
+    def __await__(self) -> Waiter:
+        return self
+
+    def __iter__(self) -> Waiter:
+        return self
+
+    def __next__(self) -> Waiter:
+        if self._begins():
+            return self
+        raise StopIteration(self._delivery.result())
+
+    def send(self, value: object, /) -> Waiter:
+        """Take a step, as a generator's ``send`` does."""
+        return self.__next__()
+
+    def _begins(self) -> bool:
+        """Whether this step, the first one, suspends the task; else there is an outcome."""
+        delivery = self._delivery
+        if self._state == _NEW and not delivery._outcome.done and not delivery.done():
+            self._state = _WAITS
+            delivery._listen(self)
+            return True
+        if self._state == _WAITS:
+            self.close()
+            raise RuntimeError("await wasn't used with a task")
+        return False
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> None:
+        """End the wait with an error, as a generator's ``throw`` does."""
+        self.close()
+        error = kind if value is None else value
+        if isinstance(error, type):
+            error = error()
+        raise error if traceback is None else error.with_traceback(traceback)
+
+    def close(self) -> None:
+        """End the wait, whoever waits having left."""
+        if self._state == _WAITS:
+            self._state = _DROPPED
+            self._fn = self._context = self._more = None
+            self._delivery._forget(self)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """The loop of the delivery."""
@@ -268,7 +338,7 @@ class Waiter:
         """Have ``fn(self)`` called when the wait is over."""
         if context is None:
             context = _copy_context()
-        if self._state != _WAITS:
+        if self._state > _WAITS:
             self.get_loop().call_soon(fn, self, context=context)
         elif self._fn is None:
             self._fn = fn
@@ -280,11 +350,11 @@ class Waiter:
 
     def done(self) -> bool:
         """The wait is over."""
-        return self._state != _WAITS
+        return self._state > _WAITS
 
     def cancel(self, msg: Any = None) -> bool:
         """Give the wait up; False if it is over. The delivery doesn't notice."""
-        if self._state != _WAITS:
+        if self._state > _WAITS:
             return False
         self._state = _DROPPED
         self._message = msg
@@ -310,31 +380,19 @@ class Waiter:
 
     def _hand_over(self, callbacks: list[Any]) -> None:
         if self._fn is not None:
-            callbacks.append((self._fn, self._context, self))
+            callbacks.append(self)
         if self._more is not None:
             callbacks.extend(self._more)
-        self._fn = self._context = self._more = None
+            self._more = None
 
 
-@cython.final
-@cython.freelist(8)
-@cython.cclass
-class Finished:
-    """What an ``await`` of a finished delivery goes through: the outcome, at the first step."""
-
-    __slots__ = ("_delivery",)
-
-    def __init__(self, delivery: Delivery) -> None:
-        self._delivery = delivery
-
-    def __await__(self) -> Finished:
-        return self
-
-    def __iter__(self) -> Finished:
-        return self
-
-    def __next__(self) -> Any:
-        raise StopIteration(self._delivery.result())
+def _wait_for(delivery: Delivery) -> Waiter:
+    waiter = Waiter.__new__(Waiter)  # the call of an __init__ would cost as much as the rest
+    waiter._asyncio_future_blocking = True  # tells a task that this is awaited
+    waiter._delivery = delivery
+    waiter._state = _NEW
+    waiter._fn = waiter._context = waiter._more = waiter._message = None
+    return waiter
 
 
 @cython.final
@@ -368,25 +426,19 @@ class Delivery:
         self._outcome = outcome
         self._index = index
         self._timestamp = timestamp
-        self._listeners: list[Any] | None = None
+        # One Waiter or (function, context), or a list of them; None until there is the first.
+        self._listeners: Any = None
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if cython.compiled and self._index >= 0 and self._outcome.done:
-            finished: Any = Finished(self)
-            return finished  # type: ignore[no-any-return]
-        return self._waited()
+        if not cython.compiled and self.done():
+            return self._at_once()
+        steps: Any = _wait_for(self)
+        return steps  # type: ignore[no-any-return]
 
-    def _waited(self) -> Generator[Any, None, RecordMetadata]:
-        if not self.done():
-            waiter = Waiter(self)
-            self._listen(waiter)
-            try:
-                yield waiter
-            finally:
-                self._forget(waiter)
-            if not waiter.done():
-                raise RuntimeError("await wasn't used with a task")
+    def _at_once(self) -> Generator[Any, None, RecordMetadata]:
+        """The only step where nobody waits; the interpreter takes a generator's fastest."""
         return self.result()
+        yield
 
     @property
     def topic(self) -> str:
@@ -471,9 +523,10 @@ class Delivery:
 
     def remove_done_callback(self, fn: Callable[[Delivery], object], /) -> int:
         """Drop every callback equal to ``fn``; return how many there were."""
-        before = self._listeners or []
+        before = self._all_listeners()
         kept = [entry for entry in before if type(entry) is not tuple or entry[0] != fn]
-        self._listeners = kept or None
+        if len(before) > len(kept):
+            self._listeners = kept
         return len(before) - len(kept)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -496,32 +549,44 @@ class Delivery:
 
     def _follow(self) -> None:
         """The batch was divided: go on waiting where this record is now."""
-        if self._index >= 0 and self._listeners:
+        if self._index >= 0 and self._listeners is not None:
             self._resolved()._note_waiting(self)
+
+    def _all_listeners(self) -> list[Any]:
+        listeners = self._listeners
+        if type(listeners) is list:
+            return listeners
+        return [] if listeners is None else [listeners]
 
     def _listen(self, listener: Any) -> None:
         if self._listeners is None:
             self._show()
-            self._listeners = []
-        if not self._listeners:
             self._resolved()._note_waiting(self)
-        self._listeners.append(listener)
+            self._listeners = listener
+        elif type(self._listeners) is list:
+            self._listeners.append(listener)
+        else:
+            self._listeners = [self._listeners, listener]
 
     def _forget(self, waiter: Waiter) -> None:
-        if self._listeners is not None and waiter in self._listeners:
-            self._listeners.remove(waiter)
+        if self._listeners is not None:
+            self._listeners = [each for each in self._all_listeners() if each is not waiter]
 
     def _fire(self, callbacks: list[Any]) -> None:
         """Wake who awaits this one; add what is to be called to ``callbacks``."""
         listeners, self._listeners = self._listeners, None
-        if listeners is None:
-            return
-        for listener in listeners:
-            if type(listener) is tuple:
-                callbacks.append((*listener, self))
-            else:
-                waiter: Waiter = listener
-                waiter._fire(callbacks)
+        if type(listeners) is list:
+            for listener in listeners:
+                self._fire_one(listener, callbacks)
+        elif listeners is not None:
+            self._fire_one(listeners, callbacks)
+
+    def _fire_one(self, listener: Any, callbacks: list[Any]) -> None:
+        if type(listener) is tuple:
+            callbacks.append((*listener, self))
+        else:
+            waiter: Waiter = listener
+            waiter._fire(callbacks)
 
     def _refuse(self) -> None:
         """Raise what an asyncio future in this state raises."""
@@ -553,4 +618,4 @@ class Delivery:
 
 if cython.compiled:
     # Of the .pxd: ``await`` gets the outcome as a result, where ``__next__`` has to raise it.
-    finish_directly()  # type: ignore[name-defined] # noqa: F821
+    step_directly()  # type: ignore[name-defined] # noqa: F821

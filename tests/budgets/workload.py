@@ -18,8 +18,8 @@ from pathlib import Path
 from tests.budgets.hot_path import FACTOR, HotPath
 from tests.budgets.still import sow, stop_clocks
 
-PAIRS = 3
-"""Of runs whose kept memory is looked at."""
+PAIRS = 8
+"""Of runs whose kept memory is looked at; it takes a few until all caches are full."""
 PROJECT = Path(__file__).resolve().parents[2]
 
 

@@ -97,6 +97,93 @@ async def test_a_cancelled_waiter_leaves_no_listener_behind() -> None:
     assert not deliveries[0]._listeners
 
 
+@pytest.mark.parametrize("ending", ["throw", "throw a class", "close"])
+async def test_a_coroutine_that_is_ended_by_hand_leaves_no_listener_behind(ending: str) -> None:
+    _, outcome, deliveries = make()
+
+    async def wait() -> None:
+        await deliveries[0]
+
+    waiting = wait()
+    waiting.send(None)
+    assert deliveries[0]._listeners
+    if ending == "close":
+        waiting.close()
+    else:
+        with pytest.raises(OSError, match="by hand" if ending == "throw" else None):
+            waiting.throw(OSError("by hand") if ending == "throw" else OSError)
+    assert not deliveries[0]._listeners
+    outcome.acknowledge(0)
+
+
+async def test_an_await_without_a_task_is_an_error() -> None:
+    _, _, deliveries = make()
+    steps = deliveries[0].__await__()
+    steps.send(None)
+    with pytest.raises(RuntimeError, match="await wasn't used with a task"):
+        steps.send(None)
+    assert not deliveries[0]._listeners
+
+
+async def test_a_task_that_is_cancelled_after_the_outcome_ends_cancelled() -> None:
+    _, outcome, deliveries = make()
+
+    async def wait(delivery: Delivery) -> None:
+        await delivery
+
+    tasks = [asyncio.create_task(wait(delivery)) for delivery in deliveries]
+    await asyncio.sleep(0)
+    outcome.acknowledge(0)
+    tasks[1].cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(one) for one in ended] == [type(None), asyncio.CancelledError, type(None)]
+
+
+async def test_looking_again_and_again_leaves_no_more_behind_than_once() -> None:
+    _, outcome, deliveries = make()
+    for _ in range(50):
+        await asyncio.wait(deliveries, timeout=0)
+    assert len(outcome._waiting) == len(deliveries)
+    many = [asyncio.ensure_future(asyncio.wait([deliveries[0]])) for _ in range(20)]
+    await asyncio.sleep(0)
+    outcome.acknowledge(0)
+    await asyncio.gather(*many)
+
+
+async def test_who_came_and_went_before_a_split_hinders_nobody_after_it() -> None:
+    host, outcome, deliveries = make(2)
+    await asyncio.wait(deliveries, timeout=0)
+    parts = [BatchOutcome(host, "t", 2), BatchOutcome(host, "t", 2)]
+    for part in parts:
+        part.count = 1
+    outcome.divide(parts)
+    waiting = asyncio.gather(*deliveries)
+    parts[1].acknowledge(8)
+    parts[0].acknowledge(7)
+    assert [m.offset for m in await waiting] == [7, 8]
+
+
+async def test_a_callback_that_raises_is_told_to_the_loop_and_the_others_are_called() -> None:
+    host, outcome, deliveries = make()
+    told: list[str] = []
+    host.loop.set_exception_handler(lambda loop, context: told.append(str(context["exception"])))
+    variable = contextvars.ContextVar("variable", default="outside")
+    seen: list[str] = []
+
+    def raises(delivery: Delivery) -> None:
+        variable.set("inside")
+        raise ValueError("the user's own")
+
+    deliveries[0].add_done_callback(raises)
+    deliveries[1].add_done_callback(lambda d: seen.append(variable.get()))
+    deliveries[2].add_done_callback(lambda d: seen.append(variable.get()))
+    outcome.acknowledge(0)
+    await asyncio.sleep(0)
+    assert told == ["the user's own"]
+    assert seen == ["outside", "outside"]
+    assert variable.get() == "outside"
+
+
 async def test_cancel_abandons_the_handle_while_the_record_lives_on() -> None:
     _, outcome, deliveries = make()
     assert deliveries[0].cancel()
