@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kclient.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
     import random
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+@frozen
+class Backoff(Frozen):
     """A schedule of waits: ``initial * multiplier ** attempt``, at most ``maximum``, with jitter.
 
     Attributes:

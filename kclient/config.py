@@ -23,6 +23,7 @@ from kclient.settings import (
     optional_text,
     seconds,
     setting,
+    settings_class,
     text,
 )
 
@@ -74,7 +75,7 @@ def _address(name: str, part: Any) -> tuple[str, int]:
     return host, int(port)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+@settings_class
 class NetworkConfig(Settings):
     """What connections need to know."""
 
@@ -138,7 +139,7 @@ class NetworkConfig(Settings):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+@settings_class
 class CommonConfig(NetworkConfig):
     """What every client shares beyond its connections."""
 
@@ -189,12 +190,12 @@ class CommonConfig(NetworkConfig):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+@settings_class
 class AdminConfig(CommonConfig):
     """Settings of ``Admin``: the common ones."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+@settings_class
 class ProducerConfig(CommonConfig):
     """Settings of ``Producer``."""
 
@@ -279,7 +280,7 @@ class ProducerConfig(CommonConfig):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+@settings_class
 class ConsumerConfig(CommonConfig):
     """Settings of ``Consumer``."""
 

@@ -10,10 +10,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kclient.errors import InvalidArgument, InvalidConfig
+from kclient.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
     import ssl
@@ -48,9 +48,10 @@ T_contra = TypeVar("T_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
 class Event:
     """Base of what observers are told. Fields never hold a key, a value or a password."""
+
+    __slots__ = ()
 
 
 class Observer(Protocol):
@@ -138,8 +139,8 @@ class Counters:
         return {**self._values, **{name: read() for name, read in self._gauges.items()}}
 
 
-@dataclass(frozen=True, slots=True)
-class DialTarget:
+@frozen
+class DialTarget(Frozen):
     """Where a connection should go.
 
     Attributes:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass
 
 from kclient.errors import InvalidConfig
+from kclient.frozen import Frozen, frozen
 
 
-@dataclass(frozen=True, slots=True)
-class Security:
+@frozen
+class Security(Frozen):
     """Transport security of every connection of a client.
 
     Attributes:

@@ -7,13 +7,17 @@ every field as soon as an instance is made. No setting is known here.
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 
 from kclient.errors import InvalidConfig, a_or_an
+from kclient.frozen import Frozen
+
+if TYPE_CHECKING:
+    import inspect
 
 Check = Callable[[str, Any], Any]
+S = TypeVar("S", bound="Settings")
 
 
 def setting(default: Any, check: Check, doc: str, kafka: str | None = None) -> Any:
@@ -39,7 +43,7 @@ def seconds(minimum: float = 0.0, *, optional: bool = False) -> Check:
     def check(name: str, value: Any) -> float | None:
         if value is None and optional:
             return None
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        if isinstance(value, bool) or not (isinstance(value, (int, float)) or _is_real(value)):
             raise _refuse(name, value, allowed)
         number = float(value)
         if not minimum <= number <= MAX_SECONDS:
@@ -48,6 +52,13 @@ def seconds(minimum: float = 0.0, *, optional: bool = False) -> Check:
 
     check.__doc__ = allowed
     return check
+
+
+def _is_real(value: object) -> bool:
+    """Whether it is a number such as a Fraction."""
+    import numbers  # which nobody needs who gives an int or a float
+
+    return isinstance(value, numbers.Real)
 
 
 def integer(minimum: int, maximum: int, *, optional: bool = False) -> Check:
@@ -121,34 +132,49 @@ def instance_of(kind: type) -> Check:
     return check
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
-class Settings:
-    """Base of the settings classes: checks every field when an instance is made.
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def settings_class(cls: type[S]) -> type[S]:
+    """Make a subclass of ``Settings`` a dataclass with slots. It has an ``__init__`` already."""
+    make: Callable[[type[S]], type[S]] = dataclasses.dataclass(
+        slots=True, init=False, eq=False, repr=False
+    )
+    return make(cls)
 
-    They are compared and shown by what is here: a generated ``__eq__`` and ``__repr__`` for each
-    class would be compiled at every import.
-    """
 
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return self._values() == other._values()
+class _Signature:
+    """What ``help`` shows as the arguments of a settings class."""
 
-    def __hash__(self) -> int:
-        return hash(self._values())
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        import inspect
 
-    def __repr__(self) -> str:
-        names = (field.name for field in dataclasses.fields(self))
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{self.__class__.__qualname__}({shown})"
+        return inspect.Signature(
+            [
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=field.type,
+                )
+                for field in dataclasses.fields(owner)
+            ]
+        )
 
-    def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = field.metadata["check"](field.name, getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
+class Settings(Frozen):
+    """Base of the settings classes: checks every field when an instance is made."""
+
+    __slots__ = ()
+    __signature__ = _Signature()
+
+    def __init__(self, **settings: Any) -> None:
+        fields = dataclasses.fields(self)
+        known = [field.name for field in fields]
+        for name in settings:
+            if name not in known:
+                raise InvalidConfig(_unknown(name, known, self.__class__.__name__))
+        for field in fields:
+            value = settings.get(field.name, field.default)
+            object.__setattr__(self, field.name, field.metadata["check"](field.name, value))
         self._check_together()
 
     def _check_together(self) -> None:
@@ -161,10 +187,6 @@ class Settings:
         Raises:
             InvalidConfig: An unknown name (with the nearest known one) or a bad value.
         """
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in settings:
-            if name not in known:
-                raise InvalidConfig(_unknown(name, known, cls.__name__))
         if config is None:
             return cls(**settings)
         if not isinstance(config, cls):

@@ -62,7 +62,11 @@ _NETWORK_OUT = (
     Rule("10", r"protocol/"),
 )
 OUT_RULES = (
-    Rule("13", r"producer/delivery", r"await|generator|result|done|settle|tell|acknowl|fire|_call"),
+    Rule(
+        "13",
+        r"producer/delivery",
+        r"Wait|await|step|begins|result|done|settle|tell|acknowl|fire|_call|_parts_of|run_in",
+    ),
     Rule("5", r"producer/delivery"),
     Rule("13", r"producer/(failures|flush|ending)"),
     Rule("3", r"producer/partitioner|record/murmur"),

@@ -12,7 +12,6 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kclient.backoff import Backoff
@@ -24,6 +23,7 @@ from kclient.cluster.metadata import MetadataState
 from kclient.cluster.supervision import Supervisor
 from kclient.cluster.updater import MetadataUpdater
 from kclient.errors import ClientClosed, KafkaError
+from kclient.frozen import Frozen, frozen
 from kclient.hooks import Counters, Hooks, Observer, require_method
 from kclient.network import NetworkClient
 from kclient.surroundings import surroundings
@@ -46,8 +46,8 @@ BACKOFF_FLOOR = 0.01
 """Seconds between two refreshes of metadata at least, even where ``retry_backoff`` is 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+@frozen
+class Health(Frozen):
     """A snapshot of how a client is.
 
     Attributes:

@@ -30,6 +30,7 @@ from kclient.cluster.topic import Topic, Topics
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
+from kclient.frozen import Frozen, frozen
 from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class Endpoint(Protocol):
     def rack(self) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+@frozen
+class Ask(Frozen):
     """One Metadata request to make.
 
     Attributes:

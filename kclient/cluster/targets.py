@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kclient.frozen import Frozen, frozen
 
-@dataclass(frozen=True, slots=True)
-class AnyNode:
+
+@frozen
+class AnyNode(Frozen):
     """The broker that has least to do."""
 
     def __str__(self) -> str:
@@ -28,8 +30,8 @@ class NodeTarget:
         return f"broker {self.node_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerTarget:
+@frozen
+class ControllerTarget(Frozen):
     """The controller (in KRaft clusters: a broker that forwards to it)."""
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ Sans-IO. A ``Cluster`` is replaced, never edited: adding and removing gives a ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +25,7 @@ from kclient.cluster.topic import (
     Topics,
     unpack_row,
 )
+from kclient.frozen import Frozen, frozen
 
 __all__ = [
     "EMPTY_ROW",
@@ -41,8 +42,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cluster:
+@frozen
+class Cluster(Frozen):
     """A snapshot of the cluster: brokers, controller, and the topics that were asked for.
 
     Attributes:

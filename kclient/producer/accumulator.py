@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kclient.config import ProducerConfig
-    from kclient.producer.delivery import DeliveryHost
+    from kclient.producer.delivery_host import DeliveryHost
     from kclient.types import Headers
 
 NO_LEADER = -1

@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextvars
 import copy
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from kclient.producer.delivery_host import LoopOnly
 from kclient.types import RecordMetadata
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import cython  # type: ignore[import-untyped]
 
     from kclient.errors import KafkaError
+    from kclient.producer.delivery_host import DeliveryHost
 else:
     from kclient.record import _cython as cython
 
@@ -35,16 +37,6 @@ _CALLED_AT_ONCE = 50
 """Callbacks, and steps of tasks, in one turn of the loop: each by itself costs as much again."""
 _NEW, _WAITS, _FIRED, _DROPPED = 0, 1, 2, 3  # states of a Waiter
 _copy_context = contextvars.copy_context
-
-
-class DeliveryHost(Protocol):
-    """What outcomes need of the producer that made them."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
-        """``count`` records of a failed batch were dropped without anyone looking."""
-        ...
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
@@ -94,17 +86,6 @@ def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
                     "exception": error,
                 }
             )
-
-
-class _Loop:
-    """All that is asked of the host of a batch that was written."""
-
-    __slots__ = ("loop",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-
-    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None: ...
 
 
 @cython.cclass
@@ -157,7 +138,7 @@ class BatchOutcome:
     def acknowledge(self, base_offset: int, log_append_time: int = -1) -> None:
         """The broker has the batch at ``base_offset``; wake whoever waits."""
         # Deliveries may be kept for long, and leave no trace to the collector: see Delivery.
-        self.host = _Loop(self.host.loop)
+        self.host = LoopOnly(self.host.loop)
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self._settle()
@@ -264,9 +245,8 @@ class BatchOutcome:
 class Waiter:
     """One ``await`` of a pending delivery: its steps, and what its task takes for a future.
 
-    A future of the loop would do, but has each of its callbacks called by itself, which costs twice
-    as much as the rest of an await. A generator would do for the steps, but is two objects more for
-    the collector to walk over.
+    A future of the loop has each of its callbacks called by itself, which costs twice as much as
+    the rest of an await; a generator for the steps is two more objects for the collector.
     """
 
     __slots__ = (
@@ -278,7 +258,6 @@ class Waiter:
         "_more",
         "_state",
     )
-
     _asyncio_future_blocking: bool
     _delivery: Delivery
     _state: int
@@ -594,8 +573,7 @@ class Delivery:
 
     def _make_cancelled_error(self) -> BaseException:
         """What ``asyncio.gather`` asks of a future of its that was cancelled."""
-        error: BaseException = self._like()._make_cancelled_error()
-        return error
+        return self._like()._make_cancelled_error()  # type: ignore[no-any-return]
 
     def _like(self) -> Any:
         """An asyncio future in the same state: pending, or cancelled."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kclient.config import ProducerConfig
     from kclient.hooks import ClientLog, Partitioner, Serializer
     from kclient.producer.accumulator import Accumulator, TopicQueues
-    from kclient.producer.delivery import DeliveryHost
+    from kclient.producer.delivery_host import DeliveryHost
     from kclient.producer.hot import PartitionQueue
     from kclient.types import Headers
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from kclient.errors import KafkaError
-    from kclient.producer.delivery import DeliveryHost
+    from kclient.producer.delivery_host import DeliveryHost
     from kclient.producer.flush import FlushWait
     from kclient.producer.hot import Account, Delivery
     from kclient.types import Headers

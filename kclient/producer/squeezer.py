@@ -8,7 +8,6 @@ a batch that is being compressed is simply not ready.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from kclient.errors import ClientError, KafkaError
@@ -16,6 +15,7 @@ from kclient.record import Compression, compress, predicted_cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
 
     from kclient.producer.hot import ProducerBatch
     from kclient.record import BatchBuilder
@@ -75,6 +75,8 @@ class Squeezer:
 
     def _start(self, batch: ProducerBatch, builder: BatchBuilder) -> None:
         if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # not all have batches to compress
+
             self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="kclient-compress")
         batch.compressing = True
         loop = asyncio.get_running_loop()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -188,3 +190,20 @@ def test_settings_are_equal_by_class_and_values_and_show_all_of_them() -> None:
     assert repr(one).startswith("ProducerConfig(bootstrap=(('localhost', 9092),), client_id=")
     shown = [part.partition("=")[0] for part in repr(one).partition("(")[2].split(", ")]
     assert {field.name for field in dataclasses.fields(one)} <= set(shown)
+
+
+def test_a_settings_class_names_an_unknown_setting_and_what_was_meant() -> None:
+    with pytest.raises(InvalidConfig, match="no setting 'lingr': did you mean 'linger'"):
+        ProducerConfig(lingr=0.5)  # type: ignore[call-arg]
+
+
+def test_the_signature_of_a_settings_class_has_its_settings() -> None:
+    parameters = inspect.signature(ProducerConfig).parameters
+    assert parameters["linger"].default == ProducerConfig().linger
+    assert {one.kind for one in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_a_duration_may_be_any_real_number_but_no_text() -> None:
+    assert ProducerConfig(linger=Fraction(1, 4)).linger == 0.25
+    with pytest.raises(InvalidConfig, match="linger='1'"):
+        ProducerConfig(linger="1")  # type: ignore[arg-type]

@@ -18,7 +18,16 @@ import kclient
 ROOT = Path(kclient.__file__).parent
 BASE = {
     *("types", "errors", "error_codes", "broker_errors", "clock", "backoff", "hooks", "config"),
-    *("events", "keywords", "settings", "security", "serializers", "surroundings", "transitions"),
+    *(
+        "events",
+        "frozen",
+        "keywords",
+        "settings",
+        "security",
+        "serializers",
+        "surroundings",
+        "transitions",
+    ),
 }
 """Modules of the ground floor: they import each other and nothing else of kclient."""
 ALLOWED = {
@@ -51,13 +60,13 @@ WAITING = {"asyncio", "socket", "select", "selectors", "time", "random", "secret
 SANS_IO = tuple(
     place
     for room, files in {
-        "": "protocol record backoff.py events.py transitions.py types.py errors.py settings.py "
-        "config.py",
+        "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
+        "settings.py config.py",
         "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
         "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
         "cluster": "broker.py merge.py metadata.py offset_query.py partition.py retry.py "
         "targets.py topic.py view.py",
-        "producer": "accumulator.py batch.py cargo.py due_list.py feed.py idempotence.py "
+        "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py feed.py idempotence.py "
         "partition_queue.py partitioner.py flush.py outgoing.py serializing.py shipment.py "
         "transactions.py verdict.py",
         "consumer": "aborted.py arguments.py epoch_query.py fetch_buffer.py fetch_plan.py "

@@ -1,0 +1,53 @@
+"""``frozen``: dataclasses that can't be changed, and cost little to import.
+
+What ``dataclasses.dataclass`` writes for each class is source, which is compiled at every import:
+most of a client's import time that isn't asyncio's. Here that is ``__init__`` alone; the rest is
+inherited from ``Frozen``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+T = TypeVar("T", bound="Frozen")
+
+
+class Frozen:
+    """Base of these classes: compared, hashed and shown by their fields, which are set once."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        fields = dataclasses.fields(self)
+        shown = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in fields if one.repr)
+        return f"{self.__class__.__qualname__}({shown})"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(self, name):
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def _values(self) -> tuple[Any, ...]:
+        fields = dataclasses.fields(self)
+        return tuple([getattr(self, one.name) for one in fields if one.compare])
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def frozen(cls: type[T]) -> type[T]:
+    """Make a subclass of ``Frozen`` a dataclass with slots."""
+    make: Callable[[type[T]], type[T]] = dataclasses.dataclass(slots=True, eq=False, repr=False)
+    return make(cls)
