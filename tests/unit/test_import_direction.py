@@ -67,8 +67,8 @@ SANS_IO = tuple(
         "cluster": "broker.py merge.py metadata.py offset_query.py partition.py retry.py "
         "targets.py topic.py view.py",
         "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py feed.py "
-        "idempotence.py partition_queue.py partitioner.py flush.py outgoing.py serializing.py shipment.py "
-        "transactions.py verdict.py",
+        "idempotence.py partition_queue.py partitioner.py flush.py outgoing.py serializing.py "
+        "shipment.py transactions.py verdict.py",
         "consumer": "aborted.py arguments.py epoch_query.py fetch_buffer.py fetch_plan.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py homeless.py "
         "subscription.py",
