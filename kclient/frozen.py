@@ -41,6 +41,13 @@ class Frozen:
     def __delattr__(self, name: str) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
+    def __getstate__(self) -> list[Any]:
+        return [getattr(self, one.name) for one in dataclasses.fields(self)]
+
+    def __setstate__(self, state: list[Any]) -> None:
+        for field, value in zip(dataclasses.fields(self), state, strict=True):
+            object.__setattr__(self, field.name, value)
+
     def _values(self) -> tuple[Any, ...]:
         fields = dataclasses.fields(self)
         return tuple([getattr(self, one.name) for one in fields if one.compare])

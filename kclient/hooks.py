@@ -7,10 +7,11 @@ raises is logged once per class of event and otherwise ignored: it can't break a
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import logging
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.frozen import Frozen, frozen
@@ -52,6 +53,7 @@ class Event:
     """Base of what observers are told. Fields never hold a key, a value or a password."""
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
 
 class Observer(Protocol):

@@ -147,6 +147,8 @@ class _Signature:
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         import inspect
 
+        if not dataclasses.is_dataclass(owner):
+            raise AttributeError("__signature__")
         return inspect.Signature(
             [
                 inspect.Parameter(

@@ -65,7 +65,7 @@ OUT_RULES = (
     Rule(
         "13",
         r"producer/delivery",
-        r"Wait|await|step|begins|result|done|settle|tell|acknowl|fire|_call|_parts_of|run_in",
+        r"Wait|await|step|begins|result|done|settle|tell|acknowl|fire|_call|run_in",
     ),
     Rule("5", r"producer/delivery"),
     Rule("13", r"producer/(failures|flush|ending)"),

@@ -61,10 +61,11 @@ cdef int _DROPPED
 cdef object _call_soon(object loop, list callbacks)
 
 @cython.locals(delivery=Delivery, callbacks=list)
+cdef object _call_them(object loop, list deliveries, Py_ssize_t count)
+
+@cython.locals(delivery=Delivery, callbacks=list)
 cpdef object _call_all(object loop, list deliveries)
 
-@cython.locals(waiter=Waiter)
-cdef tuple _parts_of(object callback)
 
 
 cdef class BatchOutcome:
@@ -84,7 +85,7 @@ cdef class BatchOutcome:
 
     cpdef object _note_waiting(self, Delivery delivery)
 
-    @cython.locals(delivery=Delivery, callbacks=list, told=list, first=Py_ssize_t)
+    @cython.locals(delivery=Delivery, told=list, count=Py_ssize_t)
     cpdef object _tell(self, list waiting)
 
     cpdef object _error_of(self, Py_ssize_t index)
@@ -134,6 +135,8 @@ cdef class Delivery:
     cdef BatchOutcome _resolved(self)
 
     cdef list _all_listeners(self)
+
+    cdef Py_ssize_t _listener_count(self) except -1
 
     cdef object _listen(self, object listener)
 

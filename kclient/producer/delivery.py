@@ -34,19 +34,30 @@ else:
 _TOLD_AT_ONCE = 5000
 """Deliveries of one batch whose waiters are woken in one turn of the loop."""
 _CALLED_AT_ONCE = 50
-"""Callbacks, and steps of tasks, in one turn of the loop: each by itself costs as much again."""
+"""Callbacks, and steps of tasks, in one callback: each by itself costs as much again."""
 _NEW, _WAITS, _FIRED, _DROPPED = 0, 1, 2, 3  # states of a Waiter
 _copy_context = contextvars.copy_context
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
-    """Have callbacks called: (function, context, delivery or waiter) each, or a waiter's own."""
+    """Have callbacks called: (function, context, delivery or waiter) each."""
     if len(callbacks) == 1:
-        fn, context, source = _parts_of(callbacks[0])
+        fn, context, source = callbacks[0]
         loop.call_soon(fn, source, context=context)
         return
     for first in range(0, len(callbacks), _CALLED_AT_ONCE):
         loop.call_soon(_call, loop, callbacks[first : first + _CALLED_AT_ONCE])
+
+
+def _call_them(loop: asyncio.AbstractEventLoop, deliveries: list[Delivery], count: int) -> None:
+    """Have the ``count`` callbacks of these called."""
+    if 1 < count < 2 * _CALLED_AT_ONCE:
+        loop.call_soon(_call_all, loop, deliveries)
+        return
+    callbacks: list[Any] = []
+    for delivery in deliveries:
+        delivery._fire(callbacks)
+    _call_soon(loop, callbacks)
 
 
 def _call_all(loop: asyncio.AbstractEventLoop, deliveries: list[Delivery]) -> None:
@@ -54,38 +65,27 @@ def _call_all(loop: asyncio.AbstractEventLoop, deliveries: list[Delivery]) -> No
     callbacks: list[Any] = []
     for delivery in deliveries:
         delivery._fire(callbacks)
-    if len(callbacks) > _CALLED_AT_ONCE:  # of some there are several
-        _call_soon(loop, callbacks[_CALLED_AT_ONCE:])
-    _call(loop, callbacks[:_CALLED_AT_ONCE])
-
-
-def _parts_of(callback: Any) -> tuple[Any, Any, Any]:
-    if type(callback) is tuple:
-        return callback
-    waiter: Waiter = callback
-    fn, context = waiter._fn, waiter._context
-    waiter._fn = waiter._context = None
-    return fn, context, waiter
+    _call(loop, callbacks)
 
 
 def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
-    for index, callback in enumerate(callbacks):
-        fn, context, source = _parts_of(callback)
-        try:
-            if cython.compiled:
-                run_in(context, fn, source)  # type: ignore[name-defined] # noqa: F821
-            else:
-                context.run(fn, source)
-        except (SystemExit, KeyboardInterrupt):
-            loop.call_soon(_call, loop, callbacks[index + 1 :])
-            raise
-        except BaseException as error:
-            loop.call_exception_handler(
-                {
-                    "message": f"Exception in callback {fn!r} of {source!r}",
-                    "exception": error,
-                }
-            )
+    called = 0
+    try:
+        for fn, context, source in callbacks:
+            called += 1
+            try:
+                if cython.compiled:
+                    run_in(context, fn, source)  # type: ignore[name-defined] # noqa: F821
+                else:
+                    context.run(fn, source)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                what = f"Exception in callback {fn!r} of {source!r}"
+                loop.call_exception_handler({"message": what, "exception": error})
+    except BaseException:  # the program is to end, and its tasks want to hear of it
+        loop.call_soon(_call, loop, callbacks[called:])
+        raise
 
 
 @cython.cclass
@@ -183,15 +183,15 @@ class BatchOutcome:
     def _tell(self, waiting: list[Delivery]) -> None:
         """Wake who waits for these; a huge batch does it in several turns of the loop."""
         loop = self.host.loop
-        if len(waiting) == 1:
-            callbacks: list[Any] = []
-            for delivery in waiting:
-                delivery._fire(callbacks)
-            _call_soon(loop, callbacks)
-            return
-        told = waiting[:_TOLD_AT_ONCE]
-        for first in range(0, len(told), _CALLED_AT_ONCE):
-            loop.call_soon(_call_all, loop, told[first : first + _CALLED_AT_ONCE])
+        told: list[Delivery] = []
+        count = 0
+        for delivery in waiting[:_TOLD_AT_ONCE]:
+            told.append(delivery)
+            count += delivery._listener_count()
+            if count >= _CALLED_AT_ONCE:
+                _call_them(loop, told, count)
+                told, count = [], 0
+        _call_them(loop, told, count)
         if len(waiting) > _TOLD_AT_ONCE:
             loop.call_soon(self._tell, waiting[_TOLD_AT_ONCE:])
 
@@ -201,14 +201,10 @@ class BatchOutcome:
         self._waiting.append(delivery)
 
     def _part_of(self, index: int) -> tuple[BatchOutcome, int]:
-        chosen: tuple[int, BatchOutcome] | None = None
-        for first, part in self._parts or ():
-            if first > index:
-                break
-            chosen = (first, part)
-        if chosen is None:
-            raise IndexError(index)
-        return chosen[1], index - chosen[0]
+        for first, part in reversed(self._parts or ()):
+            if first <= index:
+                return part, index - first
+        raise IndexError(index)
 
     def _error_of(self, index: int) -> KafkaError | None:
         """The error of one record, as that delivery's own instance; None when it was written.
@@ -266,6 +262,9 @@ class Waiter:
     _more: list[Any] | None
     _message: Any
 
+    def __init__(self) -> None:
+        raise TypeError("await a Delivery, which makes one")
+
     def __await__(self) -> Waiter:
         return self
 
@@ -276,10 +275,6 @@ class Waiter:
         if self._begins():
             return self
         raise StopIteration(self._delivery.result())
-
-    def send(self, value: object, /) -> Waiter:
-        """Take a step, as a generator's ``send`` does."""
-        return self.__next__()
 
     def _begins(self) -> bool:
         """Whether this step, the first one, suspends the task; else there is an outcome."""
@@ -296,10 +291,13 @@ class Waiter:
     def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> None:
         """End the wait with an error, as a generator's ``throw`` does."""
         self.close()
-        error = kind if value is None else value
-        if isinstance(error, type):
-            error = error()
-        raise error if traceback is None else error.with_traceback(traceback)
+        error = kind
+        if isinstance(kind, type):
+            error = value if isinstance(value, kind) else kind(*() if value is None else (value,))
+        try:
+            raise error if traceback is None else error.with_traceback(traceback)
+        finally:  # else this frame and the error hold each other
+            del error, kind, value, traceback
 
     def close(self) -> None:
         """End the wait, whoever waits having left."""
@@ -359,10 +357,10 @@ class Waiter:
 
     def _hand_over(self, callbacks: list[Any]) -> None:
         if self._fn is not None:
-            callbacks.append(self)
+            callbacks.append((self._fn, self._context, self))
         if self._more is not None:
             callbacks.extend(self._more)
-            self._more = None
+        self._fn = self._context = self._more = None
 
 
 def _wait_for(delivery: Delivery) -> Waiter:
@@ -397,7 +395,7 @@ class Delivery:
     __slots__ = ("_index", "_listeners", "_outcome", "_timestamp")
 
     # asyncio.isfuture() asks for this attribute; nothing ever sets it, as __await__ hands out a
-    # private future instead of this object.
+    # Waiter instead of this object.
     _asyncio_future_blocking = False
     _cancel_message = None
 
@@ -444,9 +442,7 @@ class Delivery:
             return False
         self._outcome.withdraw()
         self._index = -1
-        callbacks: list[Any] = []
-        self._fire(callbacks)
-        _call_soon(self._outcome.host.loop, callbacks)
+        _call_them(self._outcome.host.loop, [self], 1)
         return True
 
     def result(self) -> RecordMetadata:
@@ -537,6 +533,10 @@ class Delivery:
             return listeners
         return [] if listeners is None else [listeners]
 
+    def _listener_count(self) -> int:
+        listeners = self._listeners
+        return len(listeners) if type(listeners) is list else int(listeners is not None)
+
     def _listen(self, listener: Any) -> None:
         if self._listeners is None:
             self._show()
@@ -595,5 +595,6 @@ class Delivery:
 
 
 if cython.compiled:
-    # Of the .pxd: ``await`` gets the outcome as a result, where ``__next__`` has to raise it.
+    # Of the .pxd: where ``await`` asks so (Python 3.11), it gets the outcome as a result, which
+    # ``__next__`` has to raise.
     step_directly()  # type: ignore[name-defined] # noqa: F821

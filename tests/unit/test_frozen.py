@@ -52,7 +52,8 @@ def test_a_method_can_not_be_replaced_on_an_instance() -> None:
 def test_they_show_copy_pickle_and_replace_as_dataclasses_do() -> None:
     point = Point(1, 3, {"a": 1})
     assert repr(point) == "Point(x=1, y=3)"
-    for twin in (copy.copy(point), copy.deepcopy(point), pickle.loads(pickle.dumps(point))):
+    pickled = [pickle.loads(pickle.dumps(point, protocol)) for protocol in range(6)]
+    for twin in (copy.copy(point), copy.deepcopy(point), *pickled):
         assert twin == point
         assert twin.cache == {"a": 1}
     assert dataclasses.replace(point, y=7) == Point(1, 7)

@@ -97,7 +97,7 @@ async def test_a_cancelled_waiter_leaves_no_listener_behind() -> None:
     assert not deliveries[0]._listeners
 
 
-@pytest.mark.parametrize("ending", ["throw", "throw a class", "close"])
+@pytest.mark.parametrize("ending", ["throw", "throw a class", "throw a class and text", "close"])
 async def test_a_coroutine_that_is_ended_by_hand_leaves_no_listener_behind(ending: str) -> None:
     _, outcome, deliveries = make()
 
@@ -110,8 +110,13 @@ async def test_a_coroutine_that_is_ended_by_hand_leaves_no_listener_behind(endin
     if ending == "close":
         waiting.close()
     else:
-        with pytest.raises(OSError, match="by hand" if ending == "throw" else None):
-            waiting.throw(OSError("by hand") if ending == "throw" else OSError)
+        thrown = {
+            "throw": (OSError("by hand"),),
+            "throw a class": (OSError,),
+            "throw a class and text": (OSError, "by hand"),
+        }
+        with pytest.raises(OSError, match=None if ending == "throw a class" else "by hand"):
+            waiting.throw(*thrown[ending])
     assert not deliveries[0]._listeners
     outcome.acknowledge(0)
 
@@ -119,9 +124,9 @@ async def test_a_coroutine_that_is_ended_by_hand_leaves_no_listener_behind(endin
 async def test_an_await_without_a_task_is_an_error() -> None:
     _, _, deliveries = make()
     steps = deliveries[0].__await__()
-    steps.send(None)
+    next(steps)
     with pytest.raises(RuntimeError, match="await wasn't used with a task"):
-        steps.send(None)
+        next(steps)
     assert not deliveries[0]._listeners
 
 
@@ -182,6 +187,84 @@ async def test_a_callback_that_raises_is_told_to_the_loop_and_the_others_are_cal
     assert told == ["the user's own"]
     assert seen == ["outside", "outside"]
     assert variable.get() == "outside"
+
+
+async def test_callbacks_are_called_in_order_however_many_a_delivery_has() -> None:
+    _, outcome, deliveries = make(200)
+    seen: list[object] = []
+    for i, delivery in enumerate(deliveries):
+        for _ in range(1 + i % 3 + (i == 77) * 500):
+            delivery.add_done_callback(lambda _, i=i: seen.append(i))
+    outcome.acknowledge(0)
+    deliveries[77].add_done_callback(lambda _: seen.append("late"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert seen[-1] == "late"
+    assert seen[:-1] == sorted(seen[:-1])
+    assert len(seen) == 1 + 500 + sum(1 + i % 3 for i in range(200))
+
+
+@pytest.mark.parametrize("who", ["callback", "handler"])
+def test_an_exit_out_of_a_callback_leaves_no_task_waiting(who: str) -> None:
+    loop = asyncio.new_event_loop()
+    tasks: list[asyncio.Task[None]] = []
+
+    def ends(*_: object) -> None:
+        raise SystemExit(3)
+
+    async def wait(delivery: Delivery) -> None:
+        await delivery
+
+    async def main() -> None:
+        _, outcome, deliveries = make(10)
+        loop.set_exception_handler(ends)
+        deliveries[0].add_done_callback(ends if who == "callback" else lambda _: [][0])
+        tasks.extend(loop.create_task(wait(delivery)) for delivery in deliveries[1:])
+        await asyncio.sleep(0)
+        outcome.acknowledge(0)
+        await asyncio.sleep(1)
+
+    running = loop.create_task(main())
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(running)
+    loop.run_until_complete(asyncio.wait(tasks, timeout=5))
+    assert all(task.done() for task in tasks)
+    running.cancel()
+    loop.run_until_complete(asyncio.wait([running]))
+    loop.close()
+
+
+async def test_a_cancelled_await_keeps_nothing_of_the_users() -> None:
+    class Big:
+        pass
+
+    _, _, deliveries = make()
+    kept: list[weakref.ref[Big]] = []
+
+    async def wait() -> None:
+        big = Big()
+        kept.append(weakref.ref(big))
+        await deliveries[0]
+
+    gc.collect()
+    gc.disable()
+    try:
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task
+        await asyncio.sleep(0)
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
+async def test_nobody_makes_a_waiter_but_an_await() -> None:
+    _, _, deliveries = make()
+    with pytest.raises(TypeError):
+        type(deliveries[0].__await__())()
 
 
 async def test_cancel_abandons_the_handle_while_the_record_lives_on() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.budgets import book, machine, plants
 from tests.budgets.__main__ import BUILDS, main
+from tests.budgets.hot_path import FACTOR, HotPath
 from tests.budgets.machine import CantCount, Cost
 from tests.budgets.paths import PATHS
 from tests.budgets.plants import BadPlant, Plant
 from tests.budgets.profile import BadProfile, Profile, read
+from tests.budgets.workload import blocks_kept
 
 ROOT = Path(__file__).resolve().parents[3]
 PROFILE = """
@@ -210,3 +214,23 @@ def test_an_empty_call_exceeds_the_slack_of_every_path_of_records() -> None:
                 slower = Cost(stored.instructions, stored.calls + 3, stored.allocations, 0.0)
                 found = book.excesses(build, name, stored, slower)
                 assert [one.figure for one in found] == ([] if name in per_request else ["calls"])
+
+
+@pytest.mark.parametrize("first_to_fill", range(1, 7))
+def test_kept_memory_is_seen_whenever_a_cache_fills(first_to_fill: int) -> None:
+    cache: list[object] = []
+    runs = 0
+
+    @contextlib.contextmanager
+    def prepare(count: int) -> Iterator[Callable[[], object]]:
+        def step() -> object:
+            nonlocal runs
+            runs += 1
+            if runs == first_to_fill:
+                cache.extend(object() for _ in range(900))
+            return [object() if i % 10 == 0 else None for i in range(count)]
+
+        yield step
+
+    small, large = blocks_kept(HotPath("x", "a tenth is kept", prepare, 1000))
+    assert (large - small) / (1000 * (FACTOR - 1)) == pytest.approx(0.1, abs=0.02)
