@@ -18,6 +18,8 @@ AIOKAFKA, KAFKA_PYTHON = "aiokafka", "kafka-python"
 _ALL = 10_000_000
 _WAITING = 10_000
 CLIENTS = (KCLIENT, CONFLUENT, AIO, AIOKAFKA, KAFKA_PYTHON)
+NOBODY = "no client"
+"""Owns the doors that tell how fast the broker answers whoever asks with the least code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Door:
 
     Attributes:
         name: As reports and ``--only`` have it.
-        client: One of ``CLIENTS``.
+        client: One of ``CLIENTS``, or ``NOBODY``.
         workload: The kind of cell that it can be in.
         run: ``module:function`` under ``benchmarks.clients``.
         tuned: The client's own best settings; such rows are shown, and gate nothing.
@@ -193,6 +195,14 @@ _OTHERS = [
         ("aiokafka send_and_wait, uvloop", "latency:aiokafka_uvloop"),
     ),
     Door("kafka-python send + get", KAFKA_PYTHON, "latency", "latency:kafka_python"),
+    *_of(
+        NOBODY,
+        "latency",
+        False,
+        ("no client: a blocking socket", "bare:blocking"),
+        ("no client: asyncio", "bare:on_asyncio"),
+        ("no client: uvloop", "bare:on_uvloop"),
+    ),
     *_of(
         KCLIENT,
         "end to end",

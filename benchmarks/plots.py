@@ -13,7 +13,17 @@ from typing import Any
 import matplotlib
 
 from benchmarks.cells import CELLS
-from benchmarks.doors import AIO, AIOKAFKA, CLIENTS, CONFLUENT, DOORS, KAFKA_PYTHON, KCLIENT, Door
+from benchmarks.doors import (
+    AIO,
+    AIOKAFKA,
+    CLIENTS,
+    CONFLUENT,
+    DOORS,
+    KAFKA_PYTHON,
+    KCLIENT,
+    NOBODY,
+    Door,
+)
 from benchmarks.results import Run, Summary, summarize
 
 matplotlib.use("Agg")
@@ -27,6 +37,7 @@ COLORS = {
     AIO: "#e3b48f",
     AIOKAFKA: "#64748b",
     KAFKA_PYTHON: "#b8c0cc",
+    NOBODY: "#e5e7eb",
 }
 INK, FAINT = "#1f2937", "#e5e7eb"
 STYLE: Any = {
@@ -207,7 +218,7 @@ def _spans(axes: Any, rows: Sequence[Summary]) -> None:
 
 def _legend(axes: Any, doors: Sequence[Door]) -> None:
     """On white, so that the grid doesn't go through it."""
-    labels = [name for name in CLIENTS if any(door.client == name for door in doors)]
+    labels = [name for name in (*CLIENTS, NOBODY) if any(door.client == name for door in doors)]
     handles = [Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in labels]
     if any(door.tuned for door in doors):
         labels.append(TUNED)

@@ -1,0 +1,126 @@
+"""What no client can beat: one ready-made request after the other, and nothing but its way.
+
+The same Produce request of one record goes to the broker again and again, on a blocking socket, on
+asyncio and on uvloop, by the least code that they allow: no batch is made, nothing is serialized,
+and an answer is only counted. It stands beside the latencies of the clients, which do all that too.
+Loaded in workers only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.clients.latency import PATIENCE, timed, timed_without_loop
+from benchmarks.clients.loops import run_on_loop
+from benchmarks.job import Job, Outcome
+from benchmarks.values import values
+from kclient.protocol.headers import decode_response_header, encode_request
+from kclient.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kclient.record import BatchBuilder
+
+VERSION = 12
+"""The last one that names topics by name."""
+_SIZE_BYTES = 4
+
+
+def _request(job: Job) -> bytes:
+    batch = BatchBuilder()
+    batch.append(-1, None, next(values(job.size, 1)), None)
+    part = PartitionProduceData(index=0, records=batch.encode())
+    topic = TopicProduceData(name=job.topic, partition_data=[part])
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+    return encode_request(request, VERSION, 1, "bare")
+
+
+def _check(frame: bytes) -> None:
+    """Raise ValueError unless the record of this answer was written."""
+    _, start = decode_response_header(frame, ProduceRequest.API_KEY, VERSION)
+    (topic,) = ProduceResponse.decode(frame, VERSION, start).responses
+    (part,) = topic.partition_responses
+    if part.error_code or part.base_offset < 0:
+        raise ValueError(f"not written: error {part.error_code}")
+
+
+def _address(job: Job) -> tuple[str, int]:
+    host, _, port = job.bootstrap.split(",")[0].rpartition(":")
+    return host, int(port)
+
+
+def blocking(job: Job) -> Outcome:
+    """``sendall``, then ``recv`` until the answer is whole."""
+    request, frame = _request(job), b""
+
+    with socket.create_connection(_address(job), PATIENCE) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def one(value: bytes) -> None:
+            nonlocal frame
+            sock.sendall(request)
+            frame = sock.recv(65536)
+            while len(frame) < _SIZE_BYTES or len(frame) < _SIZE_BYTES + _size(frame):
+                frame += sock.recv(65536)
+
+        outcome = timed_without_loop(job, one)
+        _check(frame[_SIZE_BYTES:])
+        return outcome
+
+
+def _size(frame: bytes) -> int:
+    return int.from_bytes(frame[:_SIZE_BYTES], "big")
+
+
+class _Bare(asyncio.Protocol):
+    """Has one request under way, whose answer it waits for."""
+
+    def __init__(self) -> None:
+        self.frame = b""
+        self.answer: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.write = transport.write
+
+    def data_received(self, data: bytes) -> None:
+        frame = self.frame = self.frame + data
+        if len(frame) >= _SIZE_BYTES and len(frame) >= _SIZE_BYTES + _size(frame):
+            if self.answer is not None:
+                self.answer.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error or ConnectionError("the broker closed"))
+
+
+def on_asyncio(job: Job) -> Outcome:
+    """``transport.write``, then a future until the answer is whole."""
+    request = _request(job)
+
+    async def main() -> Outcome:
+        loop = asyncio.get_running_loop()
+        transport, bare = await loop.create_connection(_Bare, *_address(job))
+
+        def one(value: bytes) -> asyncio.Future[None]:
+            answer = bare.answer = loop.create_future()
+            bare.frame = b""
+            bare.write(request)
+            return answer
+
+        outcome = await timed(job, one)
+        _check(bare.frame[_SIZE_BYTES:])
+        bare.answer = None
+        transport.close()
+        return outcome
+
+    return run_on_loop(job, main)
+
+
+def on_uvloop(job: Job) -> Outcome:
+    """The same on uvloop."""
+    return on_asyncio(replace(job, loop="uvloop"))
