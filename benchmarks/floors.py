@@ -38,6 +38,8 @@ class Floor:
     unit: str = "us"
     at_most: float | None = None
     against: tuple[Against, ...] = ()
+    bare: str | None = None
+    """Door of no client: what anybody on that kind of loop pays, shown beside what was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def looked_at(floors: Sequence[Floor]) -> frozenset[tuple[str, str]]:
     """Cells and doors whose figures some floor needs."""
     own = {(floor.cell, floor.door) for floor in floors}
     others = {(one.cell, one.door) for floor in floors for one in floor.against}
-    return frozenset(own | others)
+    bare = {(floor.cell, floor.bare) for floor in floors if floor.bare is not None}
+    return frozenset(own | others | bare)
 
 
 def verdicts(floors: Sequence[Floor], runs: Sequence[Run]) -> list[Verdict]:
@@ -103,6 +106,9 @@ def _relative(floor: Floor, bound: Against, runs: Sequence[Run]) -> Verdict:
     else:
         within = bound.within or 0.0
         measured = "-" if times is None else f"{1 / times:.2f}x"
+        if times is not None and floor.bare is not None:
+            least = ratio(runs, (floor.cell, floor.bare), other, floor.figure)
+            measured += f" (no client: {1 / least:.2f}x)" if least else ""
         limit, holds = f"<= {within:g}x {name}", times and 1 / times <= within
     return Verdict(floor.row, measured, limit, _word(None if times is None else bool(holds)))
 

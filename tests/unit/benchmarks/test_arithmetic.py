@@ -12,7 +12,7 @@ from rich.console import Console
 from benchmarks.__main__ import ours_failed
 from benchmarks.broker import Address
 from benchmarks.compare import differences
-from benchmarks.floors import Against, Floor, read_floors, verdicts
+from benchmarks.floors import Against, Floor, looked_at, read_floors, verdicts
 from benchmarks.report import show, show_verdicts
 from benchmarks.results import Run, ratio, summarize
 from benchmarks.runner import Plan, Session, _outcome
@@ -67,6 +67,16 @@ def test_verdicts_hold_fail_or_stay_open() -> None:
     assert [one.holds for one in found] == words
     assert found[1].measured == "4.00x cheaper"
     assert found[3].measured == "4.00x"
+
+
+def test_what_anybody_pays_stands_beside_a_ratio_and_is_measured_in_all_rounds() -> None:
+    bare = "no client: asyncio"
+    floor = Floor("a", CELL, MINE, against=(Against(PEER, CELL, within=0.6),), bare=bare)
+    found = runs(MINE, 0.4) + runs(PEER, 0.5)
+    assert verdicts([floor], found)[0].measured == "0.80x"
+    (verdict,) = verdicts([floor], found + runs(bare, 0.35))
+    assert (verdict.measured, verdict.holds) == ("0.80x (no client: 0.70x)", "doesn't hold")
+    assert (CELL, bare) in looked_at([floor])
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,7 @@ def test_floors_name_cells_and_doors_that_exist() -> None:
     assert len(floors) > 20
     for floor in floors:
         assert floor.door in CELLS[floor.cell].doors, floor.row
+        assert floor.bare is None or floor.bare in CELLS[floor.cell].doors, floor.row
         for bound in floor.against:
             assert bound.door in CELLS[bound.cell].doors, floor.row
             assert not DOORS[bound.door].tuned, "equal settings gate"
