@@ -184,7 +184,8 @@ class Connection:
         request.version = self.versions.latest_usable(request.api, request.max_version)
         self._write(request, request.message(), now)
         # However long it waited: only a peer that had the whole time to answer is given up.
-        request.deadline = max(request.deadline, now + request.timeout)
+        if (deadline := now + request.timeout) > request.deadline:
+            request.deadline = deadline
         if request.expect_response:
             self.in_flight.add(request)
         else:

@@ -9,7 +9,6 @@ wrong with it. Sans-IO.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from typing import NamedTuple, TypeAlias
 
@@ -193,11 +192,14 @@ class CargoReply(Response):
         Raises:
             ProtocolError: The bytes are no such message.
         """
-        reply = None
         if FIRST_FLEXIBLE <= version <= cls.MAX_VERSION:
-            with contextlib.suppress(*DECODE_ERRORS):
+            try:
                 reply = _read_quickly(data, version, offset)
-        return ProduceResponse.decode(data, version, offset) if reply is None else reply
+            except DECODE_ERRORS:
+                reply = None
+            if reply is not None:
+                return reply
+        return ProduceResponse.decode(data, version, offset)
 
 
 Cargo.RESPONSE = CargoReply  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kclient.backoff import Backoff
@@ -215,6 +216,8 @@ class Sender:
     def _serve_all(self, now: float) -> None:
         """Send what is ready; of very many batches some now and the others in the next step."""
         nodes = self._accumulator.ready_nodes()
+        if not nodes:
+            return
         if len(nodes) > 1:
             first = self._turn % len(nodes)
             nodes = nodes[first:] + nodes[:first]
@@ -332,11 +335,8 @@ class Sender:
         )
         for batch in batches:
             batch.shipment = shipment
-        for topic in shipment.topics:
-            self._metadata.touch(topic)
         self.in_flight[node_id] = self.in_flight.get(node_id, 0) + 1
         self._lingered[node_id] = self._lingered.get(node_id, 0) + shipment.lingered
-        self._core.counters.add("producer.requests")
         future = self._network.send(
             node_id,
             shipment.message,
@@ -346,7 +346,11 @@ class Sender:
             max_version=shipment.max_version,
             expect_response=self._acks != 0,
         )
-        future.add_listener(lambda future: self._supervised(self._returned, shipment, future))
+        # What can be done while the request is on its way comes after it.
+        self._core.counters.add("producer.requests")
+        for topic in shipment.topics:
+            self._metadata.touch(topic)
+        future.add_listener(partial(self._supervised, self._returned, shipment))
 
     def _supervised(self, step: Callable[..., None], *args: object) -> None:
         """Run a step that somebody else's callback causes: a defect in it must fail this client."""

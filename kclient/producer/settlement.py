@@ -98,7 +98,8 @@ class Settlement:
         """
         answers = shipment.answers(response)
         codes = {answer.code for answer in answers.values()}
-        moved = self._take_hints(answers, response) if codes - _ALL_WELL else set()
+        well = codes <= _ALL_WELL
+        moved = set() if well else self._take_hints(answers, response)
         for batch in shipment.batches:
             batch.shipment = None
             answer = answers.get(batch)
@@ -109,7 +110,7 @@ class Settlement:
             else:
                 self._settle(batch, answer, shipment.node_id, now, moved=batch in moved)
         self._count_delivered()
-        return any(doubts_connection(code) for code in codes)
+        return not well and any(doubts_connection(code) for code in codes)
 
     def not_answered(self, shipment: Shipment, error: KafkaError, now: float) -> None:
         """The request failed as a whole."""

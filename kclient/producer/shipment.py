@@ -98,8 +98,11 @@ class Shipment:
     ) -> None:
         self.node_id = node_id
         self.batches = batches
-        self.topics = dict.fromkeys([batch.queue.topic for batch in batches])
-        self.lingered = sum([batch.ripe for batch in batches])
+        self.topics: dict[str, None] = {}
+        self.lingered = 0
+        for batch in batches:
+            self.topics[batch.queue.topic] = None
+            self.lingered += batch.ripe
         self.encoded = False
         self.version = -1
         self._acks = acks
