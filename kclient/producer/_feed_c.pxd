@@ -1,5 +1,6 @@
 # C types of feed.py for the compiled build: data only, no rules.
 
+from cpython.bytes cimport PyBytes_GET_SIZE
 import cython
 
 
@@ -10,10 +11,13 @@ cdef class Feed:
     cdef public list block
     cdef public Py_ssize_t count
     cdef public Py_ssize_t at
+    cdef public Py_ssize_t bare
+    cdef public Py_ssize_t bare_bytes
 
     cpdef object hold(self, object record)
 
-    @cython.locals(block=list, count=Py_ssize_t)
+    @cython.locals(block=list, count=Py_ssize_t, bare=Py_ssize_t, size=Py_ssize_t,
+                   value_size=Py_ssize_t)
     cpdef Py_ssize_t pull(self, Py_ssize_t most) except -1
 
     @cython.locals(part=bytes, size=Py_ssize_t)

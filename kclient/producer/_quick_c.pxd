@@ -137,6 +137,11 @@ cdef class QuickWay:
                    part=bytes)
     cpdef object take_many(self, object topic, Feed feed, Turn turn, object watcher)
 
+    @cython.locals(account=Account, sticky=StickyChoice, filling=Filling, size=int64_t,
+                   count=Py_ssize_t)
+    cdef Py_ssize_t _take_bare(
+        self, TopicWay way, Feed feed, int64_t when, object watcher) except -1
+
     @cython.locals(now=int64_t)
     cdef int64_t _now_ms(self) except? -1
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import cython  # type: ignore[import-untyped]
+    from cython.cimports.cpython.bytes import (  # type: ignore[import-untyped]
+        PyBytes_GET_SIZE,
+    )
 else:
     from kclient.record import _cython as cython
 
@@ -34,10 +37,22 @@ class Feed:
         block: The records at hand, ``count`` of them; what follows is left from before.
         count: How many they are.
         at: Which of them is the next one.
+        bare: How many of them, from the first on, are values of plain records without a key: those
+            can be taken together.
+        bare_bytes: Of those values.
         error: What ``records`` raised behind the block; the next ``pull`` raises it.
     """
 
-    __slots__ = ("_most_bytes", "_records", "at", "block", "count", "error")
+    __slots__ = (
+        "_most_bytes",
+        "_records",
+        "at",
+        "bare",
+        "bare_bytes",
+        "block",
+        "count",
+        "error",
+    )
 
     def __init__(self, records: Iterator[Any], most_bytes: int) -> None:
         self._records = records
@@ -46,12 +61,14 @@ class Feed:
         self.block: list[Any] = [None] * BLOCK
         self.count = 0
         self.at = 0
+        self.bare = 0
+        self.bare_bytes = 0
 
     def hold(self, record: Any) -> None:
         """Have ``record`` be the block, which is used up."""
         self.block[0] = record
         self.count = 1
-        self.at = 0
+        self.at = self.bare = 0
 
     def pull(self, most: int) -> int:
         """Put the next records, ``most`` at most, in place of ``block``; how many they are.
@@ -59,8 +76,8 @@ class Feed:
         What ``records`` raises is raised once those before it were handed out.
         """
         block = self.block
-        count = 0
-        self.count = self.at = 0
+        count = bare = size = 0
+        self.count = self.at = self.bare = 0
         error = self.error
         if error is not None:
             self.error = None
@@ -72,12 +89,22 @@ class Feed:
             for record in self._records:
                 block[count] = record
                 count += 1
+                if type(record) is bytes and bare == count - 1:
+                    value_size = PyBytes_GET_SIZE(record) if cython.compiled else len(record)
+                    if value_size <= self._most_bytes:
+                        size += value_size
+                        bare = count
+                        if count == most:
+                            break
+                        continue
                 if count == most or not self._is_plain(record):
                     break
         except BaseException as raised:
             if count == 0:
                 raise
             self.error = raised
+        self.bare = bare
+        self.bare_bytes = size
         self.count = count
         return count
 

@@ -373,6 +373,12 @@ class QuickWay:
                     if most < len(block):
                         most *= 2
                     when = self._now_ms()
+                    if feed.bare:
+                        at = self._take_bare(way, feed, when, watcher)
+                        feed.at = at
+                        taken += at
+                        if at == feed.count:
+                            continue
                     if cython.compiled and way.count >= _SCATTERED:
                         fetch_ahead(feed, way)  # type: ignore[name-defined] # noqa: F821
             record = block[at]
@@ -408,6 +414,33 @@ class QuickWay:
             if key is None:
                 way.sticky._left -= size
             taken += 1
+
+    def _take_bare(self, way: TopicWay, feed: Feed, when: int, watcher: object) -> int:
+        """The values without keys that a block begins with, as far as it goes without a decision.
+
+        Returns:
+            How many were taken. Each of the others is to be looked at.
+        """
+        account = self._account
+        sticky = way.sticky
+        # With room for all of them, none can be the one for which there is a decision to make.
+        size = feed.bare_bytes + _OVERHEAD * feed.bare
+        if (
+            account.waiting != 0
+            or account.used + size > account.limit
+            or sticky.current < 0
+            or sticky._left - size <= -sticky._switch_bytes
+        ):
+            return 0
+        filling = way.fillings[sticky.current]
+        if filling is None or filling.builder is None or filling.watcher is not watcher:
+            return 0
+        count, size = filling.builder.put_values(when, feed.block, feed.bare)
+        size += _OVERHEAD * count
+        filling.added += size
+        account.used += size
+        sticky._left -= size
+        return count
 
     def _now_ms(self) -> int:
         """Milliseconds of the wall clock, or of the one that stands in for it."""

@@ -12,6 +12,19 @@ cdef bytes _NO_HEADERS
 cdef bytes _NULL
 cdef list _VARINTS
 
+cdef extern from *:
+    """
+    static Py_ssize_t kclient_item_size(PyObject *items, Py_ssize_t at) {
+        PyObject *item = PyList_GET_ITEM(items, at);
+        return PyBytes_CheckExact(item) ? PyBytes_GET_SIZE(item) : -1;
+    }
+    #define kclient_item_cstr(items, at) PyBytes_AS_STRING(PyList_GET_ITEM((items), (at)))
+    """
+    # Of bytes in a list, without counting that somebody looks at them. Negative where it is
+    # something else.
+    Py_ssize_t item_size "kclient_item_size" (list items, Py_ssize_t at) noexcept
+    const unsigned char* item_cstr "kclient_item_cstr" (list items, Py_ssize_t at) noexcept
+
 
 cdef class BatchBuilder:
     cdef Py_ssize_t _room
@@ -39,6 +52,13 @@ cdef class BatchBuilder:
         self, int64_t timestamp, const unsigned char* key_cstr, Py_ssize_t key_size,
         const unsigned char* value_cstr, Py_ssize_t value_size,
         const unsigned char* headers_cstr, Py_ssize_t headers_size) except? -2
+
+    @cython.locals(put=Py_ssize_t, value_bytes=Py_ssize_t, out_cstr="unsigned char*",
+                   end=Py_ssize_t, pos=Py_ssize_t, index=uint64_t, time=uint64_t,
+                   fixed_size=Py_ssize_t, value_size=Py_ssize_t, length=uint64_t,
+                   size=Py_ssize_t)
+    cpdef (Py_ssize_t, Py_ssize_t) put_values(
+        self, int64_t timestamp, list values, Py_ssize_t count) except *
 
     @cython.locals(count=Py_ssize_t)
     cdef Py_ssize_t _note(self, int64_t timestamp, Py_ssize_t written) noexcept

@@ -75,8 +75,11 @@ _VARINTS: list[bytes] = [] if cython.compiled else [varint(n) for n in range(_TA
 
 def varint_size(value: int) -> int:
     """Bytes that ``put_varint`` writes for ``value``."""
-    size = 1
-    while value > 127:
+    if value < 128:
+        return 1
+    size = 2
+    value >>= 14
+    while value > 0:
         value >>= 7
         size += 1
     return size
@@ -245,6 +248,57 @@ class BatchBuilder:
         )
         return self._note(timestamp, written)
 
+    def put_values(self, timestamp: int, values: list[Any], count: int) -> tuple[int, int]:
+        """``put`` for each of the first ``count`` of ``values``, without keys and headers.
+
+        It stops where there is more to it: at the first record of a batch, at one for which there
+        is no room, at what is not bytes, and in the compiled build where memory must be had first.
+
+        Returns:
+            How many were put, and the bytes of those values.
+        """
+        if self._closed or self._count == 0:
+            return 0, 0
+        if not cython.compiled:
+            return self._join_values(timestamp, values[:count])
+        out_cstr: Any = self._buffer
+        end = min(self._room, len(self._buffer))
+        pos = self._used
+        index = zigzag(self._count)
+        time = zigzag(timestamp - self._base_timestamp)
+        # Attributes, no key and no headers are a byte each.
+        fixed_size = 3 + varint_size(time)
+        put = 0
+        value_bytes = 0
+        count = min(count, len(values))
+        while put < count:
+            value_size = item_size(values, put)  # type: ignore[name-defined] # noqa: F821
+            if value_size < 0:
+                break
+            length = value_size << 1  # zigzag of what is not negative
+            size = fixed_size + varint_size(index) + varint_size(length) + value_size
+            if pos + varint_size(size << 1) + size > end:
+                break
+            pos = put_varint(out_cstr, pos, size << 1)
+            out_cstr[pos] = 0
+            pos = put_varint(out_cstr, pos + 1, time)
+            pos = put_varint(out_cstr, pos, index)
+            out_cstr[pos] = 1
+            pos = put_varint(out_cstr, pos + 1, length)
+            memcpy(out_cstr + pos, item_cstr(values, put), value_size)  # type: ignore[name-defined] # noqa: F821
+            pos += value_size
+            out_cstr[pos] = 0
+            pos += 1
+            index += 2
+            put += 1
+            value_bytes += value_size
+        if put > 0:
+            self._used = pos
+            self._count += put
+            if timestamp > self._max_timestamp:
+                self._max_timestamp = timestamp
+        return put, value_bytes
+
     def _note(self, timestamp: int, written: int) -> int:
         """Count the record that took ``written`` bytes; its index, or -1 if that is 0."""
         if written == 0:
@@ -294,6 +348,23 @@ class BatchBuilder:
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         return count
+
+    def _join_values(self, timestamp: int, values: list[Any]) -> tuple[int, int]:
+        """The rest of ``put_values`` in the pure build."""
+        delta = timestamp - self._base_timestamp
+        put = value_bytes = 0
+        for value in values:
+            if type(value) is not bytes:
+                break
+            size = len(value)
+            # What is larger than any batch is refused by ``put``.
+            if self._used + size > self._room:
+                break
+            if self._join(timestamp, delta, None, value, _NO_HEADERS) < 0:
+                break
+            put += 1
+            value_bytes += size
+        return put, value_bytes
 
     def _store(self, delta: int, key: Any, value: Any, headers: bytes) -> int:
         """Append the record's bytes in the compiled build; see ``_write``."""

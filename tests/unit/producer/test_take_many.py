@@ -1,0 +1,122 @@
+"""``QuickWay.take_many`` beside a plain account of which records it may take."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kclient.producer.hot import END, Account, Filling, QuickWay, StickyChoice, TopicWay, Turn
+from kclient.record import BatchBuilder
+
+NOW = 1_700_000_000_000
+OVERHEAD = 21
+MOST = 500
+records = st.lists(
+    st.integers(0, 120).map(lambda size: b"v" * size)
+    | st.sampled_from([None, (None, b"v" * 30), b"x" * MOST, b"x" * (MOST + 1), "odd"]),
+    max_size=60,
+)
+
+
+@dataclass
+class Scene:
+    """One topic with one partition, its batch open and watched."""
+
+    memory: int = 1_000_000
+    room: int = 1_000_000
+    switch: int = 1_000_000
+    watcher: object = field(default_factory=object)
+
+    def __post_init__(self) -> None:
+        self.account = Account(self.memory)
+        self.sticky = StickyChoice(self.switch, random.Random(1), lambda _: 0)
+        self.sticky.move([0], 1)
+        self.filling = Filling()
+        self.builder = BatchBuilder(self.room)
+        outcome: Any = None
+        self.filling.open(self.builder, outcome)
+        self.filling.watcher = self.watcher
+        way = TopicWay(self.sticky)
+        way.count = 1
+        way.fillings = [self.filling]
+        self.quick = QuickWay(self.account, MOST + OVERHEAD)
+        self.quick.ways["t"] = way
+        self.quick.open(None, lambda: NOW * 1_000_000)
+        self.turn = Turn(self.account, lambda: 0.0, 1.0)
+
+    def take(self, source: Iterator[Any]) -> tuple[int, Any]:
+        return self.quick.take_many("t", self.quick.feed(source), self.turn, self.watcher)
+
+
+def plainly(scene: Scene, given: list[Any]) -> tuple[int, Any, int, Any]:
+    """What is to come of ``given``: how many, what is left over, bytes of memory, and the batch."""
+    twin = BatchBuilder(scene.room)
+    used, left = 0, scene.switch
+    for at, record in enumerate(given):
+        value = record[1] if isinstance(record, tuple) else record
+        if value is not None and type(value) is not bytes:
+            return at, record, used, twin
+        size = OVERHEAD + len(value or b"")
+        if size > MOST + OVERHEAD or used + size > scene.memory or left <= -scene.switch:
+            return at, record, used, twin
+        if twin.append(NOW, None, value, None) < 0:
+            return at, record, used, twin
+        used += size
+        left -= size
+    return len(given), END, used, twin
+
+
+@given(
+    records,
+    st.integers(0, 3000) | st.just(1_000_000),
+    st.integers(61, 3000) | st.just(1_000_000),
+    st.integers(1, 1500) | st.just(1_000_000),
+)
+def test_it_takes_just_what_needs_no_decision(
+    given: list[Any], memory: int, room: int, switch: int
+) -> None:
+    scene = Scene(memory, room, switch)
+    count, rest, used, twin = plainly(scene, given)
+    taken, left_over = scene.take(iter(given))
+    assert taken == count
+    assert left_over is rest
+    assert scene.account.used == scene.filling.added == used <= memory
+    assert scene.sticky.due() == (used >= switch)
+    assert scene.sticky.overdue() == (used >= 2 * switch)
+    if count:
+        assert scene.builder.encode() == twin.encode()
+
+
+def test_it_takes_nothing_while_somebody_waits() -> None:
+    scene = Scene()
+    scene.account.waiting = 1
+    assert scene.take(iter([b"a", b"b"])) == (0, b"a")
+
+
+def test_a_batch_that_somebody_else_watches_takes_nothing() -> None:
+    scene = Scene()
+    scene.filling.watcher = None
+    assert scene.take(iter([b"a", b"b"])) == (0, b"a")
+
+
+@pytest.mark.parametrize("at", range(20))
+def test_what_the_source_does_meanwhile_counts(at: int) -> None:
+    scene = Scene()
+
+    def source() -> Iterator[bytes]:
+        for number in range(20):
+            if number == at:
+                scene.filling.close()
+            yield b"%d" % number
+
+    taken, left_over = scene.take(source())
+    assert taken <= at
+    assert left_over == b"%d" % taken
+    assert scene.builder.record_count == taken
+    assert scene.account.used == sum(OVERHEAD + len(b"%d" % number) for number in range(taken))
