@@ -54,12 +54,19 @@ cdef extern from *:
         if (clock_gettime(CLOCK_REALTIME, &now) != 0) return -1;
         return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     }
+    static double kclient_steady(void) {
+        struct timespec now;
+        if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return -1;
+        return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    }
     #else
     static int64_t kclient_wall_ms(void) { return -1; }
+    static double kclient_steady(void) { return -1; }
     #endif
     """
     # Negative where the system has no such clock.
     int64_t wall_ms "kclient_wall_ms" () noexcept
+    double steady "kclient_steady" () noexcept
 
 
 @cython.locals(now=int64_t)
@@ -111,8 +118,12 @@ cdef class Turn:
     cdef double _length
     cdef Py_ssize_t _sealed
     cdef double _until
+    cdef bint _real
 
     cpdef bint due(self) except -1
+
+    @cython.locals(now=double)
+    cdef double _now(self) except? -1
 
 
 cdef class QuickWay:
