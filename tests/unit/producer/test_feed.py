@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -34,6 +35,8 @@ def pulled(feed: Any, most: int) -> list[Any]:
     count = feed.pull(most)
     assert (feed.count, feed.at) == (count, 0)
     taken: list[Any] = feed.block[:count]
+    bare = list(takewhile(lambda one: type(one) is bytes and len(one) <= LIMIT, taken))
+    assert (feed.bare, feed.bare_bytes) == (len(bare), sum(map(len, bare)))
     return taken
 
 

@@ -17,11 +17,10 @@ from kclient.record import BatchBuilder
 NOW = 1_700_000_000_000
 OVERHEAD = 21
 MOST = 500
-records = st.lists(
-    st.integers(0, 120).map(lambda size: b"v" * size)
-    | st.sampled_from([None, (None, b"v" * 30), b"x" * MOST, b"x" * (MOST + 1), "odd"]),
-    max_size=60,
-)
+values = st.integers(0, 120).map(lambda size: b"v" * size)
+others = st.sampled_from([None, (None, b"v" * 30), b"x" * MOST, b"x" * (MOST + 1), "odd"])
+stretches = st.lists(st.lists(values, max_size=40) | st.lists(others, max_size=1), max_size=5)
+records = stretches.map(lambda found: [record for stretch in found for record in stretch])
 
 
 @dataclass
@@ -72,15 +71,7 @@ def plainly(scene: Scene, given: list[Any]) -> tuple[int, Any, int, Any]:
     return len(given), END, used, twin
 
 
-@given(
-    records,
-    st.integers(0, 3000) | st.just(1_000_000),
-    st.integers(61, 3000) | st.just(1_000_000),
-    st.integers(1, 1500) | st.just(1_000_000),
-)
-def test_it_takes_just_what_needs_no_decision(
-    given: list[Any], memory: int, room: int, switch: int
-) -> None:
+def check(given: list[Any], memory: int, room: int, switch: int) -> None:
     scene = Scene(memory, room, switch)
     count, rest, used, twin = plainly(scene, given)
     taken, left_over = scene.take(iter(given))
@@ -93,16 +84,66 @@ def test_it_takes_just_what_needs_no_decision(
         assert scene.builder.encode() == twin.encode()
 
 
-def test_it_takes_nothing_while_somebody_waits() -> None:
+@given(
+    records,
+    st.integers(0, 3000) | st.just(1_000_000),
+    st.integers(61, 3000) | st.just(1_000_000),
+    st.integers(1, 1500) | st.just(1_000_000),
+)
+def test_it_takes_just_what_needs_no_decision(
+    given: list[Any], memory: int, room: int, switch: int
+) -> None:
+    check(given, memory, room, switch)
+
+
+@given(
+    st.lists(values, min_size=10, max_size=60),
+    st.integers(500, 5000),
+    st.integers(500, 5000),
+    st.integers(250, 2500),
+)
+def test_each_bound_holds_to_the_record(
+    given: list[Any], memory: int, room: int, switch: int
+) -> None:
+    check(given, memory, room, switch)
+
+
+def begun() -> Scene:
+    """One whose batch has a record."""
     scene = Scene()
+    assert scene.take(iter([b"first"])) == (1, END)
+    return scene
+
+
+def takes_nothing(scene: Scene) -> bool:
+    before = scene.builder.record_count
+    return scene.take(iter([b"a", b"b"])) == (0, b"a") and scene.builder.record_count == before
+
+
+def test_it_takes_nothing_while_somebody_waits() -> None:
+    scene = begun()
     scene.account.waiting = 1
-    assert scene.take(iter([b"a", b"b"])) == (0, b"a")
+    assert takes_nothing(scene)
 
 
 def test_a_batch_that_somebody_else_watches_takes_nothing() -> None:
-    scene = Scene()
+    scene = begun()
     scene.filling.watcher = None
-    assert scene.take(iter([b"a", b"b"])) == (0, b"a")
+    assert takes_nothing(scene)
+
+
+def test_without_a_chosen_partition_it_takes_nothing() -> None:
+    scene = begun()
+    scene.sticky.current = -1
+    assert takes_nothing(scene)
+
+
+def test_without_an_open_batch_it_takes_nothing() -> None:
+    scene = begun()
+    scene.filling.builder = None
+    assert takes_nothing(scene)
+    scene.quick.ways["t"].fillings[0] = None
+    assert takes_nothing(scene)
 
 
 @pytest.mark.parametrize("at", range(20))
