@@ -27,13 +27,16 @@ ENOUGH_BYTES = 64 * 1024 * 1024
 class Columns:
     """The records of one ``poll_arrow``.
 
+    Args:
+        expected: The attribute of the ``Columns`` before, for those that follow.
+
     Raises:
         InvalidConfig: pyarrow is not installed.
     """
 
     __slots__ = ("_builder", "_make")
 
-    def __init__(self) -> None:
+    def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
         try:
             import pyarrow
         except ImportError as error:
@@ -42,7 +45,12 @@ class Columns:
                 hint="pip install 'kclient[arrow]'",
             ) from error
         self._make = pyarrow.record_batch
-        self._builder = ColumnBuilder()
+        self._builder = ColumnBuilder(expected)
+
+    @property
+    def expected(self) -> tuple[int, int, int]:
+        """How large the next record batch may become, judged by those before."""
+        return self._builder.expected
 
     @property
     def row_count(self) -> int:

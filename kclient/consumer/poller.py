@@ -67,6 +67,7 @@ class Poller:
         self._convert = convert
         self._turn_at = 0.0
         self._slice = SMALLEST_SLICE
+        self._expected = (0, 0, 0)  # of the next record batch, by those before
         self.handout = Handout()
         self._inflating: dict[FetchedData, asyncio.Future[None]] = {}
 
@@ -116,7 +117,7 @@ class Poller:
         """Whole batches as columns; an empty one after ``timeout`` seconds."""
         from kclient.consumer.arrow import Columns
 
-        columns = Columns()
+        columns = Columns(self._expected)
         now = self._core.clock.now
         started = now()
         if started >= self._turn_at:
@@ -131,7 +132,9 @@ class Poller:
                 self._inflate_blocked()
             if columns.row_count:
                 self._core.counters.add("consumer.records", columns.row_count)
-                return columns.to_record_batch()
+                made = columns.to_record_batch()
+                self._expected = columns.expected
+                return made
             if not await self._wait(started + timeout):
                 return columns.to_record_batch()
 

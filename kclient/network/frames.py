@@ -28,13 +28,19 @@ TLS_LISTENER = "this looks like a TLS listener: use security=Security.tls(...)"
 MINIMUM_FRAME = 4
 """A response has at least its correlation id."""
 
-_CHUNK_CLASS = CHUNK_BYTES.bit_length() - 1
+_CLASSES_ABOVE = 7
+"""Classes that are looked through: a buffer is at most three times as large as the fitting one,
+and so less than ``GROWTH`` times as large as the frame, which then takes it along."""
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
 
 
 class FramePool:
-    """Reusable bytearrays in classes by powers of two."""
+    """Reusable bytearrays in classes, four of them from each power of two to the next.
+
+    Responses are often full, and a little larger than a power of two: by these alone half of such
+    a buffer would be memory that is touched and never used.
+    """
 
     __slots__ = ("_idle_low", "_stacks", "retained_bytes", "retained_limit")
 
@@ -49,12 +55,18 @@ class FramePool:
 
         A fresh one has at least ``min(wanted, allowed)`` bytes. Its content is undefined.
         """
-        size_class = max(_CHUNK_CLASS, (wanted - 1).bit_length())
-        buffer = self._reuse(size_class) or self._reuse(size_class + 1)
-        if buffer is None and allowed < wanted:
-            size_class = max(_CHUNK_CLASS, (allowed - 1).bit_length())
-            buffer = self._reuse(size_class)
-        return buffer if buffer is not None else bytearray(1 << size_class)
+        fitting = _class_of(max(CHUNK_BYTES, wanted))
+        for size_class in range(fitting, fitting + _CLASSES_ABOVE):
+            if self._stacks.get(size_class):
+                buffer = self._reuse(size_class)
+                if buffer is not None:
+                    return buffer
+        if allowed < wanted:
+            fitting = _class_of(max(CHUNK_BYTES, allowed))
+            buffer = self._reuse(fitting)
+            if buffer is not None:
+                return buffer
+        return bytearray((4 + (fitting & 3)) << (fitting >> 2) - 2)
 
     def _reuse(self, size_class: int) -> bytearray | None:
         stack = self._stacks.get(size_class)
@@ -78,7 +90,7 @@ class FramePool:
         if self.retained_bytes + size > self.retained_limit:
             return
         self.retained_bytes += size
-        key = (size - 1).bit_length()
+        key = _class_of(size)
         stack = self._stacks.get(key)
         if stack is None:
             self._stacks[key] = [buffer]
@@ -264,6 +276,12 @@ class FrameReader:
                 hint="the peer does not speak Kafka, or receive_frame_limit is too low",
             )
         return size
+
+
+def _class_of(size: int) -> int:
+    """The class of the smallest buffer that holds ``size``: four times the power, and quarters."""
+    power = (size - 1).bit_length() - 1
+    return 4 * power + (size - 1 >> power - 2) - 3
 
 
 def not_kafka(head: bytes) -> str | None:

@@ -2,16 +2,17 @@
 
 from libc.stdint cimport int64_t
 import cython
+from cpython.array cimport array as c_array
 
 from kclient.record._batch_c cimport (
     check_end, decode_headers, offset_of, parse_record, timestamp_of)
 
 cdef Py_ssize_t _INT32_MAX
-cdef Py_ssize_t _INT32_BYTES
-cdef Py_ssize_t _INT64_BYTES
 
 
 cdef class BytesColumn:
+    cdef Py_ssize_t _expected_rows
+    cdef Py_ssize_t _expected_bytes
     cdef bytearray _data
     cdef unsigned char* _data_cstr
     cdef object _ends
@@ -19,8 +20,11 @@ cdef class BytesColumn:
     cdef bytearray _present
     cdef unsigned char* _present_cstr
 
-    @cython.locals(missing=Py_ssize_t, wanted=Py_ssize_t)
+    @cython.locals(wanted=Py_ssize_t)
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t more, Py_ssize_t size_bytes) except -1
+
+    @cython.locals(used=Py_ssize_t)
+    cdef int trim(self, Py_ssize_t rows) except -1
 
     @cython.locals(used=Py_ssize_t, target="unsigned char*", source="const unsigned char*")
     cdef Py_ssize_t put(
@@ -28,6 +32,7 @@ cdef class BytesColumn:
 
 
 cdef class ColumnStore:
+    cdef Py_ssize_t _expected_rows
     cdef object _offsets
     cdef object _timestamps
     cdef object _header_ends
@@ -40,8 +45,11 @@ cdef class ColumnStore:
     cdef Py_ssize_t _headers
     cdef Py_ssize_t _rows
 
-    @cython.locals(missing=Py_ssize_t, wanted=Py_ssize_t)
+    @cython.locals(wanted=Py_ssize_t, size=Py_ssize_t)
     cdef int _reserve(self, Py_ssize_t more, Py_ssize_t size_bytes) except -1
+
+    @cython.locals(rows=Py_ssize_t)
+    cpdef int trim(self) except -1
 
     cdef Py_ssize_t _add_headers(self, object headers) except -1
 
@@ -63,7 +71,11 @@ cdef class ColumnStore:
         int64_t start_offset, Py_ssize_t limit)
 
 
-cdef int grow(bytearray data, Py_ssize_t size) except -1
+cdef Py_ssize_t room_for(Py_ssize_t wanted, Py_ssize_t room, Py_ssize_t expected) noexcept
+
+cdef int resize(bytearray data, Py_ssize_t size) except -1
+
+cdef int resize_items(c_array data, Py_ssize_t size) except -1
 
 @cython.locals(present_cstr="const unsigned char*", bits=bytearray, bits_cstr="unsigned char*",
                row=Py_ssize_t)

@@ -7,6 +7,7 @@ like take the buffers over without a copy; pyarrow itself is needed by whoever a
 
 from __future__ import annotations
 
+import struct
 from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ _UTF8 = b"u"
 _BINARY = b"z"
 _LIST = b"+l"
 _STRUCT = b"+s"
+_INDEX = struct.Struct("i")
 _TIMESTAMP = b"tsm:UTC"
 
 
@@ -60,13 +62,20 @@ class RecordColumns:
 
 
 class ColumnBuilder:
-    """Collects the records of batches into columns, then starts anew."""
+    """Collects the records of batches into columns, then starts anew.
 
-    def __init__(self) -> None:
+    Args:
+        expected: What another builder's ``expected`` was: columns that are as large as those
+            before from the start need not grow, which costs a copy and fresh memory each time.
+    """
+
+    def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
+        self.expected = expected
+        """Rows, bytes of keys and bytes of values that the next record batch has room for."""
         self._empty()
 
     def _empty(self) -> None:
-        self._store: ColumnStore = codec.ColumnStore()
+        self._store: ColumnStore = codec.ColumnStore(*self.expected)
         self._topics: dict[str, int] = {}
         self._runs: list[tuple[int, int, int]] = []
 
@@ -127,11 +136,11 @@ class ColumnBuilder:
         """What was added so far, as one record batch; the builder is empty after it."""
         store = self._store
         rows = store.rows
-        topics = array("i")
-        partitions = array("i")
-        for topic, partition, count in self._runs:
-            topics += array("i", (topic,)) * count
-            partitions += array("i", (partition,)) * count
+        topics = bytes(_INDEX.size * rows)  # the first topic's index is 0
+        if len(self._topics) > 1:
+            topics = b"".join([_INDEX.pack(topic) * count for topic, _, count in self._runs])
+        partitions = b"".join([_INDEX.pack(number) * count for _, number, count in self._runs])
+        store.trim()
         names = _texts(b"", tuple(self._topics))
         children = (
             Column(_INT32, b"topic", rows, (None, topics), dictionary=names),
@@ -142,8 +151,20 @@ class ColumnBuilder:
             _stored(b"value", store.values, rows, store.value_nulls),
             _headers(store),
         )
+        rows_before, keys_before, values_before = self.expected
+        rows_now, keys_now, values_now = store.sizes
+        self.expected = (
+            max(rows_now, _remembered(rows_before)),
+            max(keys_now, _remembered(keys_before)),
+            max(values_now, _remembered(values_before)),
+        )
         self._empty()
         return RecordColumns(Column(_STRUCT, b"", rows, (None,), children=children))
+
+
+def _remembered(size: int) -> int:
+    """What is left of an expectation: a smaller record batch may be followed by a usual one."""
+    return size * 15 // 16
 
 
 def _stored(name: bytes, column: BytesColumn, rows: int, nulls: int) -> Column:

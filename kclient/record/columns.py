@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import cython  # type: ignore[import-untyped]
+    from cython.cimports.cpython.array import (  # type: ignore[import-untyped]
+        resize as resize_array,
+    )
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-untyped]
         PyByteArray_Resize,
     )
@@ -33,18 +36,32 @@ if not cython.compiled:
     )
 
 _INT32_MAX = 0x7FFFFFFF
-_INT64_BYTES = 8
-_INT32_BYTES = 4
 
 
 @cython.final
 @cython.cclass
 class BytesColumn:
-    """One column of bytes: the data end to end, where each row ends, and which are null."""
+    """One column of bytes: the data end to end, where each row ends, and which are null.
 
-    __slots__ = ("_data", "_data_cstr", "_ends", "_ends_view", "_present", "_present_cstr")
+    Args:
+        rows: Room that the first row makes at once, as do
+        size_bytes: so many bytes in these.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_data",
+        "_data_cstr",
+        "_ends",
+        "_ends_view",
+        "_expected_bytes",
+        "_expected_rows",
+        "_present",
+        "_present_cstr",
+    )
+
+    def __init__(self, rows: int = 0, size_bytes: int = 0) -> None:
+        self._expected_rows = rows
+        self._expected_bytes = size_bytes
         self._data = bytearray()
         self._ends = array("i", (0,))
         self._present = bytearray()
@@ -68,18 +85,30 @@ class BytesColumn:
     def reserve(self, rows: int, more: int, size_bytes: int) -> None:
         """Behind so many rows make room for more of them, and for so many bytes in these."""
         self._ends_view: Any = None  # an array that is looked at can't grow
-        missing = rows + more + 1 - len(self._ends)
-        if missing > 0:
-            self._ends.frombytes(bytes(_INT32_BYTES * max(missing, len(self._ends))))
+        wanted = rows + more + 1
+        if wanted > len(self._ends):
+            resize_items(self._ends, room_for(wanted, len(self._ends), self._expected_rows + 1))
         self._ends_view = self._ends
         wanted = rows + more
         if wanted > len(self._present):
-            grow(self._present, max(wanted, 2 * len(self._present)))
+            resize(self._present, room_for(wanted, len(self._present), self._expected_rows))
         self._present_cstr: Any = self._present
         wanted = self._ends_view[rows] + size_bytes
         if wanted > len(self._data):
-            grow(self._data, max(wanted, 2 * len(self._data)))
+            resize(self._data, room_for(wanted, len(self._data), self._expected_bytes))
         self._data_cstr: Any = self._data
+
+    def trim(self, rows: int) -> None:
+        """Give up the room behind so many rows where it is more than they take themselves."""
+        used = self._ends_view[rows]
+        if len(self._data) > 2 * used:
+            resize(self._data, used)
+        if len(self._present) > 2 * rows:
+            resize(self._present, rows)
+        if len(self._ends) > 2 * (rows + 1):
+            self._ends_view = None
+            resize_items(self._ends, rows + 1)
+        self.reserve(rows, 0, 0)  # what was looked at has moved
 
     def put(self, row: int, data: bytes, pos: int, size: int) -> int:
         """Set a row, for which there is room; a negative size is null. Returns 1 for null, else 0.
@@ -105,9 +134,16 @@ class BytesColumn:
 @cython.final
 @cython.cclass
 class ColumnStore:
-    """Rows of offset, timestamp, key, value and headers."""
+    """Rows of offset, timestamp, key, value and headers.
+
+    Args:
+        rows: Room that the first row makes at once, as do
+        key_bytes: so many bytes of keys, and
+        value_bytes: of values. Expected by who has seen as much already, never what is announced.
+    """
 
     __slots__ = (
+        "_expected_rows",
         "_header_ends",
         "_header_names",
         "_header_values",
@@ -121,12 +157,13 @@ class ColumnStore:
         "_values",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int = 0, key_bytes: int = 0, value_bytes: int = 0) -> None:
+        self._expected_rows = rows
         self._offsets = array("q")
         self._timestamps = array("q")
         self._header_ends = array("i", (0,))
-        self._keys = BytesColumn()
-        self._values = BytesColumn()
+        self._keys = BytesColumn(rows, key_bytes)
+        self._values = BytesColumn(rows, value_bytes)
         self._header_names: list[str] = []
         self._header_values: list[bytes | None] = []
         self._key_nulls = 0
@@ -143,6 +180,11 @@ class ColumnStore:
     def size_bytes(self) -> int:
         """Bytes of keys and values."""
         return int(self._keys._ends[self._rows] + self._values._ends[self._rows])
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, bytes of keys, bytes of values; as the next store may expect them."""
+        return self._rows, self._keys._ends[self._rows], self._values._ends[self._rows]
 
     @property
     def key_nulls(self) -> int:
@@ -197,19 +239,26 @@ class ColumnStore:
     def _reserve(self, more: int, size_bytes: int) -> None:
         """Room for more rows, with ``size_bytes`` of keys and values between them."""
         wanted = self._rows + more
-        missing = wanted - len(self._offsets)
-        if missing > 0:
-            zeros = bytes(_INT64_BYTES * max(missing, len(self._offsets)))
-            self._offsets.frombytes(zeros)
-            self._timestamps.frombytes(zeros)
-        missing = wanted + 1 - len(self._header_ends)
-        if missing > 0:
-            self._header_ends.frombytes(bytes(_INT32_BYTES * max(missing, len(self._header_ends))))
+        if wanted > len(self._offsets):
+            size = room_for(wanted, len(self._offsets), self._expected_rows)
+            resize_items(self._offsets, size)
+            resize_items(self._timestamps, size)
+            resize_items(self._header_ends, size + 1)
         self._keys.reserve(self._rows, more, size_bytes)
         self._values.reserve(self._rows, more, size_bytes)
         # What a batch that turned out to be corrupt may have left.
         del self._header_names[self._headers :]
         del self._header_values[self._headers :]
+
+    def trim(self) -> None:
+        """Give up room that is more than the rows take: what they are kept in may live for long."""
+        rows = self._rows
+        if len(self._offsets) > 2 * rows:
+            resize_items(self._offsets, rows)
+            resize_items(self._timestamps, rows)
+            resize_items(self._header_ends, rows + 1)
+        self._keys.trim(rows)
+        self._values.trim(rows)
 
     def _add_headers(self, headers: Headers) -> int:
         for name, value in headers:
@@ -302,12 +351,32 @@ class ColumnStore:
         return pos, left
 
 
-def grow(data: bytearray, size: int) -> None:
-    """Make ``data`` longer; what the new bytes are does not matter, so C does not clear them."""
+def room_for(wanted: int, room: int, expected: int) -> int:
+    """How large to make what has ``room`` and needs ``wanted``, so that it grows seldom.
+
+    What is expected costs nothing until it is used; but in Python it would have to be cleared.
+    """
+    return max(wanted, 2 * room, expected if cython.compiled else 0)
+
+
+def resize(data: bytearray, size: int) -> None:
+    """Change a length; what the new bytes are does not matter, so C does not clear them."""
     if cython.compiled:
         PyByteArray_Resize(data, size)
-    else:
+    elif size > len(data):
         data.extend(bytes(size - len(data)))
+    else:
+        del data[size:]
+
+
+def resize_items(data: Any, size: int) -> None:
+    """The same for an array, which nobody may be looking at: C does not check that."""
+    if cython.compiled:
+        resize_array(data, size)
+    elif size > len(data):
+        data.frombytes(bytes(data.itemsize * (size - len(data))))
+    else:
+        del data[size:]
 
 
 def bitmap(present: bytearray, rows: int) -> bytearray:

@@ -290,7 +290,25 @@ class TestPool:
 
     def test_fresh_memory_is_bounded_by_what_is_allowed(self) -> None:
         pool = FramePool()
-        assert len(pool.take(50_000_000, 100_000)) == 131_072
+        assert len(pool.take(50_000_000, 100_000)) == 114_688
+
+    def test_a_fresh_buffer_is_a_quarter_larger_than_needed_at_most(self) -> None:
+        pool = FramePool()
+        for wanted in (16_385, 99_999, 4 * 1024**2, 4 * 1024**2 + 195, 9_000_000):
+            assert wanted <= len(pool.take(wanted, wanted)) < 1.25 * wanted
+
+    def test_a_larger_buffer_is_reused_if_the_frame_will_take_it_along(self) -> None:
+        pool = FramePool()
+        for wanted in (16_384, 17_000, 100_000, 4 * 1024**2 + 195):
+            large = pool.take(4 * wanted, 4 * wanted)
+            pool.give(large)
+            assert pool.take(wanted, wanted) is not large
+            assert pool.take(3 * wanted, 3 * wanted) is large
+        for wanted in (16_384, 17_000, 100_000, 4 * 1024**2 + 195):
+            for tenths in range(10, 50):
+                pool = FramePool()
+                pool.give(pool.take(wanted * tenths // 10, wanted * tenths // 10))
+                assert wanted <= len(pool.take(wanted, wanted)) < 4 * wanted
 
     def test_memory_that_is_there_already_may_exceed_what_is_allowed(self) -> None:
         pool = FramePool()

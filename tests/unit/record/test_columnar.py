@@ -139,6 +139,43 @@ def test_a_batch_in_portions_and_a_builder_used_again(build: Implementation) -> 
     assert builder.add(batch, "flights", 3) == 0
 
 
+def test_room_that_was_expected_and_not_needed_is_given_up(build: Implementation) -> None:
+    store = build.ColumnStore(10_000, 1 << 20, 1 << 22)
+    for number in range(40):
+        store.append(number, NOW, b"key", b"v" * 100, (("a", b"1"),))
+    before = (store.sizes, list(store.offsets[:40]), bytes(store.values.data[:4000]))
+    for _ in range(2):
+        store.trim()
+        assert store.sizes == (40, 120, 4000)
+        assert before == (store.sizes, list(store.offsets[:40]), bytes(store.values.data[:4000]))
+        assert len(store.keys.data) <= 240 and len(store.values.data) <= 8000
+        assert max(len(store.offsets), len(store.timestamps), len(store.keys.present)) <= 80
+        assert max(len(store.header_ends), len(store.values.ends)) <= 82
+    store.append(40, NOW, None, b"last", ())
+    assert (store.sizes, store.key_nulls) == ((41, 120, 4004), 1)
+    assert bytes(store.values.data[3990:4004]) == b"v" * 10 + b"last"
+    assert list(store.offsets[:41]) == list(range(41))
+
+
+def test_what_is_expected_follows_what_was_there(build: Implementation) -> None:
+    builder = ColumnBuilder()
+    data = batch_bytes(build, 100)
+    (batch,) = read_batches(data)
+    builder.add(batch, "flights", 3)
+    rows, size = builder.num_rows, builder.size_bytes
+    builder.to_record_batch()
+    assert builder.expected[0] == rows and sum(builder.expected[1:]) == size
+    builder = ColumnBuilder(builder.expected)
+    (batch,) = read_batches(data)
+    builder.add(batch, "flights", 3, limit=2)
+    table = pyarrow.record_batch(builder.to_record_batch())
+    assert as_rows(table) == record_rows(data)[:2]
+    assert 2 < builder.expected[0] < rows
+    for _ in range(200):
+        builder.to_record_batch()
+    assert max(builder.expected) < 16, "one large record batch is not remembered for ever"
+
+
 def test_log_append_time(build: Implementation) -> None:
     builder = build.BatchBuilder(log_append_time=True)
     for number in range(3):
