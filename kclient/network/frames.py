@@ -231,7 +231,7 @@ class FrameReader:
             self._buffer = None
             if rest:
                 self._buffer = moved = self._pool.take(rest + 1, rest + 1)
-                moved[:rest] = memoryview(buffer)[end : self._end]
+                memoryview(moved)[:rest] = memoryview(buffer)[end : self._end]
                 self._start, self._end = 0, rest
             return Frame(memoryview(buffer)[start:end], buffer, self._pool)
         return Frame(memoryview(bytearray(memoryview(buffer)[start:end])), None, None)
@@ -254,7 +254,8 @@ class FrameReader:
         have = self._end - self._start
         wanted = max(self._size + _SIZE_BYTES, have + 1)
         moved = self._pool.take(wanted, max(CHUNK_BYTES, GROWTH * have))
-        moved[:have] = memoryview(buffer)[self._start : self._end]
+        # A bytearray's own slice would first make another bytearray of the bytes.
+        memoryview(moved)[:have] = memoryview(buffer)[self._start : self._end]
         self._pool.give(buffer)
         self._buffer = moved
         self._start, self._end = 0, have

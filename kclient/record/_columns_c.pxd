@@ -13,6 +13,7 @@ cdef Py_ssize_t _INT32_MAX
 cdef class BytesColumn:
     cdef Py_ssize_t _expected_rows
     cdef Py_ssize_t _expected_bytes
+    cdef Py_ssize_t _asked
     cdef bytearray _data
     cdef unsigned char* _data_cstr
     cdef object _ends

@@ -152,7 +152,7 @@ class ColumnBuilder:
             _headers(store),
         )
         rows_before, keys_before, values_before = self.expected
-        rows_now, keys_now, values_now = store.sizes
+        rows_now, keys_now, values_now = store.asked
         self.expected = (
             max(rows_now, _remembered(rows_before)),
             max(keys_now, _remembered(keys_before)),

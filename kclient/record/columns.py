@@ -49,6 +49,7 @@ class BytesColumn:
     """
 
     __slots__ = (
+        "_asked",
         "_data",
         "_data_cstr",
         "_ends",
@@ -62,6 +63,7 @@ class BytesColumn:
     def __init__(self, rows: int = 0, size_bytes: int = 0) -> None:
         self._expected_rows = rows
         self._expected_bytes = size_bytes
+        self._asked = 0  # the largest room for data that was asked for
         self._data = bytearray()
         self._ends = array("i", (0,))
         self._present = bytearray()
@@ -94,6 +96,7 @@ class BytesColumn:
             resize(self._present, room_for(wanted, len(self._present), self._expected_rows))
         self._present_cstr: Any = self._present
         wanted = self._ends_view[rows] + size_bytes
+        self._asked = max(self._asked, wanted)
         if wanted > len(self._data):
             resize(self._data, room_for(wanted, len(self._data), self._expected_bytes))
         self._data_cstr: Any = self._data
@@ -182,9 +185,11 @@ class ColumnStore:
         return int(self._keys._ends[self._rows] + self._values._ends[self._rows])
 
     @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Rows, bytes of keys, bytes of values; as the next store may expect them."""
-        return self._rows, self._keys._ends[self._rows], self._values._ends[self._rows]
+    def asked(self) -> tuple[int, int, int]:
+        """Rows, and the most room for keys and values that the payloads, which are there in full,
+        needed at any time: what the next store may expect.
+        """
+        return self._rows, self._keys._asked, self._values._asked
 
     @property
     def key_nulls(self) -> int:
