@@ -157,5 +157,5 @@ PATHS = (
     HotPath("send_many", "send_many of a list", whole(many), 1200),
     HotPath("send_arrow", "send_arrow of a record batch", arrow, 2400),
     HotPath("tasks", "tasks that await their sends", whole(tasks), 1800),
-    HotPath("single", "one awaited send at linger 0", whole(single, linger=0.0), 120),
+    HotPath("single", "one awaited send at linger 0", whole(single, linger=0.0), 360),
 )
