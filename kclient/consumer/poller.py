@@ -118,6 +118,7 @@ class Poller:
         from kclient.consumer.arrow import Columns
 
         columns = Columns(self._expected)
+        self._expected = (0, 0, 0)  # if there is no memory for it, the next poll shall go on
         now = self._core.clock.now
         started = now()
         if started >= self._turn_at:
@@ -132,11 +133,12 @@ class Poller:
                 self._inflate_blocked()
             if columns.row_count:
                 self._core.counters.add("consumer.records", columns.row_count)
-                made = columns.to_record_batch()
-                self._expected = columns.expected
-                return made
+                break
             if not await self._wait(started + timeout):
-                return columns.to_record_batch()
+                break
+        made = columns.to_record_batch()
+        self._expected = columns.expected
+        return made
 
     def settle(self) -> None:
         """Give back what an ``async for`` has taken and not handed over yet."""

@@ -28,11 +28,22 @@ TLS_LISTENER = "this looks like a TLS listener: use security=Security.tls(...)"
 MINIMUM_FRAME = 4
 """A response has at least its correlation id."""
 
-_CLASSES_ABOVE = 7
-"""Classes that are looked through: a buffer is at most three times as large as the fitting one,
-and so less than ``GROWTH`` times as large as the frame, which then takes it along."""
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
+
+
+def _class_of(size: int) -> int:
+    """The class of the smallest buffer that holds ``size``: four times the power, and quarters."""
+    power = (size - 1).bit_length() - 1
+    return 4 * power + (size - 1 >> power - 2) - 3
+
+
+_CHUNK_CLASS = _class_of(CHUNK_BYTES)
+_ABOVE_CHUNK = 4
+"""Further classes that are looked through for a small frame: up to twice a chunk."""
+_ABOVE = 6
+"""The same for others: a buffer is at most three times as large as the fitting one, and so less
+than ``GROWTH`` times as large as the frame, which then takes it along."""
 
 
 class FramePool:
@@ -55,14 +66,19 @@ class FramePool:
 
         A fresh one has at least ``min(wanted, allowed)`` bytes. Its content is undefined.
         """
-        fitting = _class_of(max(CHUNK_BYTES, wanted))
-        for size_class in range(fitting, fitting + _CLASSES_ABOVE):
+        fitting, above = _CHUNK_CLASS, _ABOVE_CHUNK
+        if wanted > CHUNK_BYTES:
+            fitting, above = _class_of(wanted), _ABOVE
+        buffer = self._reuse(fitting)
+        if buffer is not None:
+            return buffer
+        for size_class in range(fitting + 1, fitting + above + 1):
             if self._stacks.get(size_class):
                 buffer = self._reuse(size_class)
                 if buffer is not None:
                     return buffer
         if allowed < wanted:
-            fitting = _class_of(max(CHUNK_BYTES, allowed))
+            fitting = _CHUNK_CLASS if allowed <= CHUNK_BYTES else _class_of(allowed)
             buffer = self._reuse(fitting)
             if buffer is not None:
                 return buffer
@@ -90,7 +106,7 @@ class FramePool:
         if self.retained_bytes + size > self.retained_limit:
             return
         self.retained_bytes += size
-        key = _class_of(size)
+        key = _CHUNK_CLASS if size == CHUNK_BYTES else _class_of(size)
         stack = self._stacks.get(key)
         if stack is None:
             self._stacks[key] = [buffer]
@@ -277,12 +293,6 @@ class FrameReader:
                 hint="the peer does not speak Kafka, or receive_frame_limit is too low",
             )
         return size
-
-
-def _class_of(size: int) -> int:
-    """The class of the smallest buffer that holds ``size``: four times the power, and quarters."""
-    power = (size - 1).bit_length() - 1
-    return 4 * power + (size - 1 >> power - 2) - 3
 
 
 def not_kafka(head: bytes) -> str | None:

@@ -8,6 +8,7 @@ from kclient.record._batch_c cimport (
     check_end, decode_headers, offset_of, parse_record, timestamp_of)
 
 cdef Py_ssize_t _INT32_MAX
+cdef Py_ssize_t _EXPECTED_SHARE
 
 
 cdef class BytesColumn:

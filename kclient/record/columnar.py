@@ -136,9 +136,10 @@ class ColumnBuilder:
         """What was added so far, as one record batch; the builder is empty after it."""
         store = self._store
         rows = store.rows
-        topics = bytes(_INDEX.size * rows)  # the first topic's index is 0
         if len(self._topics) > 1:
             topics = b"".join([_INDEX.pack(topic) * count for topic, _, count in self._runs])
+        else:
+            topics = bytes(_INDEX.size * rows)  # the first topic's index is 0
         partitions = b"".join([_INDEX.pack(number) * count for _, number, count in self._runs])
         store.trim()
         names = _texts(b"", tuple(self._topics))

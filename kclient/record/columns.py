@@ -36,6 +36,8 @@ if not cython.compiled:
     )
 
 _INT32_MAX = 0x7FFFFFFF
+_EXPECTED_SHARE = 64
+"""One such part of what is expected must be needed, before room is made for all of it."""
 
 
 @cython.final
@@ -88,9 +90,11 @@ class BytesColumn:
         """Behind so many rows make room for more of them, and for so many bytes in these."""
         self._ends_view: Any = None  # an array that is looked at can't grow
         wanted = rows + more + 1
-        if wanted > len(self._ends):
-            resize_items(self._ends, room_for(wanted, len(self._ends), self._expected_rows + 1))
-        self._ends_view = self._ends
+        try:
+            if wanted > len(self._ends):
+                resize_items(self._ends, room_for(wanted, len(self._ends), self._expected_rows + 1))
+        finally:
+            self._ends_view = self._ends
         wanted = rows + more
         if wanted > len(self._present):
             resize(self._present, room_for(wanted, len(self._present), self._expected_rows))
@@ -103,7 +107,7 @@ class BytesColumn:
 
     def trim(self, rows: int) -> None:
         """Give up the room behind so many rows where it is more than they take themselves."""
-        used = self._ends_view[rows]
+        used = self._ends[rows]
         if len(self._data) > 2 * used:
             resize(self._data, used)
         if len(self._present) > 2 * rows:
@@ -186,8 +190,8 @@ class ColumnStore:
 
     @property
     def asked(self) -> tuple[int, int, int]:
-        """Rows, and the most room for keys and values that the payloads, which are there in full,
-        needed at any time: what the next store may expect.
+        """Rows, and the most room for keys and for values that was made for payloads, which were
+        there in full: what the next store may expect.
         """
         return self._rows, self._keys._asked, self._values._asked
 
@@ -246,9 +250,10 @@ class ColumnStore:
         wanted = self._rows + more
         if wanted > len(self._offsets):
             size = room_for(wanted, len(self._offsets), self._expected_rows)
-            resize_items(self._offsets, size)
             resize_items(self._timestamps, size)
             resize_items(self._header_ends, size + 1)
+            # Last, as its length says that there is room; for others there may be no memory.
+            resize_items(self._offsets, size)
         self._keys.reserve(self._rows, more, size_bytes)
         self._values.reserve(self._rows, more, size_bytes)
         # What a batch that turned out to be corrupt may have left.
@@ -359,9 +364,12 @@ class ColumnStore:
 def room_for(wanted: int, room: int, expected: int) -> int:
     """How large to make what has ``room`` and needs ``wanted``, so that it grows seldom.
 
-    What is expected costs nothing until it is used; but in Python it would have to be cleared.
+    Room that is expected is touched by its use only; but in Python it would have to be cleared.
+    Where little is needed the large piece is not worth its system calls.
     """
-    return max(wanted, 2 * room, expected if cython.compiled else 0)
+    if not cython.compiled or wanted * _EXPECTED_SHARE < expected:
+        expected = 0
+    return max(wanted, 2 * room, expected)
 
 
 def resize(data: bytearray, size: int) -> None:

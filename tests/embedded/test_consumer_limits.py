@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 import kclient
+from kclient.consumer import arrow
 from kclient.record import Compression
 from kclient.types import TopicPartition
 from tests.behaviours.reading import offsets, read
@@ -323,3 +324,33 @@ async def test_anything_the_user_does_in_any_order_skips_and_doubles_nothing(
         for record in await read(consumer, left) if left else ():
             took([(record.partition, record.offset)])
         assert expected == [300] * partitions
+
+
+async def test_columns_that_no_memory_could_be_had_for_are_not_expected_again(
+    cluster: kclient.testing.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic(T, partitions=1)
+    expectations: list[tuple[int, int, int]] = []
+
+    class Watched(arrow.Columns):
+        def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
+            expectations.append(expected)
+            super().__init__(expected)
+
+        def to_record_batch(self) -> Any:
+            if len(expectations) == 2:
+                raise MemoryError
+            return super().to_record_batch()
+
+    monkeypatch.setattr(arrow, "Columns", Watched)
+    async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
+        for first in (0, 10, 20):
+            cluster.append(T, 0, batch(first, 10))
+            if first == 10:
+                with pytest.raises(MemoryError):
+                    await consumer.poll_arrow(timeout=5.0)
+            else:
+                assert (await consumer.poll_arrow(timeout=5.0)).num_rows == 10
+    nothing, ten, none_again = expectations
+    assert nothing == none_again == (0, 0, 0)
+    assert ten[0] == 10

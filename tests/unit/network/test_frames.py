@@ -310,6 +310,30 @@ class TestPool:
                 pool.give(pool.take(wanted * tenths // 10, wanted * tenths // 10))
                 assert wanted <= len(pool.take(wanted, wanted)) < 4 * wanted
 
+    @pytest.mark.parametrize("size", [8_300, 12_000, 16_380, 17_000, 60_000, 300_000])
+    @pytest.mark.parametrize("times", [1, 1.3, 2, 2.9])
+    def test_whatever_buffer_a_frame_gets_it_takes_along(self, size: int, times: float) -> None:
+        pool = FramePool()
+        before = int(max(size + 4, CHUNK_BYTES) * times)
+        pool.give(pool.take(before, before))
+        reader = FrameReader(pool, 1 << 20)
+        frame = (size).to_bytes(4, "big") + bytes(size)
+        # Its beginning first, as the size is not known before.
+        for piece in (frame[:4], frame[4:]):
+            while piece:
+                room = reader.buffer()
+                count = min(len(room), len(piece))
+                room[:count] = piece[:count]
+                room.release()
+                reader.received(count)
+                got = reader.next_frame()
+                piece = piece[count:]
+        assert got is not None
+        got.release()
+        kept = reader.keep()
+        assert kept._buffer is not None, "it was copied"
+        assert kept.view == frame[4:]
+
     def test_memory_that_is_there_already_may_exceed_what_is_allowed(self) -> None:
         pool = FramePool()
         large = pool.take(500_000, 500_000)

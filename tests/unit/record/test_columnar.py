@@ -157,6 +157,21 @@ def test_room_that_was_expected_and_not_needed_is_given_up(build: Implementation
     assert list(store.offsets[:41]) == list(range(41))
 
 
+def test_room_that_is_expected_is_there_once_a_part_of_it_is_needed(build: Implementation) -> None:
+    store = build.ColumnStore(10_000, 1 << 20, 1 << 22)
+    for number in range(400):
+        store.append(number, NOW, b"k" * 100, b"v" * 400, ())
+    room = (len(store.offsets), len(store.keys.data), len(store.values.data))
+    expected = (10_000, 1 << 20, 1 << 22)
+    assert (room == expected) == (build.name == "cython"), "in Python it would have to be cleared"
+
+
+def test_little_rows_make_no_room_for_a_giant(build: Implementation) -> None:
+    store = build.ColumnStore(1 << 20, 1 << 26, 1 << 26)
+    store.append(0, NOW, b"key", b"value", ())
+    assert max(len(store.offsets), len(store.keys.data), len(store.values.data)) < 1000
+
+
 def test_what_is_expected_follows_what_was_there(build: Implementation) -> None:
     builder = ColumnBuilder()
     data = batch_bytes(build, 100)
