@@ -37,7 +37,7 @@ COLORS = {
     AIO: "#e3b48f",
     AIOKAFKA: "#64748b",
     KAFKA_PYTHON: "#b8c0cc",
-    NOBODY: "#e5e7eb",
+    NOBODY: "#d9c8e8",
 }
 INK, FAINT = "#1f2937", "#e5e7eb"
 STYLE: Any = {

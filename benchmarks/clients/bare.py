@@ -64,17 +64,21 @@ def blocking(job: Job) -> Outcome:
         def one(value: bytes) -> None:
             nonlocal frame
             sock.sendall(request)
-            frame = sock.recv(65536)
-            while len(frame) < _SIZE_BYTES or len(frame) < _SIZE_BYTES + _size(frame):
-                frame += sock.recv(65536)
+            frame = b""
+            while not _is_whole(frame):
+                piece = sock.recv(65536)
+                if not piece:
+                    raise ConnectionError("the broker closed")
+                frame += piece
 
         outcome = timed_without_loop(job, one)
         _check(frame[_SIZE_BYTES:])
         return outcome
 
 
-def _size(frame: bytes) -> int:
-    return int.from_bytes(frame[:_SIZE_BYTES], "big")
+def _is_whole(frame: bytes) -> bool:
+    size = int.from_bytes(frame[:_SIZE_BYTES], "big")
+    return len(frame) >= _SIZE_BYTES and len(frame) >= _SIZE_BYTES + size
 
 
 class _Bare(asyncio.Protocol):
@@ -89,9 +93,8 @@ class _Bare(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         frame = self.frame = self.frame + data
-        if len(frame) >= _SIZE_BYTES and len(frame) >= _SIZE_BYTES + _size(frame):
-            if self.answer is not None:
-                self.answer.set_result(None)
+        if self.answer is not None and _is_whole(frame):
+            self.answer.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.answer is not None and not self.answer.done():

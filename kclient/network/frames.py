@@ -38,6 +38,11 @@ def _class_of(size: int) -> int:
     return 4 * power + (size - 1 >> power - 2) - 3
 
 
+def _bytes_of(size_class: int) -> int:
+    """What a buffer of that class has."""
+    return (4 + (size_class & 3)) << (size_class >> 2) - 2
+
+
 _CHUNK_CLASS = _class_of(CHUNK_BYTES)
 _ABOVE_CHUNK = 4
 """Further classes that are looked through for a small frame: up to twice a chunk."""
@@ -82,7 +87,7 @@ class FramePool:
             buffer = self._reuse(fitting)
             if buffer is not None:
                 return buffer
-        return bytearray((4 + (fitting & 3)) << (fitting >> 2) - 2)
+        return bytearray(_bytes_of(fitting))
 
     def _reuse(self, size_class: int) -> bytearray | None:
         stack = self._stacks.get(size_class)

@@ -216,8 +216,6 @@ class Sender:
     def _serve_all(self, now: float) -> None:
         """Send what is ready; of very many batches some now and the others in the next step."""
         nodes = self._accumulator.ready_nodes()
-        if not nodes:
-            return
         if len(nodes) > 1:
             first = self._turn % len(nodes)
             nodes = nodes[first:] + nodes[:first]

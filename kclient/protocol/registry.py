@@ -60,8 +60,7 @@ def response_class(api_key: int) -> type[Response]:
 
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether headers and body of this version have tagged fields."""
-    found = BY_KEY.get(api_key) or api(api_key)
-    first = found.first_flexible
+    first = api(api_key).first_flexible
     return first is not None and version >= first
 
 
