@@ -120,6 +120,11 @@ async def many(producer: Client, count: int) -> object:
     return await producer.send_many(TOPIC, [VALUE] * count)
 
 
+async def many_keyed(producer: Client, count: int) -> object:
+    """Those that aren't taken a block at a time."""
+    return await producer.send_many(TOPIC, [(VALUE[:8], VALUE)] * count)
+
+
 @contextmanager
 def arrow(count: int) -> Iterator[Step]:
     """Rows of columns that the user has."""
@@ -155,6 +160,7 @@ PATHS = (
     HotPath("enqueue_nowait", "enqueue_nowait and flush", whole(nowait), 1200),
     HotPath("enqueue", "await enqueue, and flush", whole(enqueued), 1200),
     HotPath("send_many", "send_many of a list", whole(many), 1200),
+    HotPath("send_many_keyed", "... of pairs", whole(many_keyed), 1200),
     HotPath("send_arrow", "send_arrow of a record batch", arrow, 2400),
     HotPath("tasks", "tasks that await their sends", whole(tasks), 1800),
     HotPath("single", "one awaited send at linger 0", whole(single, linger=0.0), 360),
