@@ -105,24 +105,24 @@ def _profiles(
     valgrind: str, names: Sequence[str], folder: Path, *, pure: bool
 ) -> list[profile.Profile]:
     """Those of the smaller and the larger run of each path, one after the other."""
-    out = folder / "part"
     command = [
         *_unmoved(),
         valgrind,
         "--tool=callgrind",
         f"--dump-before={MARK}",
         "--dump-line=no",
-        f"--callgrind-out-file={out}",
+        f"--callgrind-out-file={folder}/%p",
         *_workload("marked"),
     ]
-    _run([*command, *names], pure=pure)
-    parts = sorted(folder.glob("part.*"), key=lambda path: int(path.suffix[1:]))
-    if len(parts) != 4 * len(names):
-        raise CantCount(f"callgrind wrote {len(parts)} parts for {len(names)} paths")
+    processes = json.loads(_run([*command, *names], pure=pure))
     found = []
-    for path in parts[1::2]:
-        with path.open() as lines:
-            found.append(profile.read(lines))
+    for name in names:
+        parts = sorted(folder.glob(f"{processes[name]}.*"), key=lambda path: int(path.suffix[1:]))
+        if len(parts) != 4:
+            raise CantCount(f"callgrind wrote {len(parts)} parts for {name}")
+        for path in parts[1::2]:
+            with path.open() as lines:
+                found.append(profile.read(lines))
     if not any(one.allocations for one in found):
         raise CantCount("this Python hides the names of its allocator's functions (stripped?)")
     return found

@@ -1,9 +1,12 @@
 """The process that is counted: ``python -m tests.budgets.workload MODE PATH...``.
 
 In mode ``marked`` it runs under callgrind, which writes a part of its profile whenever ``getpgrp``
-is called: each path gives four parts (between, smaller run, between, larger run). In mode
-``blocks`` it runs alone and prints how many blocks of memory the results keep. Started by
-``machine`` only.
+is called: each path gives four parts (between, smaller run, between, larger run), and the id of
+its process is printed. In mode ``blocks`` it runs alone and prints how many blocks of memory the
+results keep. Started by ``machine`` only.
+
+Each path has a process of its own, forked when everything is imported: how well the interpreter's
+code is specialized depends on what ran before.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median_low
+from typing import Any
 
 from tests.budgets.hot_path import FACTOR, HotPath
 from tests.budgets.still import sow, stop_clocks
@@ -33,8 +38,8 @@ def warm_up(path: HotPath) -> None:
         step()
 
 
-def run_marked(path: HotPath) -> None:
-    """Run it twice, between two marks each."""
+def run_marked(path: HotPath) -> int:
+    """Run it twice, between two marks each; gives the id of this process."""
     warm_up(path)
     for count in (path.count, FACTOR * path.count):
         with path.prepare(count) as step:
@@ -46,6 +51,7 @@ def run_marked(path: HotPath) -> None:
             kept = step()
             os.getpgrp()
             del kept
+    return os.getpid()
 
 
 def blocks_kept(path: HotPath) -> tuple[int, int]:
@@ -73,6 +79,32 @@ def _blocks_of_a_run(path: HotPath, count: int) -> int:
     return more
 
 
+def in_a_child(work: Callable[[HotPath], Any], path: HotPath) -> Any:
+    """What ``work`` gives for a path in a process forked from this one; numbers and lists of them.
+
+    Raises:
+        SystemExit: It failed there.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.write(writing, json.dumps(work(path)).encode())
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        said = answer.read()
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+        sys.exit(f"{path.name} failed")
+    return json.loads(said)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run from a command line."""
     mode, *names = arguments
@@ -84,12 +116,8 @@ def main(arguments: Sequence[str]) -> None:
     if PROJECT not in Path(kclient.__file__).resolve().parents:
         sys.exit(f"kclient is imported from {kclient.__file__}, not from {PROJECT}")
     paths = {path.name: path for path in PATHS}
-    if mode == "marked":
-        for name in names:
-            run_marked(paths[name])
-    else:
-        kept = {name: blocks_kept(paths[name]) for name in names}
-        print(json.dumps(kept))  # noqa: T201
+    work: Callable[[HotPath], Any] = run_marked if mode == "marked" else blocks_kept
+    print(json.dumps({name: in_a_child(work, paths[name]) for name in names}))  # noqa: T201
 
 
 if __name__ == "__main__":

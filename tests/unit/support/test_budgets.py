@@ -18,7 +18,7 @@ from tests.budgets.machine import CantCount, Cost
 from tests.budgets.paths import PATHS
 from tests.budgets.plants import BadPlant, Plant
 from tests.budgets.profile import BadProfile, Profile, read
-from tests.budgets.workload import blocks_kept
+from tests.budgets.workload import blocks_kept, in_a_child
 
 ROOT = Path(__file__).resolve().parents[3]
 PROFILE = """
@@ -234,3 +234,27 @@ def test_kept_memory_is_seen_whenever_a_cache_fills(first_to_fill: int) -> None:
 
     small, large = blocks_kept(HotPath("x", "a tenth is kept", prepare, 1000))
     assert (large - small) / (1000 * (FACTOR - 1)) == pytest.approx(0.1, abs=0.02)
+
+
+def nothing(count: int) -> contextlib.AbstractContextManager[Callable[[], object]]:
+    return contextlib.nullcontext(lambda: count)
+
+
+def test_what_a_path_leaves_in_its_process_does_not_reach_the_next() -> None:
+    left: list[int] = []
+
+    def work(path: HotPath) -> list[int]:
+        left.append(path.count)
+        return left
+
+    paths = [HotPath("x", "any", nothing, count) for count in (1, 2)]
+    assert [in_a_child(work, path) for path in paths] == [[1], [2]]
+
+
+def test_a_path_that_fails_in_its_process_ends_the_run(capfd: pytest.CaptureFixture[str]) -> None:
+    def work(path: HotPath) -> None:
+        raise LookupError(f"no {path.name} here")
+
+    with pytest.raises(SystemExit, match="x failed"):
+        in_a_child(work, HotPath("x", "any", nothing, 1))
+    assert "LookupError: no x here" in capfd.readouterr().err
