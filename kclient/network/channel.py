@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kclient.network.connection import Connection
     from kclient.network.requests import PendingRequest
 
+_LARGE = 16 * 1024
 _READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED
 
 
@@ -259,8 +260,10 @@ class Channel(asyncio.BufferedProtocol):
     def _write(self) -> None:
         output = self.connection.take_output()
         if output and self._transport is not None:
-            self.bytes_out += len(output)
-            self._transport.write(output)
+            size = len(output)
+            self.bytes_out += size
+            # What a socket doesn't take at once is sliced off: of bytes that is a copy (to 3.11).
+            self._transport.write(output if size <= _LARGE else memoryview(output))
 
     def _hand_over(self) -> None:
         for request, outcome in self.connection.take_answers():

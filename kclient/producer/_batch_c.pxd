@@ -6,6 +6,7 @@ import cython
 from kclient.producer._delivery_c cimport BatchOutcome
 
 cdef object _OPEN
+cdef object _SEALED
 cdef object _SEAL
 cdef object _SETTLED
 

@@ -61,3 +61,5 @@ cdef class PartitionQueue:
 
     @cython.locals(sequences=PartitionSequences)
     cdef object _conclude(self)
+
+    cdef object _left(self, ProducerBatch batch)

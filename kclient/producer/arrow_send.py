@@ -64,6 +64,7 @@ class ArrowSend:
     __slots__ = (
         "_accumulator",
         "_admission",
+        "_ahead",
         "_check",
         "_clock",
         "_effort",
@@ -84,6 +85,7 @@ class ArrowSend:
         intake: Intake,
         accumulator: Accumulator,
         core: ClientCore,
+        ahead: int,
     ) -> None:
         self.taken = 0
         self.wait = FlushWait(urgent=False)
@@ -94,6 +96,7 @@ class ArrowSend:
         self._metadata = core.metadata
         self._clock = core.clock
         self._turn = turns(accumulator.account)
+        self._ahead = ahead
         self._effort = effort_clock(monotonic)
         self._sent = SentRows()
         self._admission: Callable[[], asyncio.Future[None]]
@@ -350,5 +353,5 @@ class ArrowSend:
             batch.watch(self.wait)
 
     async def _let_others_run(self) -> None:
-        await take_turn(self._turn)
+        await take_turn(self._turn, self.wait, self._ahead)
         self._check()

@@ -37,6 +37,7 @@ if not cython.compiled:  # else the .pxd has them
     from kclient.record import BatchBuilder
 
 _OPEN = BatchState.OPEN
+_SEALED = BatchState.SEALED
 _SEAL = BatchEvent.SEAL
 
 
@@ -141,6 +142,8 @@ class ProducerBatch:
         if wait not in self.flushes:
             self.flushes.append(wait)
             wait.pending += 1
+            if self.state is _SEALED and not self.attempts:
+                wait.unsent += self.reserved
 
     @property
     def record_count(self) -> int:

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 class BulkSend:
     """One call of ``send_many``.
 
+    Args:
+        topic: Where to.
+        intake: Takes records.
+        accumulator: Has their batches.
+        admission: Makes a future for who waits for room.
+        check: Raises if the producer can't be used.
+        ahead: Bytes of sealed batches that it may have unsent before it waits.
+
     Attributes:
         taken: Records taken so far.
         wait: What became of their batches.
@@ -38,6 +46,7 @@ class BulkSend:
     __slots__ = (
         "_accumulator",
         "_admission",
+        "_ahead",
         "_check",
         "_intake",
         "_topic",
@@ -53,6 +62,7 @@ class BulkSend:
         accumulator: Accumulator,
         admission: Callable[[], asyncio.Future[None]],
         check: Callable[[], None],
+        ahead: int,
     ) -> None:
         self.taken = 0
         self.wait = FlushWait(urgent=False)
@@ -62,6 +72,7 @@ class BulkSend:
         self._admission = admission
         self._check = check
         self._turn = turns(accumulator.account)
+        self._ahead = ahead
 
     async def run(self, records: Iterable[Any] | AsyncIterable[Any]) -> None:
         """Take all records; stops early when one of the batches has failed."""
@@ -105,7 +116,8 @@ class BulkSend:
             if feed.at < feed.count:
                 self._check()  # what was pulled is taken, whatever became of batches meanwhile
             elif feed.error is None and (item is DUE or turn.due()):
-                await take_turn(turn)  # acknowledgements and linger need the loop, too
+                # Acknowledgements and linger need the loop, too.
+                await take_turn(turn, wait, self._ahead)
                 self._check()
                 if wait.tally.count:
                     return

@@ -56,25 +56,51 @@ class FlushWait:
 
     Attributes:
         pending: How many are not settled yet.
+        unsent: Bytes of those that are sealed and were in no request yet.
         delivered: Records that were acknowledged.
         tally: What failed.
         listening: Somebody will be told; False once the wait was cancelled.
         urgent: Batches should not linger for it.
     """
 
-    __slots__ = ("_notify", "delivered", "listening", "pending", "tally", "urgent")
+    __slots__ = (
+        "_few",
+        "_notify",
+        "_when_few",
+        "delivered",
+        "listening",
+        "pending",
+        "tally",
+        "unsent",
+        "urgent",
+    )
 
     def __init__(self, *, urgent: bool) -> None:
         self.urgent = urgent
         self.pending = 0
+        self.unsent = 0
         self.delivered = 0
         self.tally = FailureTally()
         self.listening = True
         self._notify: Callable[[], None] | None = None
+        self._few = 0
+        self._when_few: Callable[[], None] | None = None
 
     def when_settled(self, notify: Callable[[], None]) -> None:
         """Call ``notify`` whenever something settles from now on."""
         self._notify = notify
+
+    def when_few_unsent(self, few: int, notify: Callable[[], None]) -> None:
+        """Call ``notify`` once, when ``unsent`` has fallen to ``few`` or less."""
+        self._few = few
+        self._when_few = notify
+
+    def left(self, size: int) -> None:
+        """One of the awaited, of ``size`` bytes, goes into its first request, or never will."""
+        self.unsent -= size
+        if self._when_few is not None and self.unsent <= self._few:
+            notify, self._when_few = self._when_few, None
+            notify()
 
     def settled(self, delivered: int) -> None:
         """One of the awaited is through with ``delivered`` records written."""

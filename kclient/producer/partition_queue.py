@@ -142,6 +142,8 @@ class PartitionQueue:
         if batch is not None:
             batch.seal()
             batch.reserved += self.filling.close()
+            for wait in batch.flushes or ():
+                wait.unsent += batch.reserved
             self.filled = batch.records().size_bytes
             self.open = None
             self.sealed.append(batch)
@@ -207,6 +209,8 @@ class PartitionQueue:
         """``batch``, from ``next_batch``, goes into a request."""
         first_time = batch.state is _SEALED
         batch.apply(_SEND)
+        if not batch.attempts:
+            self._left(batch)
         batch.attempts += 1
         if not first_time:
             self._retrying -= 1
@@ -325,9 +329,16 @@ class PartitionQueue:
         outcome.count = builder.record_count
         return part
 
+    def _left(self, batch: ProducerBatch) -> None:
+        """Those who wait for ``batch`` needn't count it as unsent any more."""
+        for wait in batch.flushes or ():
+            wait.left(batch.reserved)
+
     def _removed(self, batch: ProducerBatch, *, was_sent: bool, was_retrying: bool) -> None:
         if not was_sent:
             self.sealed.remove(batch)
+            if not batch.attempts:
+                self._left(batch)
             return
         if was_retrying:
             self._retrying -= 1

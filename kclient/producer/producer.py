@@ -370,7 +370,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     ) -> int:
         """Send many records and wait until all are acknowledged; the quickest way in.
 
-        Suspends about once per batch, and where there is no room (up to ``max_block``). Plain
+        Suspends about once per batch, while it has more unsent than a request for each broker
+        (``max_request_size``) takes, and where there is no room (up to ``max_block``). Plain
         records are pulled from ``records`` in blocks of eight at most, for which the clock is read
         once: code behind a ``yield`` can't count on that record being in a batch.
 
@@ -403,7 +404,12 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         """
         self._check()
         bulk = BulkSend(
-            topic, self._intake, self._accumulator, self._new_waiter, lambda: self._check()
+            topic,
+            self._intake,
+            self._accumulator,
+            self._new_waiter,
+            lambda: self._check(),
+            self._ahead(),
         )
         try:
             await bulk.run(records)
@@ -452,7 +458,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         from kclient.producer.arrow_send import ArrowSend
 
         self._check()
-        bulk = ArrowSend(topic, data, self._intake, self._accumulator, self._core)
+        bulk = ArrowSend(topic, data, self._intake, self._accumulator, self._core, self._ahead())
         return await bulk.deliver(self._ending, self._new_waiter, lambda: self._check())
 
     async def flush(self) -> None:
@@ -532,6 +538,14 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
     def _new_waiter(self) -> asyncio.Future[None]:
         return self._failures.loop.create_future()
+
+    def _ahead(self) -> int:
+        """Bytes that one call may have unsent before it waits: a full request for each broker.
+
+        More would only be more memory to touch for the first time, which made up a third of what
+        a record cost.
+        """
+        return self._config.max_request_size * max(1, len(self._core.metadata.view.brokers))
 
     def _failed(self, error: KafkaError) -> None:
         self._quick.close()

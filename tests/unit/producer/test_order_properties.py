@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ConnectionLost, RequestTimedOut
+from kclient.producer.flush import FlushWait
 from kclient.producer.hot import Delivery
 from kclient.protocol.messages.produce import ProduceResponse
 
@@ -46,11 +47,15 @@ class Story:
         self.rig = Rig(partitions, delivery_timeout=30.0, retry_backoff=0.1, **settings)
         self.broker = ModelBroker()
         self.deliveries: list[tuple[int, bytes, Delivery]] = []
+        self.wait = FlushWait(urgent=False)
 
     def send(self, partition: int, size: int) -> None:
         value = b"%d:%d:" % (partition, len(self.deliveries)) + b"." * size
         delivery = self.rig.send(value, partition=partition)
         self.deliveries.append((partition, value, delivery))
+        batch = self.rig.accumulator.batch_of(delivery._outcome)
+        if batch is not None:
+            batch.watch(self.wait)
 
     def serve(self, fate: str, code: int = 0) -> None:
         """Handle the oldest request. A cut takes all behind it along, as one connection does."""
@@ -85,6 +90,12 @@ class Story:
         error = RequestTimedOut("late") if fate == "never arrived" else ConnectionLost("cut")
         for sent in lost:
             self.rig.lose(sent, error)
+
+    def check_unsent(self) -> None:
+        """What the wait counts as unsent is what lies sealed and was in no request."""
+        queues = [q for t in self.rig.accumulator.topics.values() for q in t.queues if q]
+        unsent = [b for q in queues for b in q.sealed if not b.attempts]
+        assert self.wait.unsent == sum(batch.reserved for batch in unsent)
 
     def final_codes(self) -> list[ErrorCode]:
         """Codes that end a batch or its numbering, whatever the leader really has.
@@ -135,6 +146,7 @@ class Story:
                 else:
                     assert error.maybe_written is True
         assert self.rig.accumulator.used == 0
+        assert (self.wait.unsent, self.wait.pending) == (0, 0)
         assert not self.rig.accumulator.busy
 
 
@@ -165,6 +177,7 @@ def run_story(seed: int, *, partitions: int, expiries: bool) -> Story:
             )
             codes = [c for c in RETRIABLE if fate != "appended" or c in AFTER_APPEND]
             story.serve(fate, rng.choice(codes))
+        story.check_unsent()
     story.finish()
     story.check()
     return story

@@ -242,6 +242,18 @@ def test_a_wait_tells_when_something_settles() -> None:
     assert (wait.delivered, wait.tally.count) == (10, 3)
 
 
+def test_a_wait_tells_once_that_little_is_unsent() -> None:
+    wait, told = FlushWait(urgent=False), []
+    wait.unsent = 100
+    wait.left(10)
+    wait.when_few_unsent(50, lambda: told.append(wait.unsent))
+    wait.left(30)
+    assert told == []
+    wait.left(20)
+    wait.left(20)
+    assert told == [40]
+
+
 # Verdicts.
 
 
