@@ -85,7 +85,9 @@ class RecordIterator:
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, Any]:
-        return Step(self) if cython.compiled else self.following(None)
+        if cython.compiled:
+            return step_of(self)  # type: ignore[name-defined, no-any-return]  # noqa: F821
+        return self.following(None)
 
     def _is_due(self) -> bool:
         """Whether others must get a turn of the loop first."""
