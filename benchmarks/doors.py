@@ -19,6 +19,7 @@ _ALL = 10_000_000
 _WAITING = 10_000
 CLIENTS = (KCLIENT, CONFLUENT, AIO, AIOKAFKA, KAFKA_PYTHON)
 NOBODY = "no client"
+OWNERS = (*CLIENTS, NOBODY)
 """Owns the doors that tell how fast the broker answers whoever asks with the least code."""
 
 
@@ -28,7 +29,7 @@ class Door:
 
     Attributes:
         name: As reports and ``--only`` have it.
-        client: One of ``CLIENTS``, or ``NOBODY``.
+        client: One of ``OWNERS``.
         workload: The kind of cell that it can be in.
         run: ``module:function`` under ``benchmarks.clients``.
         tuned: The client's own best settings; such rows are shown, and gate nothing.

@@ -16,12 +16,12 @@ from benchmarks.cells import CELLS
 from benchmarks.doors import (
     AIO,
     AIOKAFKA,
-    CLIENTS,
     CONFLUENT,
     DOORS,
     KAFKA_PYTHON,
     KCLIENT,
     NOBODY,
+    OWNERS,
     Door,
 )
 from benchmarks.results import Run, Summary, summarize
@@ -218,7 +218,7 @@ def _spans(axes: Any, rows: Sequence[Summary]) -> None:
 
 def _legend(axes: Any, doors: Sequence[Door]) -> None:
     """On white, so that the grid doesn't go through it."""
-    labels = [name for name in (*CLIENTS, NOBODY) if any(door.client == name for door in doors)]
+    labels = [name for name in OWNERS if any(door.client == name for door in doors)]
     handles = [Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in labels]
     if any(door.tuned for door in doors):
         labels.append(TUNED)

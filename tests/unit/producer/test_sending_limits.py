@@ -1,0 +1,249 @@
+"""What is told of batches, and what very many of them may take: time, memory, lines of the log."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.errors import (
+    BufferFull,
+)
+from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
+from kclient.producer.hot import Delivery
+from kclient.producer.idempotence import IdentityState
+
+from .model_broker import ModelBroker
+from .rig import Rig, Sent
+from .serving import serve, values
+
+
+def test_hooks_and_counters_hear_of_batches() -> None:
+    rig, broker = Rig(), ModelBroker()
+    rig.send(b"v")
+    rig.step()
+    serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    rig.pass_time(0.3)
+    serve(rig, broker)
+    delivery = rig.send(b"w")
+    rig.step()
+    serve(rig, broker, ErrorCode.INVALID_TIMESTAMP)
+    delivery.exception()
+    kinds = [type(event) for event in rig.core.events]
+    assert kinds == [BatchRetried, BatchDelivered, BatchFailed]
+    delivered = rig.core.events[1]
+    assert isinstance(delivered, BatchDelivered)
+    assert (delivered.records, delivered.attempts, delivered.base_offset) == (1, 2, 0)
+    counters = rig.core.counters
+    assert counters.get("producer.records_delivered") == 1
+    assert counters.get("producer.records_failed") == 1
+    assert counters.get("producer.retries") == 1
+
+
+def test_unseen_failures_are_counted_and_logged_once_a_batch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig, broker = Rig(linger=1.0), ModelBroker()
+    for i in range(5):
+        rig.send(b"secret-%d" % i)
+    rig.pass_time(1.0)
+    serve(rig, broker, ErrorCode.INVALID_TIMESTAMP)
+    gc.collect()
+    assert rig.core.counters.get("producer.unseen_failures") == 5
+    records = [r for r in caplog.records if "nobody looked" in r.message]
+    assert len(records) == 1 and "secret" not in caplog.text
+    assert rig.failures.take().count == 5
+
+
+def test_an_outage_does_not_flood_the_log_with_unseen_failures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig, broker = Rig(), ModelBroker()
+    for _ in range(241):
+        rig.send(b"x")
+        rig.step()
+        serve(rig, broker, ErrorCode.INVALID_TIMESTAMP)
+        gc.collect()
+        rig.pass_time(0.125)
+    assert rig.core.counters.get("producer.unseen_failures") == 241
+    lines = [r.getMessage() for r in caplog.records if "nobody looked" in r.message]
+    assert len(lines) == 4
+    assert all("since_last_line=80" in line for line in lines[1:])
+
+
+def test_records_join_a_batch_that_lingered_as_long_as_it_cannot_go() -> None:
+    rig, broker = Rig(linger=0.01), ModelBroker()
+    rig.network.blocked.add(1)
+    for i in range(50):
+        rig.send(b"%02d" % i)
+        rig.pass_time(0.015)
+    assert rig.accumulator.queue(rig.accumulator.topic("t"), 0).backlog == 1
+    rig.network.blocked.clear()
+    rig.step()
+    serve(rig, broker)
+    assert broker.log("t", 0).values == [b"%02d" % i for i in range(50)]
+    assert rig.accumulator.used == 0
+
+
+def test_a_batch_that_cannot_go_takes_records_for_a_second_only() -> None:
+    """Those that join late have a little less time, so it must stay a little."""
+    rig = Rig(linger=0.01)
+    rig.network.blocked.add(1)
+    for _ in range(30):
+        rig.send(b"x")
+        rig.pass_time(0.1)
+    assert rig.accumulator.queue(rig.accumulator.topic("t"), 0).backlog == 3
+
+
+def test_a_new_batch_wakes_the_sender_for_its_linger_whatever_lingers_longer() -> None:
+    rig = Rig(2, linger=0.01)
+    rig.network.blocked.add(1)
+    rig.send(b"x", partition=0)
+    rig.pass_time(0.02)
+    rig.wakes = 0
+    rig.send(b"x", partition=1)
+    assert rig.wakes == 1
+    assert rig.accumulator.next_due() == pytest.approx(rig.clock.now() + 0.01)
+
+
+def test_very_many_records_whose_time_is_over_are_given_up_in_several_steps() -> None:
+    rig = Rig(200, delivery_timeout=5.0, linger=1.0)
+    rig.network.blocked.add(1)
+    deliveries = [rig.send(b"x", partition=i % 200) for i in range(20_000)]
+    rig.clock.time += 6.0
+    rig.wakes = 0
+    rig.sender._step(rig.clock.now())
+    done = sum(delivery.done() for delivery in deliveries)
+    assert 1000 < done < 6000 and rig.sender._woken
+    for _ in range(4):
+        rig.step()
+    assert all(delivery.done() for delivery in deliveries)
+
+
+def test_very_many_batches_go_in_several_steps_and_no_broker_is_left_out() -> None:
+    rig = Rig(topics={"t": [1] * 2000 + [2] * 10}, linger=0.01)
+    for index in range(2010):
+        rig.send(b"x", partition=index)
+    rig.clock.time += 1.0
+    counts = []
+    for _ in range(4):
+        rig.step()
+        counts.append(sum(len(values(sent.message())) for sent in rig.network.pending))
+        rig.network.pending.clear()
+    # The second broker's turn is in the second step, whatever the first one has left.
+    assert counts == [250, 10 + 250, 250, 250]
+
+
+def test_with_very_many_lingered_batches_under_way_the_next_ones_fill() -> None:
+    rig, broker = Rig(topics={"t": [1] * 600 + [2]}, linger=0.01, batch_size=2000), ModelBroker()
+
+    def under_way(node_id: int) -> list[int]:
+        pending = [sent for sent in rig.network.pending if sent.node_id == node_id]
+        return [len(values(sent.message())) for sent in pending]
+
+    for value in (b"x", b"y"):
+        for index in range(601):
+            rig.send(value, partition=index)
+        rig.pass_time(0.02)
+    assert under_way(1) == [250]
+    assert under_way(2) == [1]  # another broker has nothing to do with that
+    full = 599
+    for _ in range(20):
+        rig.send(b"z" * 100, partition=full)
+    rig.pass_time(0.02)
+    assert under_way(1) == [250, 1]
+    while rig.network.pending:
+        serve(rig, broker)
+        rig.step()
+    assert broker.log("t", 0).values == [b"x", b"y"]
+    assert broker.log("t", 500).values == [b"x", b"y"]
+    assert broker.log("t", full).values == [b"x", b"y"] + [b"z" * 100] * 20
+    assert rig.accumulator.used == 0
+
+
+def test_a_partition_whose_numbering_broke_goes_on_beside_one_that_is_always_busy() -> None:
+    rig, broker = Rig(2, batch_size=300, delivery_timeout=120.0), ModelBroker()
+
+    def take_one(refuse: int = 0) -> None:
+        sent = rig.take_request()
+        rig.answer(sent, broker.produce(sent.message(), refuse=refuse))
+
+    for index in range(2):
+        rig.send(b"first", partition=index)
+    rig.step()
+    while rig.network.pending:
+        take_one()
+        rig.step()
+    lost = rig.send(b"lost", partition=0)
+    rig.step()
+    for _ in range(30):
+        rig.send(b"x" * 100, partition=1)
+    rig.step()
+    take_one(ErrorCode.UNKNOWN_PRODUCER_ID)
+    for _ in range(200):
+        for _ in range(3):
+            rig.send(b"x" * 100, partition=1)
+        rig.pass_time(0.01)
+        if len(rig.network.pending) > 1:
+            take_one()
+        if rig.identity.state is IdentityState.REQUESTED:
+            rig.grant(2000)
+    assert lost.done()
+
+
+def test_one_answer_settles_so_many_records_at_most() -> None:
+    rig, broker = Rig(12, linger=0.01), ModelBroker()
+    for index in range(12):
+        for _ in range(1500):
+            rig.send(b"x", partition=index)
+    rig.pass_time(0.02)
+    largest = 0
+    while rig.network.pending:
+        for sent in rig.network.pending:
+            largest = max(largest, sum(map(len, values(sent.message()).values())))
+        serve(rig, broker)
+        rig.step()
+    assert largest == 9000
+    assert sum(len(broker.log("t", index).values) for index in range(12)) == 18_000
+
+
+def test_very_many_small_batches_count_against_memory() -> None:
+    rig = Rig(2000, buffer_memory=1_000_000, linger=1.0, max_parked=0)
+    rig.network.blocked.add(1)
+    taken = 0
+    with pytest.raises(BufferFull):
+        for index in range(2000):
+            rig.send(b"x", partition=index)
+            taken += 1
+    assert 600 < taken < 900  # 1.25 MB by their upkeep
+    rig.network.blocked.clear()
+    broker = ModelBroker()
+    rig.pass_time(2.0)
+    while rig.network.pending:
+        serve(rig, broker)
+        rig.step()
+    assert rig.accumulator.used == 0
+
+
+def test_memory_comes_back_after_everything() -> None:
+    rig, broker = Rig(3, batch_size=200), ModelBroker()
+    deliveries: list[Delivery] = [rig.send(b"x" * 50, partition=i % 3) for i in range(60)]
+    for _ in range(40):
+        rig.step()
+        while rig.network.pending:
+            serve(rig, broker)
+    assert all(d.done() for d in deliveries)
+    assert rig.accumulator.used == 0 and not rig.accumulator.busy
+    assert rig.accumulator.ready_nodes() == []
+
+
+def test_deliveries_of_a_partition_settle_in_order_of_send() -> None:
+    rig, broker = Rig(batch_size=100, idempotence=False), ModelBroker()
+    deliveries = [rig.send(b"x" * 60) for _ in range(9)]
+    sent: list[Sent] = []
+    while len(sent) < 9:
+        rig.step()
+        sent.append(rig.take_request())
+        rig.answer(sent[-1], broker.produce(sent[-1].message()))
+    assert [d.result().offset for d in deliveries] == list(range(9))
