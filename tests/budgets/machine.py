@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 MARK = "getpgrp"
 """A function of the C library that nothing but the workload calls."""
 SECONDS = 900.0
-"""For one process."""
+"""For one process with its children."""
 _TUNABLES = ":".join(f"glibc.cpu.x86_rep_{kind}_threshold={1 << 30}" for kind in ("movsb", "stosb"))
 """Valgrind counts ``rep movsb`` as one instruction per byte, and whether it is used depends on the
 processor: copies are to be loops of vectors everywhere."""
@@ -146,18 +147,23 @@ def _run(command: Sequence[str], *, pure: bool) -> str:
         "GLIBC_TUNABLES": _TUNABLES,
         **({"KCLIENT_PURE": "1"} if pure else {}),
     }
+    process = subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            command,
-            cwd=PROJECT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise CantCount(f"{' '.join(command[-3:])} took more than {SECONDS:g} s") from None
-    if done.returncode != 0:
-        raise CantCount(f"{' '.join(command)} failed:\n{done.stderr.strip()[-3000:]}")
-    return done.stdout
+        said, complained = process.communicate(timeout=SECONDS)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)  # its children, too
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise CantCount(f"{' '.join(command[-3:])} took more than {SECONDS:g} s") from None
+        raise
+    if process.returncode != 0:
+        raise CantCount(f"{' '.join(command)} failed:\n{complained.strip()[-3000:]}")
+    return said

@@ -45,6 +45,7 @@ cfn=(4) memcpy
 calls=5 7
 0 50
 """
+FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 COST = Cost(instructions=1000.0, calls=40.0, allocations=2.0, kept=1.0)
 
 
@@ -240,6 +241,7 @@ def nothing(count: int) -> contextlib.AbstractContextManager[Callable[[], object
     return contextlib.nullcontext(lambda: count)
 
 
+@FORKS
 def test_what_a_path_leaves_in_its_process_does_not_reach_the_next() -> None:
     left: list[int] = []
 
@@ -251,6 +253,7 @@ def test_what_a_path_leaves_in_its_process_does_not_reach_the_next() -> None:
     assert [in_a_child(work, path) for path in paths] == [[1], [2]]
 
 
+@FORKS
 def test_a_path_that_fails_in_its_process_ends_the_run(capfd: pytest.CaptureFixture[str]) -> None:
     def work(path: HotPath) -> None:
         raise LookupError(f"no {path.name} here")
