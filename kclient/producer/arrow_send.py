@@ -20,7 +20,7 @@ from kclient.producer.flush import FlushWait
 from kclient.producer.hot import fill
 from kclient.producer.parking import Parked
 from kclient.producer.sent_rows import SentRows
-from kclient.producer.turns import TURN, take_turn, turns
+from kclient.producer.turns import TURN, Pace, turns
 from kclient.record.arrow_rows import BAD_HEADER, BAD_NAME, BAD_PARTITION, TOO_LARGE
 from kclient.surroundings import effort_clock
 from kclient.types import check_topic_name
@@ -64,12 +64,12 @@ class ArrowSend:
     __slots__ = (
         "_accumulator",
         "_admission",
-        "_ahead",
         "_check",
         "_clock",
         "_effort",
         "_intake",
         "_metadata",
+        "_pace",
         "_sent",
         "_source",
         "_topic",
@@ -96,7 +96,7 @@ class ArrowSend:
         self._metadata = core.metadata
         self._clock = core.clock
         self._turn = turns(accumulator.account)
-        self._ahead = ahead
+        self._pace = Pace(self._turn, self.wait, ahead)
         self._effort = effort_clock(monotonic)
         self._sent = SentRows()
         self._admission: Callable[[], asyncio.Future[None]]
@@ -353,5 +353,5 @@ class ArrowSend:
             batch.watch(self.wait)
 
     async def _let_others_run(self) -> None:
-        await take_turn(self._turn, self.wait, self._ahead)
+        await self._pace.take_turn()
         self._check()

@@ -16,7 +16,7 @@ from kclient.producer.flush import FlushWait
 from kclient.producer.hot import DUE, END
 from kclient.producer.outgoing import Outgoing
 from kclient.producer.parking import Parked
-from kclient.producer.turns import take_turn, turns
+from kclient.producer.turns import Pace, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class BulkSend:
         accumulator: Has their batches.
         admission: Makes a future for who waits for room.
         check: Raises if the producer can't be used.
-        ahead: Bytes of sealed batches that it may have unsent before it waits.
+        ahead: Bytes that it may have unsent before it waits for the sender.
 
     Attributes:
         taken: Records taken so far.
@@ -46,9 +46,9 @@ class BulkSend:
     __slots__ = (
         "_accumulator",
         "_admission",
-        "_ahead",
         "_check",
         "_intake",
+        "_pace",
         "_topic",
         "_turn",
         "taken",
@@ -72,7 +72,7 @@ class BulkSend:
         self._admission = admission
         self._check = check
         self._turn = turns(accumulator.account)
-        self._ahead = ahead
+        self._pace = Pace(self._turn, self.wait, ahead)
 
     async def run(self, records: Iterable[Any] | AsyncIterable[Any]) -> None:
         """Take all records; stops early when one of the batches has failed."""
@@ -117,7 +117,7 @@ class BulkSend:
                 self._check()  # what was pulled is taken, whatever became of batches meanwhile
             elif feed.error is None and (item is DUE or turn.due()):
                 # Acknowledgements and linger need the loop, too.
-                await take_turn(turn, wait, self._ahead)
+                await self._pace.take_turn()
                 self._check()
                 if wait.tally.count:
                     return

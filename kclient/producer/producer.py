@@ -370,9 +370,9 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     ) -> int:
         """Send many records and wait until all are acknowledged; the quickest way in.
 
-        Suspends about once per batch, while it has more unsent than a request for each broker
-        (``max_request_size``) takes, and where there is no room (up to ``max_block``). Plain
-        records are pulled from ``records`` in blocks of eight at most, for which the clock is read
+        Suspends about once per batch, for a moment where it is more than a full request per broker
+        ahead of what is sent, and where there is no room (up to ``max_block``). Plain records are
+        pulled from ``records`` in blocks of eight at most, for which the clock is read
         once: code behind a ``yield`` can't count on that record being in a batch.
 
         Args:
@@ -540,11 +540,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         return self._failures.loop.create_future()
 
     def _ahead(self) -> int:
-        """Bytes that one call may have unsent before it waits: a full request for each broker.
-
-        More would only be more memory to touch for the first time, which made up a third of what
-        a record cost.
-        """
+        """Bytes that one call may have unsent before it waits: a full request for each broker."""
         return self._config.max_request_size * max(1, len(self._core.metadata.view.brokers))
 
     def _failed(self, error: KafkaError) -> None:
