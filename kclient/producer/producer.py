@@ -425,7 +425,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     async def send_arrow(self, topic: str, data: ArrowData) -> int:
         """Send the rows of Arrow data and wait until all are acknowledged; no object per row.
 
-        All rows are checked before the first is sent. ``docs/arrow.md`` has types and rules.
+        All rows are checked before the first is sent; it suspends where ``send_many`` does.
+        ``docs/arrow.md`` has types and rules.
 
         Args:
             topic: Where to.
