@@ -19,8 +19,8 @@ _ALL = 10_000_000
 _WAITING = 10_000
 CLIENTS = (KCLIENT, CONFLUENT, AIO, AIOKAFKA, KAFKA_PYTHON)
 NOBODY = "no client"
-OWNERS = (*CLIENTS, NOBODY)
 """Owns the doors that tell how fast the broker answers whoever asks with the least code."""
+OWNERS = (*CLIENTS, NOBODY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from kclient.cluster.slices import run_sliced
 from kclient.errors import InvalidArgument, KafkaError, RowsRejected, SerializationFailed
 from kclient.producer.arrow_source import ArrowSource
-from kclient.producer.bulk import admission
+from kclient.producer.bulk import watch
 from kclient.producer.flush import FlushWait
 from kclient.producer.hot import fill
-from kclient.producer.parking import Parked
 from kclient.producer.sent_rows import SentRows
 from kclient.producer.turns import TURN, Pace, turns
 from kclient.record.arrow_rows import BAD_HEADER, BAD_NAME, BAD_PARTITION, TOO_LARGE
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from kclient.errors import RowsNotDelivered
     from kclient.producer.accumulator import Accumulator, TopicQueues
     from kclient.producer.ending import Ending
-    from kclient.producer.hot import Delivery
     from kclient.producer.intake import Intake
     from kclient.record.arrow_rows import ArrowRows
 
@@ -323,7 +321,7 @@ class ArrowSend:
             delivery = self._intake.put_plain(
                 self._topic, target if target >= 0 else None, content, self._admission
             )
-            await self._watch(delivery)
+            await watch(delivery, self.wait, self._accumulator)
         except KafkaError as error:
             self._at_this_row(error)
             raise
@@ -334,23 +332,6 @@ class ArrowSend:
     def _at_this_row(self, error: KafkaError) -> KafkaError:
         error.add_note(f"at row {self.taken} of send_arrow; the rows before it were taken")
         return error
-
-    async def _watch(self, delivery: Delivery) -> None:
-        """Have ``wait`` told about the row's batch, once it is in one."""
-        outcome = delivery._outcome
-        if isinstance(outcome, Parked):
-            outcome.watch(self.wait)  # goes over to the batch that takes the row
-            await admission(outcome, delivery)
-            outcome = delivery._outcome
-        queue = self._accumulator.topics[outcome.topic].queues[outcome.partition]
-        if queue is not None and queue.open is not None and queue.filling.outcome is outcome:
-            if queue.filling.watcher is not self.wait:
-                queue.open.watch(self.wait)
-                queue.filling.watcher = self.wait
-            return
-        batch = self._accumulator.batch_of(outcome)  # it was full at once
-        if batch is not None:
-            batch.watch(self.wait)
 
     async def _let_others_run(self) -> None:
         await self._pace.take_turn()

@@ -108,7 +108,7 @@ class BulkSend:
                 return
             if item is not DUE:
                 try:
-                    await self._watch(self._put(item))
+                    await watch(self._put(item), wait, self._accumulator)
                 except KafkaError as error:
                     self._explain(error, item, feed)
                     raise
@@ -170,22 +170,29 @@ class BulkSend:
                 raise raised from error  # the program is to end, say
             error.add_note(f"behind what was pulled, records raised {raised!r}")
 
-    async def _watch(self, delivery: Delivery) -> None:
-        """Have ``wait`` told about the record's batch, once it is in one."""
+
+async def watch(delivery: Delivery, wait: FlushWait, accumulator: Accumulator) -> None:
+    """Have ``wait`` told about the record's batch, once it is in one.
+
+    Raises:
+        KafkaError: It was given up instead.
+
+    Cancellation: as in ``admission``.
+    """
+    outcome = delivery._outcome
+    if isinstance(outcome, Parked):
+        outcome.watch(wait)  # goes over to the batch that takes the record
+        await admission(outcome, delivery)
         outcome = delivery._outcome
-        if isinstance(outcome, Parked):
-            outcome.watch(self.wait)  # goes over to the batch that takes the record
-            await admission(outcome, delivery)
-            return
-        queue = self._accumulator.topics[outcome.topic].queues[outcome.partition]
-        if queue is not None and queue.open is not None and queue.filling.outcome is outcome:
-            if queue.filling.watcher is not self.wait:
-                queue.open.watch(self.wait)
-                queue.filling.watcher = self.wait
-            return
-        batch = self._accumulator.batch_of(outcome)  # it was full at once
-        if batch is not None:
-            batch.watch(self.wait)
+    queue = accumulator.topics[outcome.topic].queues[outcome.partition]
+    if queue is not None and queue.open is not None and queue.filling.outcome is outcome:
+        if queue.filling.watcher is not wait:
+            queue.open.watch(wait)
+            queue.filling.watcher = wait
+        return
+    batch = accumulator.batch_of(outcome)  # it was full at once
+    if batch is not None:
+        batch.watch(wait)
 
 
 async def admission(parked: Parked, delivery: Delivery) -> None:

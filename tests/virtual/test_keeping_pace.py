@@ -60,6 +60,12 @@ def written(cluster: Cluster, partition: int) -> int:
     return len(cluster.records("t", partition))
 
 
+def answer(cluster: Cluster, held: Any) -> None:
+    """Answer what was held, and all that comes."""
+    held.release()
+    cluster.faults.clear()
+
+
 async def begun(producer: Any, cluster: Cluster, **where: Any) -> Any:
     """Have each partition acknowledge a batch; from here on no Produce request is answered."""
     await asyncio.gather(*[producer.send("t", VALUE, partition=p) for p in range(PARTITIONS)])
@@ -79,8 +85,7 @@ async def test_records_are_pulled_as_they_can_be_sent(
         await asyncio.sleep(AT_ONCE)
         # With a batch of each partition under way, another one open, and what a block overshoots.
         assert AHEAD // 2 < source.pulled_bytes < AHEAD + (2 * PARTITIONS + 1) * max(size, BATCH)
-        held.release()
-        cluster.faults.clear()
+        answer(cluster, held)
         assert await call == source.pulled
     assert sum(written(cluster, p) for p in range(PARTITIONS)) == source.pulled + PARTITIONS
 
@@ -93,8 +98,7 @@ async def test_rows_are_taken_as_they_can_be_sent(cluster: Cluster) -> None:
         await asyncio.sleep(AT_ONCE)
         taken = producer.health().buffered_bytes
         assert AHEAD // 2 < taken < AHEAD + 3 * PARTITIONS * BATCH
-        held.release()
-        cluster.faults.clear()
+        answer(cluster, held)
         assert await call == MANY
 
 
@@ -121,8 +125,7 @@ async def test_calls_do_not_wait_for_what_others_have_unsent(cluster: Cluster) -
         call = asyncio.create_task(producer.send_many("other", source))
         await asyncio.sleep(AT_ONCE / 2)
         assert source.pulled == 100
-        held.release()
-        cluster.faults.clear()
+        answer(cluster, held)
         await asyncio.gather(stuck, call)
 
 
@@ -136,8 +139,7 @@ async def test_a_leader_that_is_away_does_not_stop_what_is_for_the_others(cluste
         for partition in range(PARTITIONS):
             there = cluster.leader("t", partition) != away
             assert written(cluster, partition) > MANY // PARTITIONS * 0.8 if there else True
-        held.release()
-        cluster.faults.clear()
+        answer(cluster, held)
         assert await call == MANY
 
 
@@ -149,8 +151,7 @@ async def test_with_no_answers_at_all_the_buffer_is_full_as_soon_as_ever(cluster
         with pytest.raises(BufferFull):
             await producer.send_many("t", Source())
         assert asyncio.get_running_loop().time() - began < 3.0 + 5 * PATIENCE
-        held.release()
-        cluster.faults.clear()
+        answer(cluster, held)
 
 
 async def test_closing_ends_the_wait(cluster: Cluster) -> None:
@@ -166,8 +167,7 @@ async def test_closing_ends_the_wait(cluster: Cluster) -> None:
         await asyncio.wait_for(call, 2 * PATIENCE)
     assert not closing.done()
     assert source.pulled == pulled
-    held.release()
-    cluster.faults.clear()
+    answer(cluster, held)
     await closing
 
 
@@ -180,8 +180,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(cluster: Cluster) -> None:
         call.cancel()
         await asyncio.wait([call])
         assert call.cancelled()
-        held.release()
-        cluster.faults.clear()
+        answer(cluster, held)
         await producer.flush()
         assert await producer.send_many("t", [VALUE]) == 1
     total = source.pulled + 1 + PARTITIONS
