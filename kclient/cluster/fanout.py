@@ -115,6 +115,8 @@ class _Fanout:
             elif isinstance(outcome, BaseException):
                 raise outcome
         self.calls.check_ended()
+        if not errors:
+            return keys
         for key in keys:
             for topic in self.question.topics([key]) & errors.keys():
                 self.results[key] = errors[topic]

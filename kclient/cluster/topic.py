@@ -49,8 +49,10 @@ Facts = tuple[
 ]
 """A topic as a plain tuple: name, id, whether internal, error code, leaders, epochs, rows, rest."""
 
+ERROR: Final = 3
+"""Where it is in ``Facts``."""
 LEADERS: Final = 4
-"""Where they are in ``Facts``."""
+"""Likewise."""
 LEADER_EPOCHS: Final = 5
 """Likewise."""
 

@@ -15,6 +15,7 @@ from kclient.cluster.broker import Broker
 from kclient.cluster.partition import NO_EPOCH, Partition, Replica
 from kclient.cluster.topic import (
     EMPTY_ROW,
+    ERROR,
     LEADER_EPOCHS,
     LEADERS,
     NO_NODE,
@@ -99,8 +100,8 @@ class Cluster(Frozen):
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None where it isn't known or has an error."""
-        found = self.topics.get(topic)
-        return len(found.leaders) or None if found is not None and not found.error else None
+        found = self.topics.raw.get(topic)
+        return len(found[LEADERS]) or None if found is not None and not found[ERROR] else None
 
     def topic(self, topic: str) -> Topic | None:
         """The topic by its name; None where it was not asked for."""
@@ -115,6 +116,13 @@ class Cluster(Frozen):
         """The topic's id of 16 bytes; None where unknown."""
         found = self.topics.raw.get(topic)
         return found[1] if found is not None and found[1] != NO_TOPIC_ID else None
+
+    def leads_like(self, other: Cluster, topic: str) -> bool:
+        """Whether both tell the same of a topic: its id, its error, its leaders, their epochs."""
+        mine, others = self.topics.raw.get(topic), other.topics.raw.get(topic)
+        if mine is None or others is None or mine is others:
+            return mine is others
+        return mine[: LEADER_EPOCHS + 1] == others[: LEADER_EPOCHS + 1]
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id; None where unknown."""

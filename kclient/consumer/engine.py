@@ -16,7 +16,7 @@ from kclient.cluster.offset_lookup import list_offsets
 from kclient.consumer.fetcher import Fetcher
 from kclient.consumer.offsets import OffsetKeeper
 from kclient.consumer.poller import Poller
-from kclient.consumer.subscription import PartitionState, Phase, Subscription
+from kclient.consumer.subscription import NO_EPOCH, PartitionState, Phase, Subscription
 from kclient.errors import KafkaError, NoPosition, RequestTimedOut
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
@@ -77,6 +77,8 @@ class Engine:
             convert,
         )
         self.subscription.recall = self.poller.settle
+        self._view = self.core.metadata.view
+        self.subscription.facts_of = self._facts_of
         self._topics = topics
         self._started = False
         self._closing = self.core.closing("close-consumer", self._close)
@@ -114,7 +116,7 @@ class Engine:
             for topic in found
             for index in range(len(topic.leaders))
         )
-        self._see_leaders(metadata.view)
+        self._see(self._topics)
 
     async def close(self, timeout: float) -> None:
         """Stop everything within about ``timeout`` seconds.
@@ -148,36 +150,53 @@ class Engine:
         self.fetcher.news.ring()
 
     def _view_changed(self, view: Cluster) -> None:
-        """The cluster changed."""
+        """The cluster changed. Only topics of which it tells something new are looked at."""
         if self._closing.begun:
             return
-        for topic in self.subscription.topics:
-            for index in range(view.partition_count(topic) or 0):
-                partition = TopicPartition(topic, index)
-                if partition not in self.subscription:
-                    self._log.info("new partition partition=%s", partition)
-                    self.subscription.add_new(partition)
-        self._see_leaders(view)
-        self.fetcher.follow_view(view)
+        before, self._view = self._view, view
+        subscription = self.subscription
+        topics: Iterable[str] = dict.fromkeys(
+            (*subscription.topics, *subscription.assigned_topics())
+        )
+        if view.brokers.keys() == before.brokers.keys():
+            topics = [topic for topic in topics if not view.leads_like(before, topic)]
+        states = [state for topic in topics for state in subscription.of_topic(topic)]
+        self.fetcher.follow_view(view, states)
+        self._see(topics)
         self.offsets.wake()
 
-    def _see_leaders(self, view: Cluster) -> None:
-        subscription = self.subscription
-        whole = frozenset(subscription.topics)
-        for state in list(subscription):
-            topic, partition = state.topic_partition
-            topic_id = view.topic_id(topic)
-            another = topic_id is None or topic_id != state.topic_id
-            beyond = partition >= (view.partition_count(topic) or math.inf)
-            if topic in whole and another and beyond:
-                # Topics don't shrink: it was deleted, and made anew with fewer partitions. What
-                # tells fewer of the same topic is wrong, or old, and positions outlast that.
-                self._log.warning("partition is gone partition=%s", state.topic_partition)
-                subscription.remove(state)
-                continue
-            if topic_id is not None and subscription.see_topic_id(state, topic_id):
-                self._log.warning("topic was made anew partition=%s", state.topic_partition)
-            subscription.see_leader(state, view.leader_epoch(topic, partition))
+    def _see(self, topics: Iterable[str]) -> None:
+        """What the view tells of the partitions of ``topics``, those included that are new."""
+        subscription, view = self.subscription, self._view
+        for topic in topics:
+            topic_id, count = view.topic_id(topic), view.partition_count(topic)
+            whole = topic in subscription.topics
+            for state in tuple(subscription.of_topic(topic)):
+                partition = state.topic_partition
+                another = topic_id is None or topic_id != state.topic_id
+                if whole and another and partition.partition >= (count or math.inf):
+                    # Topics don't shrink: it was deleted, and made anew with fewer partitions. What
+                    # tells fewer of the same topic is wrong, or old, and positions outlast that.
+                    self._log.warning("partition is gone partition=%s", partition)
+                    subscription.remove(state)
+                elif subscription.see(state, topic_id, view.leader_epoch(*partition)):
+                    self._log.warning("topic was made anew partition=%s", partition)
+            if whole and count is not None and count > len(subscription.of_topic(topic)):
+                self._add_new(topic, count)
+
+    def _add_new(self, topic: str, count: int) -> None:
+        for index in range(count):
+            partition = TopicPartition(topic, index)
+            if partition not in self.subscription:
+                self._log.info("new partition partition=%s", partition)
+                self.subscription.add_new(partition)
+
+    def _facts_of(self, partition: TopicPartition) -> tuple[bytes | None, int]:
+        """What a partition that is assigned now begins with, so that nobody has to tell it."""
+        view, (topic, index) = self._view, partition
+        if index >= (view.partition_count(topic) or 0):
+            return None, NO_EPOCH  # not there, or not yet
+        return view.topic_id(topic), view.leader_epoch(topic, index)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment."""
@@ -192,7 +211,6 @@ class Engine:
         for topic in before:
             if topic not in after:
                 metadata.remove_topic(topic)
-        self._see_leaders(metadata.view)
         self.fetcher.news.ring()
 
     # Questions

@@ -66,7 +66,7 @@ class FetchBuffer:
             subscription: The writer of positions.
             frame_budget: Bytes of frames above which ``has_room`` turns False.
             partition_bytes: Bytes of a partition's pieces above which it is ``is_full``.
-            on_room: Told of a partition of which a piece was used up or dropped.
+            on_room: Told of a partition that isn't full any more, or of which all was dropped.
             on_released: Told that a frame is pointed into no more, by whomever it was held last.
             on_corrupt: Told of a partition whose next batch can't be read; its data is dropped.
         """
@@ -261,13 +261,15 @@ class FetchBuffer:
 
     def _remove_first(self, state: PartitionState) -> None:
         queue = self._queues[state]
+        full = len(queue) > 1 and self.is_full(state)
         data = queue.popleft()
         state.buffered_bytes -= data.size_bytes
         data.close()
         if not queue:
             del self._queues[state]
             self._turns.pop(state, None)
-        self._on_room(state)
+        if full:
+            self._on_room(state)
 
     def _corrupt(self, state: PartitionState, error: CorruptRecord) -> None:
         self.drop(state)

@@ -77,9 +77,12 @@ class BrokerQueue:
         self._held: set[TopicPartition] = set()
         self._last_request = -NEVER
 
-    def touch(self, partition: TopicPartition) -> None:
-        """The wishes for ``partition`` may have changed."""
-        self._touched[partition] = None
+    def touch(self, partition: TopicPartition) -> bool:
+        """The wishes for ``partition`` may have changed. True where nobody was told of any yet."""
+        touched = self._touched
+        first = not touched
+        touched[partition] = None
+        return first
 
     def due(
         self, now: float, subscription: Subscription, buffer: FetchBuffer, partition_bytes: int
@@ -124,28 +127,28 @@ class BrokerQueue:
     def _look_at_touched(
         self, now: float, subscription: Subscription, buffer: FetchBuffer, partition_bytes: int
     ) -> None:
-        session = self.session
+        session, held = self.session, self._held
+        asked = session.asked
         for partition in self._touched:
             state = subscription.get(partition)
+            if held:
+                held.discard(partition)
             if state is None or partition not in self.partitions:
-                self._held.discard(partition)
-                session.forget(partition)
+                pass
             elif state.phase is not Phase.FETCHING or state.paused or state.fetch_offset is None:
-                self._held.discard(partition)
-                session.forget(partition)
+                pass
             elif state.retry_at > now:
                 heapq.heappush(self._retries, (state.retry_at, partition))
-                self._held.discard(partition)
-                session.forget(partition)
             elif buffer.is_full(state):
-                self._held.add(partition)
-                session.forget(partition)
+                held.add(partition)
             else:
-                self._held.discard(partition)
                 session.want(
                     partition,
                     Ask(state.fetch_offset, partition_bytes, state.leader_epoch, state.topic_id),
                 )
+                continue
+            if partition in asked:
+                session.forget(partition)
         self._touched = {}
 
 
@@ -192,36 +195,37 @@ class FetchPlan:
             self._end_replicas(now)
         return queue.due(now, self._subscription, self._buffer, self._partition_bytes)
 
-    def follow_view(self, view: Cluster, now: float) -> None:
-        """The cluster changed: each partition goes to where it can be had now."""
+    def follow_view(self, view: Cluster, states: Iterable[PartitionState], now: float) -> None:
+        """The cluster changed in what concerns ``states``: each goes to where it can be had now."""
         self._view = view
-        for state in self._subscription:
+        for state in states:
             self.route(state, now)
 
     def route(self, state: PartitionState, now: float) -> None:
         """Find the broker to ask for ``state``: its preferred replica, else its leader."""
         partition = state.topic_partition
         node_id = self._node_for(state, now) if state.assigned else None
+        if node_id is not None or not state.assigned:
+            self.homeless.pop(partition, None)
+        else:
+            self.homeless.setdefault(partition, now)
         if node_id != state.node_id:
-            self._leave(state)
+            if state.node_id is not None:
+                self._leave(state, self.queues[state.node_id])
             if node_id is not None:
                 queue = self.queues.get(node_id)
                 if queue is None:
                     queue = self.queues[node_id] = BrokerQueue(node_id)
                 queue.partitions[partition] = None
                 state.node_id = node_id
-        if node_id is not None or not state.assigned:
-            self.homeless.pop(partition, None)
-        else:
-            self.homeless.setdefault(partition, now)
-        self.touch(state)
+                self.touch(state)
 
     def touch(self, state: PartitionState) -> None:
         """The wishes for ``state`` may have changed."""
         if state.node_id is not None:
             queue = self.queues[state.node_id]
-            queue.touch(state.topic_partition)
-            self._on_touched(queue)
+            if queue.touch(state.topic_partition):
+                self._on_touched(queue)
 
     def prefer(self, state: PartitionState, replica: int, until: float, now: float) -> None:
         """The leader says that ``replica`` is nearer to us (KIP-392)."""
@@ -266,10 +270,8 @@ class FetchPlan:
         leader = view.leader(*state.topic_partition)
         return leader if leader in view.brokers else None
 
-    def _leave(self, state: PartitionState) -> None:
-        if state.node_id is not None:
-            queue = self.queues[state.node_id]
-            queue.partitions.pop(state.topic_partition, None)
-            queue.touch(state.topic_partition)
+    def _leave(self, state: PartitionState, queue: BrokerQueue) -> None:
+        queue.partitions.pop(state.topic_partition, None)
+        if queue.touch(state.topic_partition):
             self._on_touched(queue)
-            state.node_id = None
+        state.node_id = None

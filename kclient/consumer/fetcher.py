@@ -23,6 +23,8 @@ from kclient.network import Lane
 from kclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
@@ -42,6 +44,8 @@ BACKOFF_FLOOR = 0.01
 """Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 TURN = 0.005
 """Seconds of work after which the loop gets a turn."""
+PARTS_PER_LOOK = 32
+"""Parts of a response without records that are taken in before the clock is looked at."""
 SESSION_CLOSE_TIMEOUT = 1.0
 """Seconds for telling a broker that its session is not needed any more; a courtesy only."""
 
@@ -118,9 +122,9 @@ class Fetcher:
         if state.error is not None:
             self.news.ring()
 
-    def follow_view(self, view: Cluster) -> None:
-        """The cluster changed."""
-        self.plan.follow_view(view, self._core.clock.now())
+    def follow_view(self, view: Cluster, states: Iterable[PartitionState]) -> None:
+        """The cluster changed in what concerns ``states``."""
+        self.plan.follow_view(view, states, self._core.clock.now())
 
     # Told by the buffer and the plan
 
@@ -232,20 +236,25 @@ class Fetcher:
             queue.answered(self.last_fetch)
             self._count(queue, len(raw.body), len(parts), sent_at)
             news = ReplyNews(queue.node_id)
-            turn = self.last_fetch + TURN
+            now = self.last_fetch
+            turn, unlooked = now + TURN, 0
             for partition, part in parts.items():
                 ask = queue.session.asked.get(partition)
                 state = self._subscription.get(partition)
                 if ask is None or state is None:
                     continue
-                now = self._core.clock.now()
-                self._reader.read(state, ask, part, lease, news, now)
+                unlooked += 1
                 if part.records:
+                    unlooked = PARTS_PER_LOOK
                     queue.session.move_to_end(partition)
-                if now > turn:
-                    self.news.ring()
-                    await asyncio.sleep(0)
-                    turn = self._core.clock.now() + TURN
+                self._reader.read(state, ask, part, lease, news, now)
+                if unlooked >= PARTS_PER_LOOK:
+                    now, unlooked = self._core.clock.now(), 0
+                    if now > turn:
+                        self.news.ring()
+                        await asyncio.sleep(0)
+                        now = self._core.clock.now()
+                        turn = now + TURN
             self._act_on(news, response)
         finally:
             lease.drop()

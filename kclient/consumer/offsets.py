@@ -139,6 +139,7 @@ class OffsetKeeper:
             return
         finally:
             self._done_with(node_id, states)
+        tells = self._log.isEnabledFor(logging.INFO)
         for state, fence in fences.items():
             answer = found[state.topic_partition]
             if isinstance(answer, KafkaError):
@@ -146,7 +147,7 @@ class OffsetKeeper:
                     self._failed(state, answer)
                 continue
             epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
-            if self._subscription.finish_reset(state, fence, answer.offset, epoch):
+            if self._subscription.finish_reset(state, fence, answer.offset, epoch) and tells:
                 self._log.info(
                     "position reset partition=%s to=%s offset=%d",
                     state.topic_partition,
@@ -231,6 +232,7 @@ class OffsetKeeper:
         if not waiting:
             return float("inf")
         metadata = self._core.metadata
+        topics: dict[str, None] = {}
         for partition, since in list(waiting.items()):
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
@@ -242,7 +244,9 @@ class OffsetKeeper:
                     waiting[partition] = now  # told again after as long
                 self._back_off(state)
                 self._subscription.fail(state, error)
-            metadata.request_update(partition.topic)
+            topics[partition.topic] = None
+        for topic in topics:
+            metadata.request_update(topic)
         return now + HOMELESS_CHECK
 
     def _done_with(self, node_id: int, states: Iterable[PartitionState]) -> None:

@@ -20,7 +20,7 @@ from kclient.transitions import step
 from kclient.types import OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from kclient.errors import KafkaError
 
@@ -33,6 +33,8 @@ class Phase(enum.Enum):
     VALIDATING = "The leader changed: the position is compared with the new leader's log."
     FETCHING = "The position is known and good: data is fetched, unless paused."
 
+    __hash__ = object.__hash__  # Enum's own is a call of Python, at each step of each partition
+
 
 class PhaseEvent(enum.Enum):
     """What moves a partition from one phase to another."""
@@ -43,6 +45,8 @@ class PhaseEvent(enum.Enum):
     LEADER_CHANGED = "A leader epoch above the one that the position was read under."
     VALIDATED = "The new leader's log contains the position."
     POSITION_LOST = "The position means nothing any more, and there is no reset policy."
+
+    __hash__ = object.__hash__
 
 
 _P, _E = Phase, PhaseEvent
@@ -72,6 +76,10 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[PhaseEvent, Phase]]] = {
         _E.POSITION_LOST: _P.NO_POSITION,
     },
 }
+
+
+NO_EPOCH: Final = -1
+"""A leader epoch that nobody told."""
 
 
 class PartitionState:
@@ -141,7 +149,7 @@ class PartitionState:
         self.failures = 0
         self.retry_at = 0.0
         self.resets = 0
-        self.leader_epoch = -1
+        self.leader_epoch = NO_EPOCH
         self.topic_id: bytes | None = None
         self.buffered_bytes = 0
         self.high_watermark = -1
@@ -163,8 +171,16 @@ class PartitionState:
         return max(end - self.position, 0)
 
 
+_NONE: Final[Mapping[TopicPartition, PartitionState]] = {}
+
+
 def _nothing() -> None:
     """Nothing was taken."""
+
+
+def _nothing_known(partition: TopicPartition) -> tuple[bytes | None, int]:
+    """No view of the cluster tells of ``partition``."""
+    return None, NO_EPOCH
 
 
 class Subscription:
@@ -175,11 +191,14 @@ class Subscription:
     """
 
     __slots__ = (
+        "_by_topic",
         "_failed",
         "_on_change",
         "_pending",
         "_states",
         "default_reset",
+        "facts_of",
+        "get",
         "on_fetched",
         "recall",
         "topics",
@@ -197,10 +216,15 @@ class Subscription:
         self.recall: Callable[[], object] = _nothing
         """Gives back what was taken and not handed over yet. Called before a position is set: what
         was taken for the old one must not be handed over after that."""
+        self.facts_of: Callable[[TopicPartition], tuple[bytes | None, int]] = _nothing_known
+        """What the view tells of a partition that is assigned now: as ``see`` is told later."""
         self.on_fetched = on_change
         """Told of a partition that is asked for at a later offset, and in nothing else changed."""
         self._on_change = on_change
         self._states: dict[TopicPartition, PartitionState] = {}
+        self.get: Callable[[TopicPartition], PartitionState | None] = self._states.get
+        """The state of a partition; None if it isn't assigned."""
+        self._by_topic: dict[str, dict[TopicPartition, PartitionState]] = {}
         self._failed: dict[TopicPartition, PartitionState] = {}
         self._pending: dict[TopicPartition, PartitionState] = {}
 
@@ -215,10 +239,6 @@ class Subscription:
     def __contains__(self, partition: object) -> bool:
         return partition in self._states
 
-    def get(self, partition: TopicPartition) -> PartitionState | None:
-        """The state of ``partition``, None if it isn't assigned."""
-        return self._states.get(partition)
-
     def require(self, partition: TopicPartition) -> PartitionState:
         """The state of ``partition``, or InvalidArgument saying that it isn't assigned."""
         state = self._states.get(partition)
@@ -231,7 +251,11 @@ class Subscription:
 
     def assigned_topics(self) -> list[str]:
         """Names of the topics that partitions are assigned of, each once."""
-        return list(dict.fromkeys(partition.topic for partition in self._states))
+        return list(self._by_topic)
+
+    def of_topic(self, topic: str) -> Collection[PartitionState]:
+        """The assigned partitions of one topic."""
+        return self._by_topic.get(topic, _NONE).values()
 
     def without_position(self) -> list[TopicPartition]:
         """Partitions that poll can't read before someone says where to start."""
@@ -280,16 +304,22 @@ class Subscription:
     def _add(self, partition: TopicPartition, reset: OffsetSpec | None) -> None:
         state = PartitionState(partition)
         self._states[partition] = state
+        self._by_topic.setdefault(partition[0], {})[partition] = state
+        state.topic_id, state.leader_epoch = self.facts_of(partition)
         self._pending[partition] = state
         if reset is not None:
-            self.ask_reset(state, reset)
-        else:
-            self._on_change(state)
+            self._apply(state, PhaseEvent.RESET_ASKED)
+            state.reset_to = reset
+        self._on_change(state)
 
     def _remove(self, state: PartitionState) -> None:
         state.assigned = False
         partition = state.topic_partition
         del self._states[partition]
+        others = self._by_topic[partition[0]]
+        del others[partition]
+        if not others:
+            del self._by_topic[partition[0]]
         self._failed.pop(partition, None)
         self._pending.pop(partition, None)
         self._on_change(state)
@@ -374,37 +404,38 @@ class Subscription:
         if position is not None:
             self.seek(state, position, epoch)
 
-    def see_topic_id(self, state: PartitionState, topic_id: bytes) -> bool:
-        """The view of the cluster tells the topic's id. True where the topic was made anew.
+    def see(self, state: PartitionState, topic_id: bytes | None, leader_epoch: int) -> bool:
+        """The view of the cluster tells of the partition. True where its topic was made anew.
 
         Then the position is one of a log that is gone, and epochs begin again.
-        """
-        if state.topic_id == topic_id:
-            return False
-        made_anew = state.topic_id is not None
-        state.topic_id = topic_id
-        if made_anew:
-            state.leader_epoch = -1
-            state.high_watermark = state.last_stable_offset = state.log_start_offset = -1
-            self.lose_position(state)
-        else:
-            self._on_change(state)
-        return made_anew
-
-    def see_leader(self, state: PartitionState, leader_epoch: int) -> None:
-        """The view of the cluster tells the partition's leader epoch, -1 unknown.
 
         An epoch above that of the last record read means another leader, whose log may part from
         the one that was read. The view takes an epoch back only where a higher one was wrong;
         brokers refuse whoever names an epoch that never was, so it is taken back here too.
+
+        Args:
+            state: The partition.
+            topic_id: None where the view knows none; nothing is learnt from that.
+            leader_epoch: Likewise, below 0.
         """
-        if leader_epoch < 0 or leader_epoch == state.leader_epoch:
-            return
-        state.leader_epoch = leader_epoch
-        read_before = 0 <= state.position_epoch < leader_epoch
-        if state.phase is Phase.VALIDATING or (read_before and state.phase is Phase.FETCHING):
-            self._apply(state, PhaseEvent.LEADER_CHANGED)
-        self._on_change(state)
+        before = state.topic_id
+        another = topic_id is not None and topic_id != before
+        made_anew = another and before is not None
+        if another:
+            state.topic_id = topic_id
+        if made_anew:
+            state.leader_epoch = NO_EPOCH
+            state.high_watermark = state.last_stable_offset = state.log_start_offset = -1
+            self.lose_position(state)
+        if leader_epoch >= 0 and leader_epoch != state.leader_epoch:
+            another = True
+            state.leader_epoch = leader_epoch
+            read_before = 0 <= state.position_epoch < leader_epoch
+            if state.phase is Phase.VALIDATING or (read_before and state.phase is Phase.FETCHING):
+                self._apply(state, PhaseEvent.LEADER_CHANGED)
+        if another:
+            self._on_change(state)
+        return made_anew
 
     def finish_validation(self, state: PartitionState, leader_epoch: int) -> None:
         """The log of the leader of ``leader_epoch`` contains the position."""
@@ -484,7 +515,8 @@ class Subscription:
         state.retry_at = 0.0
         state.failures = 0
         state.error = None
-        self._failed.pop(state.topic_partition, None)
+        if self._failed:
+            self._failed.pop(state.topic_partition, None)
 
     def _apply(self, state: PartitionState, event: PhaseEvent) -> None:
         state.phase = step(TRANSITIONS, state.phase, event)

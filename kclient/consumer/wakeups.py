@@ -55,8 +55,10 @@ class Bell:
 
     def ring(self) -> None:
         """Wake everybody; those who come later wait for the next time."""
-        for waiter in self._waiters:
-            _finish(waiter)
+        if self._waiters:
+            waiters, self._waiters = self._waiters, {}
+            for waiter in waiters:
+                _finish(waiter)
 
     async def wait(self, seconds: float) -> None:
         """Wait until it rings, ``seconds`` at most.
@@ -71,7 +73,7 @@ class Bell:
             await waiter
         finally:
             timer.cancel()
-            del self._waiters[waiter]
+            self._waiters.pop(waiter, None)
 
 
 def _finish(future: asyncio.Future[None]) -> None:

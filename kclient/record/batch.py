@@ -291,6 +291,9 @@ def parse_record(data: bytes, pos: int, end: int) -> tuple[int, int, int, int, i
     if byte < 128:
         timestamp_delta = (byte >> 1) ^ -(byte & 1)
         pos += 2
+    elif stop - pos > 6 and data[pos + 2] < 128:
+        timestamp_delta = ((byte & 127 | data[pos + 2] << 7) >> 1) ^ -(byte & 1)
+        pos += 3
     else:
         timestamp_delta, pos = long_varlong(data, pos + 1, stop - 4)
     byte = data[pos]

@@ -111,7 +111,7 @@ class Consumed:
         self.news = ReplyNews(1)
         self.subscription = self.rig.subscription
         for index, start in enumerate(STARTS):
-            self.subscription.see_topic_id(self.rig.state(index), TOPIC_ID)
+            self.subscription.see(self.rig.state(index), TOPIC_ID, -1)
             self.subscription.seek(self.rig.state(index), start)
         plan = self.rig.plan
         if plan is None:

@@ -152,6 +152,19 @@ class TestCluster:
         assert view.partition_count("bad") is None
         assert view.topic_error("bad") == 29
 
+    def test_tells_whether_a_topic_is_led_alike(self) -> None:
+        view, name = cluster(), "orders"
+        assert view.leads_like(cluster(), name)
+        assert view.leads_like(view.with_partition(partition(0, isr=(1,))), name)
+        assert not view.leads_like(view.with_partition(partition(0, leader=2)), name)
+        assert not view.leads_like(view.with_partition(partition(0, leader_epoch=8)), name)
+        assert not view.leads_like(view.with_partition(partition(2)), name)
+        assert not view.leads_like(view.without_topic(name), name)
+        assert not view.without_topic(name).leads_like(view, name)
+        assert view.without_topic(name).leads_like(view.without_topic(name), name)
+        anew = Topic(name, [partition(0), partition(1, leader=None, isr=())])
+        assert not view.leads_like(view.with_topic(anew), name)
+
     def test_looks_up_topic_ids_both_ways(self) -> None:
         view = cluster().with_topic(Topic("old", [Partition("old", 0)]))
         assert view.topic_id("orders") == ID

@@ -213,12 +213,21 @@ def test_memory_is_counted_by_frames_until_the_last_piece_of_it_is_used_up() -> 
     assert rig.buffer.has_room
 
 
-def test_room_is_told_when_a_piece_is_used_up() -> None:
+def test_room_is_told_when_a_full_partition_is_full_no_more() -> None:
     rig = BufferRig(1)
-    rig.add(0, batch(0, 2))
-    rig.take(1)
+    for offset in range(PIECES_PER_PARTITION):
+        rig.add(0, batch(offset, 1))
     assert rig.room == []
     rig.take(1)
+    assert rig.room == [rig.partition(0)]
+    rig.take(PIECES_PER_PARTITION)
+    assert rig.room == [rig.partition(0)]  # it was asked for again: nobody waits to hear of more
+
+
+def test_room_is_told_when_all_is_dropped() -> None:
+    rig = BufferRig(1)
+    rig.add(0, batch(0, 2))
+    rig.buffer.drop(rig.state(0))
     assert rig.room == [rig.partition(0)]
 
 

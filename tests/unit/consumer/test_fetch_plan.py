@@ -49,7 +49,7 @@ class PlanRig(BufferRig):
 
     def follow(self, view: Cluster, now: float = 0.0) -> None:
         assert self.plan is not None
-        self.plan.follow_view(view, now)
+        self.plan.follow_view(view, self.subscription, now)
 
     def queue(self, node_id: int) -> BrokerQueue:
         assert self.plan is not None
@@ -80,10 +80,22 @@ def test_each_leader_is_asked_for_its_partitions() -> None:
 
 def test_an_ask_has_offset_size_and_what_the_view_knows() -> None:
     rig = planned(1)
-    rig.subscription.see_leader(rig.state(0), 5)
-    rig.subscription.see_topic_id(rig.state(0), b"i" * 16)
+    rig.subscription.see(rig.state(0), b"i" * 16, 5)
     rig.due(1)
     assert rig.queue(1).session.asked[rig.partition(0)] == Ask(0, 1000, 5, b"i" * 16)
+
+
+def test_a_queue_is_told_of_once_until_it_is_looked_at() -> None:
+    rig = planned(1, 1)
+    rig.due(1)
+    rig.touched.clear()
+    rig.subscription.seek(rig.state(0), 5)
+    rig.subscription.seek(rig.state(1), 6)
+    assert rig.touched == [1]
+    assert rig.asked(1) == {0: 5, 1: 6}
+    rig.subscription.seek(rig.state(1), 7)
+    assert rig.touched == [1, 1]
+    assert rig.asked(1) == {0: 5, 1: 7}
 
 
 def test_one_request_at_a_time() -> None:

@@ -129,8 +129,8 @@ def test_the_ends_of_the_log_are_taken_from_late_answers_too(what: str) -> None:
 def test_an_answer_about_a_topic_that_was_made_anew_is_dropped_at_equal_offsets() -> None:
     rig = ReplyRig()
     old, new = b"1" * 16, b"2" * 16
-    rig.rig.subscription.see_topic_id(rig.state, old)
-    rig.rig.subscription.see_topic_id(rig.state, new)
+    rig.rig.subscription.see(rig.state, old, -1)
+    rig.rig.subscription.see(rig.state, new, -1)
     rig.rig.subscription.seek(rig.state, 0)
     rig.read(topic_id=old, records=batch(0, 3), high_watermark=99)
     assert not rig.rig.buffer.holds(rig.state)

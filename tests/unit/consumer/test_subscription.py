@@ -60,6 +60,39 @@ def test_an_illegal_step_raises() -> None:
         rig.subscription._apply(rig.state(), PhaseEvent.VALIDATED)
 
 
+def test_a_new_partition_begins_with_what_is_known_of_it_and_is_told_of_once() -> None:
+    rig = Rig(LATEST)
+    rig.subscription.facts_of = lambda partition: (b"1" * 16, partition.partition + 5)
+    rig.subscription.assign([A, B])
+    assert rig.changed == [A, B]
+    assert [state.topic_id for state in rig.subscription] == [b"1" * 16] * 2
+    assert [state.leader_epoch for state in rig.subscription] == [
+        partition.partition + 5 for partition in (A, B)
+    ]
+
+
+def test_a_view_that_tells_two_things_changes_a_partition_once() -> None:
+    rig = assigned()
+    assert not rig.subscription.see(rig.state(), b"1" * 16, 3)
+    assert rig.changed == [A]
+    assert not rig.subscription.see(rig.state(), b"1" * 16, 3)
+    assert not rig.subscription.see(rig.state(), None, -1)
+    assert rig.changed == [A]
+
+
+def test_partitions_are_found_by_topic() -> None:
+    rig = Rig()
+    other = TopicPartition("another", 0)
+    rig.subscription.assign([A, other, B])
+    found = rig.subscription.of_topic
+    assert rig.subscription.assigned_topics() == [A.topic, "another"]
+    assert [state.topic_partition for state in found(A.topic)] == [A, B]
+    rig.subscription.assign([B])
+    assert rig.subscription.assigned_topics() == [A.topic]
+    assert [state.topic_partition for state in found(A.topic)] == [B]
+    assert len(found("another")) == len(found("never")) == 0
+
+
 def test_without_a_policy_a_new_partition_has_no_position() -> None:
     rig = assigned()
     assert rig.subscription.without_position() == [A, B]
@@ -164,15 +197,15 @@ def test_a_lost_position_is_reset_by_policy_or_stays_lost() -> None:
 def test_a_newer_leader_epoch_sends_a_read_position_to_validation() -> None:
     rig = assigned()
     state = rig.state()
-    rig.subscription.see_leader(state, 1)
+    rig.subscription.see(state, None, 1)
     rig.subscription.seek(state, 0)
-    rig.subscription.see_leader(state, 2)
+    rig.subscription.see(state, None, 2)
     assert state.phase is Phase.FETCHING  # nothing was read yet: no log to compare
     rig.subscription.advance(state, 5, 2)
-    rig.subscription.see_leader(state, 2)
-    rig.subscription.see_leader(state, -1)  # the view lost the topic for a moment
+    rig.subscription.see(state, None, 2)
+    rig.subscription.see(state, None, -1)  # the view lost the topic for a moment
     assert state.leader_epoch == 2
-    rig.subscription.see_leader(state, 4)
+    rig.subscription.see(state, None, 4)
     assert state.phase is Phase.VALIDATING
 
 
@@ -181,9 +214,9 @@ def test_an_epoch_that_the_view_takes_back_is_not_named_any_more() -> None:
     state = rig.state()
     rig.subscription.seek(state, 0)
     rig.subscription.advance(state, 5, 2)
-    rig.subscription.see_leader(state, 2**31 - 1)
+    rig.subscription.see(state, None, 2**31 - 1)
     assert state.phase is Phase.VALIDATING
-    rig.subscription.see_leader(state, 3)
+    rig.subscription.see(state, None, 3)
     rig.subscription.finish_validation(state, 2**31 - 1)
     assert state.phase is Phase.VALIDATING
     rig.subscription.finish_validation(state, 3)
@@ -195,8 +228,8 @@ def test_validation_ends_with_the_answer_of_the_newest_leader() -> None:
     state = rig.state()
     rig.subscription.seek(state, 0)
     rig.subscription.advance(state, 5, 1)
-    rig.subscription.see_leader(state, 2)
-    rig.subscription.see_leader(state, 3)
+    rig.subscription.see(state, None, 2)
+    rig.subscription.see(state, None, 3)
     rig.subscription.finish_validation(state, 2)
     assert state.phase is Phase.VALIDATING
     rig.subscription.finish_validation(state, 3)
@@ -207,10 +240,10 @@ def test_a_topic_made_anew_loses_positions_and_epochs() -> None:
     rig = assigned(EARLIEST)
     state = rig.state()
     rig.subscription.seek(state, 5)
-    assert not rig.subscription.see_topic_id(state, b"1" * 16)
-    assert not rig.subscription.see_topic_id(state, b"1" * 16)
-    rig.subscription.see_leader(state, 9)
-    assert rig.subscription.see_topic_id(state, b"2" * 16)
+    assert not rig.subscription.see(state, b"1" * 16, -1)
+    assert not rig.subscription.see(state, b"1" * 16, -1)
+    rig.subscription.see(state, None, 9)
+    assert rig.subscription.see(state, b"2" * 16, -1)
     assert (state.phase, state.leader_epoch) == (Phase.AWAITING_RESET, -1)
 
 
