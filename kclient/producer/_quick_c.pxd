@@ -18,6 +18,7 @@ cdef Py_ssize_t _SCATTERED
 cdef int64_t _OVERHEAD
 cdef int64_t _HEADER_BOUND
 cdef bytes _NO_HEADERS
+cdef Py_ssize_t _SEALED_PER_TURN
 cdef object _NOBODY
 cdef object _get_running_loop
 cdef Py_ssize_t _forks
@@ -120,6 +121,7 @@ cdef class Turn:
     cdef double _until
     cdef bint _real
 
+    @cython.locals(sealed=Py_ssize_t)
     cpdef bint due(self) except -1
 
     @cython.locals(now=double)

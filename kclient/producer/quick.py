@@ -51,6 +51,8 @@ _HEADER_BOUND = 10  # two varint lengths of at most five bytes each
 _SCATTERED = 64
 """With so many partitions what a record with a key will write to is in no cache of the processor's:
 the compiled build has it fetched for a block of records together, before they are taken."""
+_SEALED_PER_TURN = 4
+"""Batches. With a turn for each of them the sender made a request of each."""
 _NOBODY: Any = object()
 _forks = 0
 END: Any = object()
@@ -247,7 +249,8 @@ class Turn:
 
     def due(self) -> bool:
         """Whether it is time for one."""
-        return self._account.sealed != self._sealed or self._now() >= self._until
+        sealed = self._account.sealed - self._sealed
+        return sealed >= _SEALED_PER_TURN or self._now() >= self._until
 
     def note(self) -> None:
         """One is about to be taken: batches that are sealed meanwhile call for another."""

@@ -1,10 +1,10 @@
 """When a user's loop that writes has to let others run, and for how long.
 
 ``enqueue`` and ``send_many`` seldom suspend by themselves. Their callers' loop takes a turn of the
-event loop whenever a batch was sealed, so that the sender gets at it, and after a few milliseconds
-where records fill no batch for long. ``send_many`` and ``send_arrow``, which wait for all their
-records in the end, have no reason to be far ahead of the sender, either: ``Pace`` holds them to
-that. Must cost next to nothing per record.
+event loop whenever a few batches were sealed, so that the sender gets at them, and after a few
+milliseconds where records fill no batch for long. ``send_many`` and ``send_arrow``, which wait for
+all their records in the end, have no reason to be far ahead of the sender, either: ``Pace`` holds
+them to that. Must cost next to nothing per record.
 """
 
 from __future__ import annotations

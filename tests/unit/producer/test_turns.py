@@ -1,0 +1,53 @@
+"""When a loop that writes lets others run."""
+
+from __future__ import annotations
+
+from kclient.producer.hot import Account, Turn
+
+
+class Scene:
+    """A turn of one second, on a clock that stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.account = Account(1 << 20)
+        self.turn = Turn(self.account, lambda: self.now, 1.0)
+
+    def seal(self, batches: int) -> None:
+        self.account.sealed += batches
+
+
+def test_a_turn_is_due_when_four_batches_were_sealed() -> None:
+    scene = Scene()
+    scene.seal(3)
+    assert not scene.turn.due()
+    scene.seal(1)
+    assert scene.turn.due()
+
+
+def test_batches_that_were_sealed_before_the_last_turn_do_not_count() -> None:
+    scene = Scene()
+    scene.seal(9)
+    scene.turn.note()
+    scene.turn.begin()
+    scene.seal(3)
+    assert not scene.turn.due()
+
+
+def test_those_that_are_sealed_while_it_is_taken_count_for_the_next() -> None:
+    scene = Scene()
+    scene.seal(4)
+    scene.turn.note()
+    scene.seal(4)
+    scene.turn.begin()
+    assert scene.turn.due()
+
+
+def test_a_turn_is_due_after_its_length_whatever_was_sealed() -> None:
+    scene = Scene()
+    scene.now += 0.999
+    assert not scene.turn.due()
+    scene.now += 0.002
+    assert scene.turn.due()
+    scene.turn.begin()
+    assert not scene.turn.due()
