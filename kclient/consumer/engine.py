@@ -16,7 +16,7 @@ from kclient.cluster.offset_lookup import list_offsets
 from kclient.consumer.fetcher import Fetcher
 from kclient.consumer.offsets import OffsetKeeper
 from kclient.consumer.poller import Poller
-from kclient.consumer.subscription import NO_EPOCH, PartitionState, Phase, Subscription
+from kclient.consumer.subscription import PartitionState, Phase, Subscription
 from kclient.errors import KafkaError, NoPosition, RequestTimedOut
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
@@ -114,9 +114,9 @@ class Engine:
         self.subscription.assign(
             TopicPartition(topic.name, index)
             for topic in found
-            for index in range(len(topic.leaders))
+            # One that was found first may have been made anew, with fewer of them, since.
+            for index in range(self._view.partition_count(topic.name) or len(topic.leaders))
         )
-        self._see(self._topics)
 
     async def close(self, timeout: float) -> None:
         """Stop everything within about ``timeout`` seconds.
@@ -193,10 +193,8 @@ class Engine:
 
     def _facts_of(self, partition: TopicPartition) -> tuple[bytes | None, int]:
         """What a partition that is assigned now begins with, so that nobody has to tell it."""
-        view, (topic, index) = self._view, partition
-        if index >= (view.partition_count(topic) or 0):
-            return None, NO_EPOCH  # not there, or not yet
-        return view.topic_id(topic), view.leader_epoch(topic, index)
+        view = self._view
+        return view.topic_id(partition.topic), view.leader_epoch(*partition)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment."""

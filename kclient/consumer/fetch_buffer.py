@@ -261,7 +261,7 @@ class FetchBuffer:
 
     def _remove_first(self, state: PartitionState) -> None:
         queue = self._queues[state]
-        full = len(queue) > 1 and self.is_full(state)
+        full = self.is_full(state)
         data = queue.popleft()
         state.buffered_bytes -= data.size_bytes
         data.close()

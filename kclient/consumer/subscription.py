@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
+from kclient.cluster.partition import NO_EPOCH
 from kclient.errors import InvalidArgument
 from kclient.transitions import step
 from kclient.types import OffsetSpec, TopicPartition
@@ -76,10 +77,6 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[PhaseEvent, Phase]]] = {
         _E.POSITION_LOST: _P.NO_POSITION,
     },
 }
-
-
-NO_EPOCH: Final = -1
-"""A leader epoch that nobody told."""
 
 
 class PartitionState:

@@ -18,7 +18,6 @@ cdef Py_ssize_t _SCATTERED
 cdef int64_t _OVERHEAD
 cdef int64_t _HEADER_BOUND
 cdef bytes _NO_HEADERS
-cdef Py_ssize_t _SEALED_PER_TURN
 cdef object _NOBODY
 cdef object _get_running_loop
 cdef Py_ssize_t _forks
@@ -81,6 +80,7 @@ cdef class Account:
     cdef public int64_t limit
     cdef public Py_ssize_t waiting
     cdef public Py_ssize_t sealed
+    cdef public Py_ssize_t per_turn
 
 
 cdef class Filling:
@@ -121,7 +121,7 @@ cdef class Turn:
     cdef double _until
     cdef bint _real
 
-    @cython.locals(sealed=Py_ssize_t)
+    @cython.locals(account=Account, sealed=Py_ssize_t)
     cpdef bint due(self) except -1
 
     @cython.locals(now=double)

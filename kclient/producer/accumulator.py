@@ -37,6 +37,8 @@ _OPEN_AT_MOST = 1.0
 """Seconds for which a batch takes records beyond linger, if it can't be sent before."""
 BATCH_UPKEEP = 1536
 """Bytes that a batch takes beside its records, about."""
+_SEALED_PER_TURN = 4
+"""Batches. With a turn of the loop for each of them the sender made a request of each."""
 _UPKEEP_SHARE = 4
 """The upkeep of batches may take one such part of the memory budget beyond it; more counts."""
 _FREE_BATCHES = 40
@@ -133,7 +135,8 @@ class Accumulator:
         wake: Callable[[], None],
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
-        self.account = Account(config.buffer_memory)
+        in_a_request = config.max_request_size // max(1, config.batch_size)
+        self.account = Account(config.buffer_memory, max(1, min(_SEALED_PER_TURN, in_a_request)))
         self.busy: dict[PartitionQueue, None] = {}
         """Partitions with unsettled batches."""
         self._host = host

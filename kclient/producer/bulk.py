@@ -1,4 +1,4 @@
-"""``send_many``: many records with one await per batch.
+"""``send_many``: many records with one await per few batches.
 
 A run of its own per call; the producer makes it. Records go in without a suspension as long as they
 fit: the quick way takes them in runs, the intake whatever isn't plain. Every batch that takes one

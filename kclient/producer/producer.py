@@ -370,7 +370,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     ) -> int:
         """Send many records and wait until all are acknowledged; the quickest way in.
 
-        Suspends about once per batch, for a moment where it is more than a full request per broker
+        Suspends once per few batches, for a moment where it is more than a full request per broker
         ahead of what is sent, and where there is no room (up to ``max_block``). Plain records are
         pulled from ``records`` in blocks of eight at most, for which the clock is read
         once: code behind a ``yield`` can't count on that record being in a batch.

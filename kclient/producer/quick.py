@@ -51,8 +51,6 @@ _HEADER_BOUND = 10  # two varint lengths of at most five bytes each
 _SCATTERED = 64
 """With so many partitions what a record with a key will write to is in no cache of the processor's:
 the compiled build has it fetched for a block of records together, before they are taken."""
-_SEALED_PER_TURN = 4
-"""Batches. With a turn for each of them the sender made a request of each."""
 _NOBODY: Any = object()
 _forks = 0
 END: Any = object()
@@ -79,16 +77,18 @@ class Account:
         used: Bytes of records that aren't settled, and of batches where those are very many.
         limit: ``buffer_memory``.
         waiting: Records that stand in a line.
-        sealed: Batches sealed so far: who appends lets others run when it moves.
+        sealed: Batches sealed so far.
+        per_turn: After how many of them who appends lets others run.
     """
 
-    __slots__ = ("limit", "sealed", "used", "waiting")
+    __slots__ = ("limit", "per_turn", "sealed", "used", "waiting")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, per_turn: int = 1) -> None:
         self.used = 0
         self.limit = limit
         self.waiting = 0
         self.sealed = 0
+        self.per_turn = per_turn
 
 
 @cython.final
@@ -249,8 +249,11 @@ class Turn:
 
     def due(self) -> bool:
         """Whether it is time for one."""
-        sealed = self._account.sealed - self._sealed
-        return sealed >= _SEALED_PER_TURN or self._now() >= self._until
+        account = self._account
+        sealed = account.sealed - self._sealed
+        if sealed and (sealed >= account.per_turn or account.used > account.limit >> 1):
+            return True
+        return self._now() >= self._until
 
     def note(self) -> None:
         """One is about to be taken: batches that are sealed meanwhile call for another."""

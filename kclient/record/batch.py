@@ -286,8 +286,7 @@ def parse_record(data: bytes, pos: int, end: int) -> tuple[int, int, int, int, i
         size, pos = long_varint(data, pos, end)
     if size < 6 or size > end - pos:
         raise corrupt(pos, f"a record of {size} bytes can't be in {end - pos} bytes")
-    stop = pos + size
-    byte = data[pos + 1]  # the byte before it, the record's attributes, is unused
+    stop, byte = pos + size, data[pos + 1]  # the byte before it, the attributes, is unused
     if byte < 128:
         timestamp_delta = (byte >> 1) ^ -(byte & 1)
         pos += 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kclient.consumer.fetch_plan import FetchPlan
-from kclient.consumer.subscription import NO_EPOCH, PartitionState, Subscription
+from kclient.consumer.subscription import PartitionState, Subscription
 from kclient.testing import Cluster
 from kclient.types import TopicPartition
 from tests.unit.consumer.log_bytes import batch
@@ -118,7 +118,6 @@ async def test_a_partition_that_is_not_there_yet_is_read_once_it_is() -> None:
         await read(consumer, 5)
         late = TopicPartition(T, 2)
         consumer.assign([P, late])
-        assert consumer._engine._facts_of(late) == (None, NO_EPOCH)
         await asyncio.sleep(1.0)
         cluster.add_partitions(T, 3)
         cluster.append(T, 2, batch(0, 4))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
+import kclient
 from kclient.producer.hot import Account, Turn
+
+KIB = 1024
 
 
 class Scene:
     """A turn of one second, on a clock that stands still unless it is moved."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_turn: int = 4) -> None:
         self.now = 100.0
-        self.account = Account(1 << 20)
+        self.account = Account(1 << 20, per_turn)
         self.turn = Turn(self.account, lambda: self.now, 1.0)
 
     def seal(self, batches: int) -> None:
@@ -41,6 +46,42 @@ def test_those_that_are_sealed_while_it_is_taken_count_for_the_next() -> None:
     scene.seal(4)
     scene.turn.begin()
     assert scene.turn.due()
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "max_request_size", "batches"),
+    [
+        (64 * KIB, KIB * KIB, 4),
+        (256 * KIB, KIB * KIB, 4),
+        (257 * KIB, KIB * KIB, 3),
+        (KIB * KIB, KIB * KIB, 1),
+        (2 * KIB * KIB, KIB * KIB, 1),
+    ],
+)
+def test_batches_of_a_turn_fit_into_a_request(
+    batch_size: int, max_request_size: int, batches: int
+) -> None:
+    producer: kclient.Producer = kclient.Producer(
+        "127.0.0.1:9092", batch_size=batch_size, max_request_size=max_request_size
+    )
+    assert producer._accumulator.account.per_turn == batches
+
+
+def test_a_turn_is_due_for_each_batch_where_one_fills_a_request() -> None:
+    scene = Scene(per_turn=1)
+    assert not scene.turn.due()
+    scene.seal(1)
+    assert scene.turn.due()
+
+
+def test_a_turn_is_due_for_each_batch_where_memory_gets_scarce() -> None:
+    scene = Scene()
+    scene.account.used = (1 << 19) + 1
+    assert not scene.turn.due()
+    scene.seal(1)
+    assert scene.turn.due()
+    scene.account.used = 1 << 19
+    assert not scene.turn.due()
 
 
 def test_a_turn_is_due_after_its_length_whatever_was_sealed() -> None:
