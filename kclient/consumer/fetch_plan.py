@@ -133,10 +133,14 @@ class BrokerQueue:
             state = subscription.get(partition)
             if held:
                 held.discard(partition)
-            if state is None or partition not in self.partitions:
-                pass
-            elif state.phase is not Phase.FETCHING or state.paused or state.fetch_offset is None:
-                pass
+            if (
+                state is None
+                or partition not in self.partitions
+                or state.phase is not Phase.FETCHING
+                or state.paused
+                or state.fetch_offset is None
+            ):
+                pass  # nothing is to be had, or not wanted
             elif state.retry_at > now:
                 heapq.heappush(self._retries, (state.retry_at, partition))
             elif buffer.is_full(state):
