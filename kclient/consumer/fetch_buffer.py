@@ -2,7 +2,8 @@
 
 Filled by ``fetcher`` from responses, emptied by ``consumer``. ``take`` decodes, returns records and
 moves the positions in one synchronous step, so a poll that is cancelled while it waits has taken
-nothing. Partitions take turns: who was served goes to the end of the row.
+nothing. Partitions take turns: who was served goes to the end of the row. A batch that is read in
+part holds its inflated bytes, so only a few partitions at once may be in the midst of one.
 
 Every piece of a partition begins where the one before it ends, and the first one at the position;
 a piece that doesn't (the user sought, the partition was taken away) is dropped, not delivered.
@@ -28,6 +29,8 @@ BATCHES_PER_TAKE = 200
 """Batches that one ``take`` looks at: a long run of aborted or tiny ones must not hold the loop."""
 PIECES_PER_PARTITION = 8
 """Pieces that one partition may have waiting: small ones cost more than their bytes."""
+BEGUN_AT_ONCE = 8
+"""Partitions in the midst of a batch: with as many, these are served before others begin one."""
 
 
 class FetchBuffer:
@@ -39,6 +42,7 @@ class FetchBuffer:
     """
 
     __slots__ = (
+        "_begun",
         "_blocked",
         "_full_bytes",
         "_on_corrupt",
@@ -78,6 +82,7 @@ class FetchBuffer:
         self._queues: dict[PartitionState, deque[FetchedData]] = {}
         self._turns: OrderedDict[PartitionState, None] = OrderedDict()
         self._blocked: dict[PartitionState, FetchedData] = {}
+        self._begun: dict[PartitionState, None] = {}
         self.frame_budget = frame_budget
         self.frame_bytes = 0
 
@@ -173,6 +178,7 @@ class FetchBuffer:
         taken: list[Record] = []
         batches = BATCHES_PER_TAKE
         for _ in range(len(self._turns) - len(self._blocked)):
+            crowded = len(self._begun) >= BEGUN_AT_ONCE
             state = self._next_turn()
             if state is None:
                 break
@@ -187,6 +193,8 @@ class FetchBuffer:
                     taken += records
                 if len(taken) >= limit:
                     return taken
+                if crowded:
+                    break  # its batch is at an end: room for another partition to begin one
             if batches <= 0:
                 break
         return taken
@@ -221,15 +229,16 @@ class FetchBuffer:
 
     def _next_turn(self) -> PartitionState | None:
         """Whose turn it is; that partition goes to the end of the row."""
-        turns = self._turns
+        turns, begun = self._turns, self._begun
         while turns:
-            state = next(iter(turns))
+            state = next(iter(turns if len(begun) < BEGUN_AT_ONCE else begun))
             if self._is_stale(state):
                 self.drop(state)
                 self._subscription.rewind_fetch(state)
             elif state.paused:
                 del turns[state]
                 self._blocked.pop(state, None)
+                begun.pop(state, None)
             else:
                 turns.move_to_end(state)
                 if state not in self._blocked:
@@ -254,6 +263,9 @@ class FetchBuffer:
 
     def _after(self, state: PartitionState, data: FetchedData) -> None:
         self._subscription.advance(state, data.offset, data.leader_epoch)
+        self._begun.pop(state, None)
+        if data.is_begun:
+            self._begun[state] = None
         if data.done:
             self._remove_first(state)
         elif data.blocked is not None:
@@ -293,6 +305,7 @@ class FetchBuffer:
         queue = self._queues.pop(state, None)
         self._turns.pop(state, None)
         self._blocked.pop(state, None)
+        self._begun.pop(state, None)
         if queue is None:
             return
         for data in queue:

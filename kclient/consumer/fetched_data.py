@@ -184,6 +184,11 @@ class FetchedData:
                 self.offset = offset
 
     @property
+    def is_begun(self) -> bool:
+        """Some of the batch at hand was read, and some wasn't."""
+        return self._batch is not None and self.blocked is None
+
+    @property
     def has_ready_records(self) -> bool:
         """Whether it begins with records that are already decoded."""
         return bool(self._ready)

@@ -95,13 +95,17 @@ cdef int64_t timestamp_of(int64_t base_timestamp, int64_t delta, Py_ssize_t pos)
 
 cdef int check_end(Py_ssize_t pos, Py_ssize_t left, Py_ssize_t end) except -1
 
-@cython.locals(data_cstr="const unsigned char*", end=Py_ssize_t, records=list, taken=Py_ssize_t,
+cdef inline const unsigned char* start_of(const unsigned char[::1] data) noexcept:
+    return &data[0] if data.shape[0] else NULL
+
+@cython.locals(data_view="const unsigned char[::1]", data_cstr="const unsigned char*",
+               end=Py_ssize_t, records=list, taken=Py_ssize_t,
                fixed_time=bint, fixed_timestamp=int64_t, time_delta=int64_t, delta=int64_t,
                key_pos=Py_ssize_t, key_size=Py_ssize_t, value_pos=Py_ssize_t,
                value_size=Py_ssize_t, headers_pos=Py_ssize_t, stop=Py_ssize_t, offset=int64_t,
                timestamp=int64_t, most_delta=int64_t, record=Record)
 cpdef tuple decode_records(
-    bytes data, Py_ssize_t pos, Py_ssize_t left, int64_t base_offset, int64_t last_delta,
+    object data, Py_ssize_t pos, Py_ssize_t left, int64_t base_offset, int64_t last_delta,
     int64_t base_timestamp, object append_timestamp, Origin origin, int64_t start_offset,
     Py_ssize_t limit)
 

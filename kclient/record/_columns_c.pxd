@@ -5,7 +5,7 @@ import cython
 from cpython.array cimport array as c_array
 
 from kclient.record._batch_c cimport (
-    check_end, decode_headers, offset_of, parse_record, timestamp_of)
+    check_end, decode_headers, offset_of, parse_record, start_of, timestamp_of)
 
 cdef Py_ssize_t _INT32_MAX
 cdef Py_ssize_t _EXPECTED_SHARE
@@ -59,7 +59,8 @@ cdef class ColumnStore:
     cpdef bint append(
         self, int64_t offset, int64_t timestamp, bytes key, bytes value, object headers) except -1
 
-    @cython.locals(data_cstr="const unsigned char*", end=Py_ssize_t, offsets=cython.longlong[::1],
+    @cython.locals(data_view="const unsigned char[::1]", data_cstr="const unsigned char*",
+                   end=Py_ssize_t, offsets=cython.longlong[::1],
                    timestamps=cython.longlong[::1], header_ends=cython.int[::1], keys=BytesColumn,
                    values=BytesColumn, key_nulls=Py_ssize_t, value_nulls=Py_ssize_t,
                    headers=Py_ssize_t, row=Py_ssize_t,
@@ -68,7 +69,7 @@ cdef class ColumnStore:
                    value_size=Py_ssize_t, headers_pos=Py_ssize_t, stop=Py_ssize_t, offset=int64_t,
                    timestamp=int64_t)
     cpdef tuple fill(
-        self, bytes data, Py_ssize_t pos, Py_ssize_t left, int64_t base_offset,
+        self, object data, Py_ssize_t pos, Py_ssize_t left, int64_t base_offset,
         int64_t last_delta, int64_t base_timestamp, object append_timestamp,
         int64_t start_offset, Py_ssize_t limit)
 

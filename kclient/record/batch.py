@@ -357,8 +357,15 @@ def check_end(pos: int, left: int, end: int) -> None:
         raise corrupt(pos, f"{end - pos} bytes follow the last record")
 
 
+if not cython.compiled:  # else the .pxd has it
+
+    def start_of(data: Any) -> Any:
+        """What bytes are read from: in C a pointer to the first of them, here a copy of a view."""
+        return data if type(data) is bytes else bytes(data)
+
+
 def decode_records(
-    data: bytes,
+    data: bytes | memoryview,
     pos: int,
     left: int,
     base_offset: int,
@@ -372,7 +379,7 @@ def decode_records(
     """Decode up to ``limit`` records of a v2 payload.
 
     Args:
-        data: The uncompressed payload.
+        data: The uncompressed payload; a view of it serves the compiled build as well.
         pos: Where the next record begins.
         left: How many records are left there.
         base_offset: The batch's.
@@ -389,7 +396,8 @@ def decode_records(
     Raises:
         CorruptRecord: The payload is not what it should be.
     """
-    data_cstr = data
+    data_view: Any = data
+    data_cstr: Any = start_of(data_view)
     end = len(data)
     records: list[Record] = []
     taken = 0

@@ -32,6 +32,7 @@ if not cython.compiled:
         decode_headers,
         offset_of,
         parse_record,
+        start_of,
         timestamp_of,
     )
 
@@ -298,7 +299,7 @@ class ColumnStore:
 
     def fill(
         self,
-        data: bytes,
+        data: bytes | memoryview,
         pos: int,
         left: int,
         base_offset: int,
@@ -319,7 +320,8 @@ class ColumnStore:
         Raises:
             CorruptRecord: The payload is not what it should be.
         """
-        data_cstr = data
+        data_view: Any = data
+        data_cstr: Any = start_of(data_view)
         end = len(data)
         if end - pos > _INT32_MAX - self.size_bytes:
             return pos, left
@@ -348,7 +350,7 @@ class ColumnStore:
                 key_nulls += keys.put(row, data_cstr, key_pos, key_size)
                 value_nulls += values.put(row, data_cstr, value_pos, value_size)
                 if headers_pos + 1 != stop:
-                    headers = self._add_headers(decode_headers(data[headers_pos:stop]))
+                    headers = self._add_headers(decode_headers(data_cstr[headers_pos:stop]))
                 row += 1
                 header_ends[row] = headers
             pos = stop

@@ -47,6 +47,8 @@ MOST_MARKERS = 100
 _CONTROL_KEY = struct.Struct(">hh")
 _SMALLEST_MESSAGE_BYTES = 14
 """Of a v0 message: CRC, magic, attributes, and two lengths."""
+_READS_IN_PLACE = codec.name == "cython"
+"""In Python slices of a view would be views, so that build copies the payload once instead."""
 _INLINE_SECONDS = 0.001
 """A thread hop costs 31 to 48 us: worth it where the loop would be held longer than this."""
 
@@ -66,6 +68,8 @@ def read_batches(
         CorruptRecord: A batch's length, magic or header can't be right.
     """
     view = memoryview(data)
+    if view.format != "B":
+        view = view.cast("B")
     pos = 0
     size = len(view)
     while size - pos >= LOG_OVERHEAD:
@@ -188,7 +192,7 @@ class Batch:
         self.last_offset: int = self.base_offset + self._last_delta
         self._left: int = self.record_count
         self._pos = 0
-        self._payload: bytes | None = None
+        self._payload: bytes | memoryview | None = None
 
     @property
     def next_offset(self) -> int:
@@ -262,8 +266,12 @@ class Batch:
             # What compaction leaves of a batch; it may still bear the name of a codec.
             self._payload = b""
             return
+        payload: bytes | memoryview
         try:
-            payload = decompress(self.codec, self._view[BATCH_HEADER_BYTES:], cap)
+            if self.codec == Compression.NONE and _READS_IN_PLACE:
+                payload = self._view[BATCH_HEADER_BYTES:]
+            else:
+                payload = decompress(self.codec, self._view[BATCH_HEADER_BYTES:], cap)
         except DecompressionFailed as error:
             raise self._located(error) from error
         if self.record_count > len(payload) // SMALLEST_RECORD_BYTES:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, PIECES_PER_PARTITION
+from collections import Counter
+
+from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, BEGUN_AT_ONCE, PIECES_PER_PARTITION
 from kclient.consumer.subscription import PartitionState
 from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import Batch, Compression
@@ -41,6 +43,74 @@ def test_partitions_take_turns() -> None:
         rig.add(index, batch(0, 4))
     served = [rig.take(2)[0][0] for _ in range(6)]
     assert served == [0, 1, 2, 0, 1, 2]
+
+
+def _many(rig: BufferRig, partitions: int, batches: int = 1) -> None:
+    """In each of so many partitions so many batches of four records."""
+    for index in range(partitions):
+        rig.add(index, b"".join(batch(4 * number, 4) for number in range(batches)))
+
+
+def test_only_some_partitions_at_once_are_in_the_midst_of_a_batch() -> None:
+    """Each holds what its batch was inflated to, and there may be thousands of them."""
+    rig = BufferRig(3 * BEGUN_AT_ONCE)
+    _many(rig, 3 * BEGUN_AT_ONCE)
+    served = [rig.take(1)[0][0] for _ in range(4 * 3 * BEGUN_AT_ONCE)]
+    assert served[: 2 * BEGUN_AT_ONCE] == 2 * list(range(BEGUN_AT_ONCE))
+    assert _most_begun(served) == BEGUN_AT_ONCE
+    assert Counter(served) == dict.fromkeys(range(3 * BEGUN_AT_ONCE), 4)
+
+
+def _most_begun(served: list[int]) -> int:
+    """In the midst of how many batches of four records a reader was at once."""
+    counts = [Counter(served[:end]) for end in range(len(served))]
+    return max(sum(0 < count < 4 for count in one.values()) for one in counts)
+
+
+def test_who_ends_a_batch_lets_another_partition_begin_one() -> None:
+    rig = BufferRig(BEGUN_AT_ONCE + 1)
+    _many(rig, BEGUN_AT_ONCE + 1, batches=9)
+    first = next(turn for turn in range(99) if rig.take(3)[-1][0] == BEGUN_AT_ONCE)
+    assert first <= 2 * BEGUN_AT_ONCE
+
+
+def test_no_more_are_begun_by_columns() -> None:
+    rig = BufferRig(3 * BEGUN_AT_ONCE)
+    _many(rig, 3 * BEGUN_AT_ONCE)
+    seen: list[int] = []
+
+    def one_record(state: PartitionState, _: Batch, start: int) -> int:
+        seen.append(state.topic_partition.partition)
+        return start + 1
+
+    while rig.buffer.take_batch(one_record):
+        pass
+    assert _most_begun(seen) == BEGUN_AT_ONCE
+    assert Counter(seen) == dict.fromkeys(range(3 * BEGUN_AT_ONCE), 4)
+
+
+def test_a_partition_that_is_paused_in_the_midst_of_a_batch_holds_up_nobody() -> None:
+    rig = BufferRig(BEGUN_AT_ONCE + 2)
+    _many(rig, BEGUN_AT_ONCE + 2)
+    for _ in range(BEGUN_AT_ONCE):
+        rig.take(1)
+    for index in range(BEGUN_AT_ONCE):
+        rig.subscription.pause(rig.state(index))
+    assert rig.take(4) == [(BEGUN_AT_ONCE, n) for n in range(4)]
+    for index in range(BEGUN_AT_ONCE):
+        rig.subscription.resume(rig.state(index))
+    assert sum(len(rig.take(100)) for _ in range(20)) == 3 * BEGUN_AT_ONCE + 4
+    assert rig.frames_held == 0
+
+
+def test_a_partition_that_is_sought_in_the_midst_of_a_batch_holds_up_nobody() -> None:
+    rig = BufferRig(BEGUN_AT_ONCE + 2)
+    _many(rig, BEGUN_AT_ONCE + 2)
+    for _ in range(BEGUN_AT_ONCE):
+        rig.take(1)
+    for index in range(BEGUN_AT_ONCE):
+        rig.subscription.seek(rig.state(index), 0)
+    assert rig.take(4) == [(BEGUN_AT_ONCE, n) for n in range(4)]
 
 
 def test_what_one_partition_lacks_the_next_one_gives() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
 from crc32c import crc32c
 
 from kclient.errors import CorruptRecord, DecompressionFailed
-from kclient.record import Compression, read_batches
+from kclient.record import Compression, read_batches, reader
 from kclient.record.implementation import Implementation
 from kclient.types import TimestampType, TopicPartition
 
@@ -328,3 +329,65 @@ def test_a_payload_of_another_codec(build: Implementation) -> None:
     data = patched(encoded(build, 3, Compression.GZIP), ATTRIBUTES, ">h", Compression.ZSTD)
     with pytest.raises(DecompressionFailed, match="the payload is not zstd"):
         only(data).records("t", 0)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_payloads_are_read_from_whatever_holds_them(build: Implementation, kind: Any) -> None:
+    builder = build.BatchBuilder(1 << 20)
+    headers = (("name", b"value"), ("none", None))
+    for number in range(5):
+        builder.append(NOW + number, b"k%d" % number, b"v%d" % number, headers)
+    payload = bytes(builder.encode())[BODY:]
+    for start in range(2):
+        origin = build.Origin("t", 0, TimestampType.CREATE_TIME, None)
+        expected, *where = build.decode_records(payload, 0, 5, 0, 4, NOW, None, origin, start, 3)
+        found, *also = build.decode_records(kind(payload), 0, 5, 0, 4, NOW, None, origin, start, 3)
+        assert where == also
+        assert [(r.key, r.value, r.headers) for r in found] == [
+            (r.key, r.value, r.headers) for r in expected
+        ]
+        assert {type(r.value) for r in found} == {bytes}
+        store, same = build.ColumnStore(), build.ColumnStore()
+        ends = [
+            s.fill(data, 0, 5, 0, 4, NOW, None, start, 3)
+            for s, data in ((store, payload), (same, kind(payload)))
+        ]
+        assert ends[0] == ends[1]
+        used = 2 * store.rows
+        assert store.values.data[:used] == same.values.data[:used]
+        assert store.header_names == same.header_names == ["name", "none"] * store.rows
+        assert store.header_values == same.header_values == [b"value", None] * store.rows
+
+
+def test_no_payload_at_all(build: Implementation) -> None:
+    origin = build.Origin("t", 0, TimestampType.CREATE_TIME, None)
+    for nothing in (b"", bytearray(), memoryview(b"")):
+        assert build.decode_records(nothing, 0, 0, 0, 0, NOW, None, origin, 0, 5) == ([], 0, 0)
+        with pytest.raises(CorruptRecord):
+            build.decode_records(nothing, 0, 1, 0, 0, NOW, None, origin, 0, 5)
+
+
+@pytest.mark.parametrize("layout", ["B", "b", "c"])
+def test_views_of_any_layout_of_bytes_are_read(build: Implementation, layout: str) -> None:
+    view = memoryview(encoded(build, 3)).cast(layout)
+    (batch,) = read_batches(view)
+    assert [record.value for record in batch.records("t", 0)] == [b"v0", b"v1", b"v2"]
+
+
+def test_only_the_pure_build_copies_a_payload_that_is_not_compressed(
+    build: Implementation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place = build.name == "cython"
+    monkeypatch.setattr(reader, "_READS_IN_PLACE", in_place)
+    data = encoded(build, 20_000)
+    (batch,) = read_batches(data)
+    tracemalloc.start()
+    try:
+        assert len(batch.records("t", 0, limit=1)) == 1
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (kept < len(data) // 10) == in_place
+    with pytest.raises(BufferError):
+        data.pop()  # in place or not, the batch still looks at it
+    assert [r.value for r in batch.records("t", 0)][-1] == b"v19999"
