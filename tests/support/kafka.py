@@ -156,12 +156,13 @@ def _start(version: str, name: str | None = None) -> RunningBroker:
         base = [java, *_JVM_OPTIONS, log_option(directory, number)]
         started: list[jvm.JavaProcess] = []
         try:
-            if uses_zookeeper(number):
-                started.insert(0, _start_zookeeper(base, jars, directory, ports))
-            else:
-                _format(base, jars, directory)
-            started.insert(0, _start_server(base, jars, directory))
-            _await_ready(started[0], ports)
+            with contextlib.ExitStack() as held:
+                if uses_zookeeper(number):
+                    started.insert(0, _start_zookeeper(base, jars, directory, ports, held))
+                else:
+                    _format(base, jars, directory)
+                started.insert(0, _start_server(base, jars, directory))
+                _await_ready(started[0], ports)
             return RunningBroker(
                 version,
                 f"127.0.0.1:{ports.plain}",
@@ -178,16 +179,21 @@ def _start(version: str, name: str | None = None) -> RunningBroker:
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _start_zookeeper(base: list[str], jars: str, directory: Path, ports: Ports) -> jvm.JavaProcess:
+def _start_zookeeper(
+    base: list[str], jars: str, directory: Path, ports: Ports, held: contextlib.ExitStack
+) -> jvm.JavaProcess:
+    """Start it; the connection that shows that it listens is closed with ``held``.
+
+    One that ends before ZooKeeper 3.4 has its database is never closed there: it would spin on it,
+    and log that, for ever.
+    """
     settings = str(directory / "zookeeper.properties")
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
     process = jvm.launch([*base, main, settings], jars, settings, directory / "server.log")
     deadline = time.monotonic() + START_TIMEOUT
     while process.alive() and time.monotonic() < deadline:
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", ports.control), 1.0),
-        ):
+        with contextlib.suppress(OSError):
+            held.enter_context(socket.create_connection(("127.0.0.1", ports.control), 1.0))
             return process
         time.sleep(0.05)
     process.stop(STOP_GRACE)
