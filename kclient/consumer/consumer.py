@@ -366,9 +366,10 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
     ) -> list[ConsumerRecord[K, V]]:
         """Wait for records and return them; their positions move in the same step.
 
-        Returns as soon as there is anything, in order per partition, partitions taking turns. A
-        large ``max_records`` is a bound, not a promise: what can be decoded in a few milliseconds
-        is returned.
+        Returns as soon as there is anything, in order per partition, partitions taking turns; once
+        compressed batches that are read in part hold an eighth of ``buffer_memory``, these are
+        read to their ends first. A large ``max_records`` is a bound, not a promise: what can be
+        decoded in a few milliseconds is returned.
 
         Args:
             max_records: At most so many; ``max_poll_records`` (500) by default.

@@ -2,8 +2,8 @@
 
 Filled by ``fetcher`` from responses, emptied by ``consumer``. ``take`` decodes, returns records and
 moves the positions in one synchronous step, so a poll that is cancelled while it waits has taken
-nothing. Partitions take turns: who was served goes to the end of the row. A batch that is read in
-part holds its inflated bytes, so only a few partitions at once may be in the midst of one.
+nothing. Partitions take turns: who was served goes to the end of the row. Where batches that are
+read in part hold too many inflated bytes, these are read to their ends first (``half_read``).
 
 Every piece of a partition begins where the one before it ends, and the first one at the position;
 a piece that doesn't (the user sought, the partition was taken away) is dropped, not delivered.
@@ -16,6 +16,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from kclient.consumer.fetched_data import FetchedData, FrameLease
+from kclient.consumer.half_read import HalfRead
 from kclient.errors import CorruptRecord
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ BATCHES_PER_TAKE = 200
 """Batches that one ``take`` looks at: a long run of aborted or tiny ones must not hold the loop."""
 PIECES_PER_PARTITION = 8
 """Pieces that one partition may have waiting: small ones cost more than their bytes."""
-BEGUN_AT_ONCE = 8
-"""Partitions in the midst of a batch: with as many, these are served before others begin one."""
+HALF_READ_SHARE = 8
+"""Batches that are read in part may hold one such part of the budget beside it, inflated."""
 
 
 class FetchBuffer:
@@ -42,9 +43,9 @@ class FetchBuffer:
     """
 
     __slots__ = (
-        "_begun",
         "_blocked",
         "_full_bytes",
+        "_half_read",
         "_on_corrupt",
         "_on_released",
         "_on_room",
@@ -82,7 +83,7 @@ class FetchBuffer:
         self._queues: dict[PartitionState, deque[FetchedData]] = {}
         self._turns: OrderedDict[PartitionState, None] = OrderedDict()
         self._blocked: dict[PartitionState, FetchedData] = {}
-        self._begun: dict[PartitionState, None] = {}
+        self._half_read = HalfRead(frame_budget // HALF_READ_SHARE)
         self.frame_budget = frame_budget
         self.frame_bytes = 0
 
@@ -167,6 +168,12 @@ class FetchBuffer:
         data.blocked = None
         if self._blocked.get(data.state) is data:
             del self._blocked[data.state]
+            self._note(data.state)
+
+    @property
+    def may_inflate(self) -> bool:
+        """Whether there is room for what another thread would inflate."""
+        return self._half_read.may_inflate
 
     # Emptying
 
@@ -178,7 +185,7 @@ class FetchBuffer:
         taken: list[Record] = []
         batches = BATCHES_PER_TAKE
         for _ in range(len(self._turns) - len(self._blocked)):
-            crowded = len(self._begun) >= BEGUN_AT_ONCE
+            crowded = self._half_read.crowded
             state = self._next_turn()
             if state is None:
                 break
@@ -219,6 +226,7 @@ class FetchBuffer:
             if batch is not None and state.position is not None:
                 reached = read(state, batch, state.position)
                 if reached is None:
+                    self._note(state)
                     return False
                 data.pass_to(reached)
         except CorruptRecord as error:
@@ -228,17 +236,20 @@ class FetchBuffer:
         return True
 
     def _next_turn(self) -> PartitionState | None:
-        """Whose turn it is; that partition goes to the end of the row."""
-        turns, begun = self._turns, self._begun
+        """Whose turn it is; that partition goes to the end of the row.
+
+        The first one of the row, or of those that hold too much.
+        """
+        turns, half_read = self._turns, self._half_read
         while turns:
-            state = next(iter(turns if len(begun) < BEGUN_AT_ONCE else begun))
+            state = half_read.first() if half_read.crowded else next(iter(turns))
             if self._is_stale(state):
                 self.drop(state)
                 self._subscription.rewind_fetch(state)
             elif state.paused:
                 del turns[state]
                 self._blocked.pop(state, None)
-                begun.pop(state, None)
+                half_read.forget(state)
             else:
                 turns.move_to_end(state)
                 if state not in self._blocked:
@@ -263,13 +274,19 @@ class FetchBuffer:
 
     def _after(self, state: PartitionState, data: FetchedData) -> None:
         self._subscription.advance(state, data.offset, data.leader_epoch)
-        self._begun.pop(state, None)
-        if data.is_begun:
-            self._begun[state] = None
         if data.done:
             self._remove_first(state)
         elif data.blocked is not None:
             self._blocked[state] = data
+        if self._half_read or data.held_bytes:
+            self._note(state)
+
+    def _note(self, state: PartitionState) -> None:
+        """What the partition holds counts; it can be served, or holds nothing."""
+        held = 0
+        for data in self._queues.get(state, ()):  # behind what was given back there may be a batch
+            held += data.held_bytes
+        self._half_read.note(state, held)
 
     def _remove_first(self, state: PartitionState) -> None:
         queue = self._queues[state]
@@ -299,13 +316,14 @@ class FetchBuffer:
             self._subscription.rewind_fetch(state)
         elif not state.paused and state not in self._turns:
             self._turns[state] = None  # resumed
+            self._note(state)
 
     def drop(self, state: PartitionState) -> None:
         """Let go of all that waits for one partition."""
         queue = self._queues.pop(state, None)
         self._turns.pop(state, None)
         self._blocked.pop(state, None)
-        self._begun.pop(state, None)
+        self._half_read.forget(state)
         if queue is None:
             return
         for data in queue:

@@ -184,9 +184,9 @@ class FetchedData:
                 self.offset = offset
 
     @property
-    def is_begun(self) -> bool:
-        """Some of the batch at hand was read, and some wasn't."""
-        return self._batch is not None and self.blocked is None
+    def held_bytes(self) -> int:
+        """What the batch at hand holds beside the frame: inflated, and not read to its end."""
+        return 0 if self._batch is None else self._batch.held_bytes
 
     @property
     def has_ready_records(self) -> bool:

@@ -260,7 +260,7 @@ class Poller:
     def _inflate_blocked(self) -> None:
         """Have what is blocked inflated at once, so that it gets its turn beside the others."""
         for data in self._buffer.blocked:
-            if len(self._inflating) >= INFLATING:
+            if len(self._inflating) >= INFLATING or not self._buffer.may_inflate:
                 break
             if data not in self._inflating:
                 self._inflate(data)

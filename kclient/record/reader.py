@@ -47,8 +47,6 @@ MOST_MARKERS = 100
 _CONTROL_KEY = struct.Struct(">hh")
 _SMALLEST_MESSAGE_BYTES = 14
 """Of a v0 message: CRC, magic, attributes, and two lengths."""
-_READS_IN_PLACE = codec.name == "cython"
-"""In Python slices of a view would be views, so that build copies the payload once instead."""
 _INLINE_SECONDS = 0.001
 """A thread hop costs 31 to 48 us: worth it where the loop would be held longer than this."""
 
@@ -61,14 +59,15 @@ def read_batches(
     What a broker cuts off at the end of a fetch is silently left: no batch, no error.
 
     Args:
-        data: Record bytes of one partition; the batches keep a view of them.
+        data: Record bytes of one partition; the batches keep a view of them, so they must not
+            change as long as records are taken.
         topic_partition: Where they are from, for the texts of errors.
 
     Raises:
         CorruptRecord: A batch's length, magic or header can't be right.
     """
     view = memoryview(data)
-    if view.format != "B":
+    if view.format != "B" or view.ndim != 1:
         view = view.cast("B")
     pos = 0
     size = len(view)
@@ -200,6 +199,12 @@ class Batch:
         return self.last_offset + 1
 
     @property
+    def held_bytes(self) -> int:
+        """What it holds beside the bytes that it was made from, until its last record is taken."""
+        payload = self._payload
+        return len(payload) if payload.__class__ is bytes else 0
+
+    @property
     def exhausted(self) -> bool:
         """``records`` has no more to give."""
         return self._left == 0
@@ -268,7 +273,8 @@ class Batch:
             return
         payload: bytes | memoryview
         try:
-            if self.codec == Compression.NONE and _READS_IN_PLACE:
+            if self.codec == Compression.NONE and codec.name == "cython":
+                # In Python slices of a view would be views: that build copies it once instead.
                 payload = self._view[BATCH_HEADER_BYTES:]
             else:
                 payload = decompress(self.codec, self._view[BATCH_HEADER_BYTES:], cap)

@@ -70,7 +70,7 @@ SANS_IO = tuple(
         "idempotence.py partition_queue.py partitioner.py flush.py outgoing.py serializing.py "
         "shipment.py transactions.py verdict.py",
         "consumer": "aborted.py arguments.py epoch_query.py fetch_buffer.py fetch_plan.py "
-        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py homeless.py "
+        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py half_read.py homeless.py "
         "subscription.py",
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
         "testing": "batch_rules.py config_defs.py leader_epochs.py log.py producer_states.py "

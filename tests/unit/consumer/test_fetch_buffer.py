@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, BEGUN_AT_ONCE, PIECES_PER_PARTITION
+import pytest
+
+from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, HALF_READ_SHARE, PIECES_PER_PARTITION
 from kclient.consumer.subscription import PartitionState
 from kclient.errors import CorruptRecord, DecompressionFailed
-from kclient.record import Batch, Compression
+from kclient.record import IMPLEMENTATION, Batch, Compression, reader
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch, corrupted
 
@@ -45,72 +47,116 @@ def test_partitions_take_turns() -> None:
     assert served == [0, 1, 2, 0, 1, 2]
 
 
-def _many(rig: BufferRig, partitions: int, batches: int = 1) -> None:
-    """In each of so many partitions so many batches of four records."""
+AT_ONCE = 8
+"""Half-read batches of ``crowd`` that fill the limit."""
+_EACH = 4000
+
+
+def crowd(partitions: int, batches: int = 1, codec: Compression = Compression.GZIP) -> BufferRig:
+    """In each partition so many batches of four records that take 4,000 bytes and some."""
+    rig = BufferRig(partitions, frame_budget=HALF_READ_SHARE * AT_ONCE * _EACH)
     for index in range(partitions):
-        rig.add(index, b"".join(batch(4 * number, 4) for number in range(batches)))
+        each = [batch(4 * n, 4, value_bytes=_EACH // 4, codec=codec) for n in range(batches)]
+        rig.add(index, b"".join(each))
+    return rig
 
 
-def test_only_some_partitions_at_once_are_in_the_midst_of_a_batch() -> None:
-    """Each holds what its batch was inflated to, and there may be thousands of them."""
-    rig = BufferRig(3 * BEGUN_AT_ONCE)
-    _many(rig, 3 * BEGUN_AT_ONCE)
-    served = [rig.take(1)[0][0] for _ in range(4 * 3 * BEGUN_AT_ONCE)]
-    assert served[: 2 * BEGUN_AT_ONCE] == 2 * list(range(BEGUN_AT_ONCE))
-    assert _most_begun(served) == BEGUN_AT_ONCE
-    assert Counter(served) == dict.fromkeys(range(3 * BEGUN_AT_ONCE), 4)
-
-
-def _most_begun(served: list[int]) -> int:
+def most_begun(served: list[int]) -> int:
     """In the midst of how many batches of four records a reader was at once."""
     counts = [Counter(served[:end]) for end in range(len(served))]
     return max(sum(0 < count < 4 for count in one.values()) for one in counts)
 
 
+def test_only_so_many_partitions_as_memory_allows_are_in_the_midst_of_a_batch() -> None:
+    """Each holds what its batch was inflated to, and there may be thousands of them."""
+    rig = crowd(3 * AT_ONCE)
+    served = [rig.take(1)[0][0] for _ in range(4 * 3 * AT_ONCE)]
+    assert served[: 2 * AT_ONCE] == 2 * list(range(AT_ONCE))
+    assert most_begun(served) == AT_ONCE
+    assert Counter(served) == dict.fromkeys(range(3 * AT_ONCE), 4)
+    assert rig.buffer._half_read.total == 0
+
+
+def test_what_is_read_in_place_holds_nothing_and_all_take_turns() -> None:
+    rig = crowd(3 * AT_ONCE, codec=Compression.NONE)
+    served = [rig.take(1)[0][0] for _ in range(3 * AT_ONCE)]
+    everybody = list(range(3 * AT_ONCE))
+    assert served == (everybody if IMPLEMENTATION == "cython" else 3 * everybody[:AT_ONCE])
+
+
 def test_who_ends_a_batch_lets_another_partition_begin_one() -> None:
-    rig = BufferRig(BEGUN_AT_ONCE + 1)
-    _many(rig, BEGUN_AT_ONCE + 1, batches=9)
-    first = next(turn for turn in range(99) if rig.take(3)[-1][0] == BEGUN_AT_ONCE)
-    assert first <= 2 * BEGUN_AT_ONCE
+    rig = crowd(AT_ONCE + 1, batches=9)
+    first = next(turn for turn in range(99) if rig.take(3)[-1][0] == AT_ONCE)
+    assert first <= 2 * AT_ONCE
 
 
 def test_no_more_are_begun_by_columns() -> None:
-    rig = BufferRig(3 * BEGUN_AT_ONCE)
-    _many(rig, 3 * BEGUN_AT_ONCE)
+    rig = crowd(3 * AT_ONCE)
     seen: list[int] = []
 
-    def one_record(state: PartitionState, _: Batch, start: int) -> int:
+    def one_record(state: PartitionState, one: Batch, start: int) -> int:
         seen.append(state.topic_partition.partition)
-        return start + 1
+        (record,) = one.records("t", 0, start_offset=start, limit=1)
+        return record.offset + 1
 
     while rig.buffer.take_batch(one_record):
         pass
-    assert _most_begun(seen) == BEGUN_AT_ONCE
-    assert Counter(seen) == dict.fromkeys(range(3 * BEGUN_AT_ONCE), 4)
+    assert most_begun(seen) == AT_ONCE
+    assert Counter(seen) == dict.fromkeys(range(3 * AT_ONCE), 4)
 
 
 def test_a_partition_that_is_paused_in_the_midst_of_a_batch_holds_up_nobody() -> None:
-    rig = BufferRig(BEGUN_AT_ONCE + 2)
-    _many(rig, BEGUN_AT_ONCE + 2)
-    for _ in range(BEGUN_AT_ONCE):
+    rig = crowd(AT_ONCE + 2)
+    for _ in range(AT_ONCE):
         rig.take(1)
-    for index in range(BEGUN_AT_ONCE):
+    for index in range(AT_ONCE):
         rig.subscription.pause(rig.state(index))
-    assert rig.take(4) == [(BEGUN_AT_ONCE, n) for n in range(4)]
-    for index in range(BEGUN_AT_ONCE):
+    assert rig.take(4) == [(AT_ONCE, n) for n in range(4)]
+    for index in range(AT_ONCE):
         rig.subscription.resume(rig.state(index))
-    assert sum(len(rig.take(100)) for _ in range(20)) == 3 * BEGUN_AT_ONCE + 4
+    assert rig.take(1)[0][0] != AT_ONCE + 1  # they count again, and others wait
+    assert sum(len(rig.take(100)) for _ in range(20)) == 3 * AT_ONCE + 4 - 1
     assert rig.frames_held == 0
 
 
 def test_a_partition_that_is_sought_in_the_midst_of_a_batch_holds_up_nobody() -> None:
-    rig = BufferRig(BEGUN_AT_ONCE + 2)
-    _many(rig, BEGUN_AT_ONCE + 2)
-    for _ in range(BEGUN_AT_ONCE):
+    rig = crowd(AT_ONCE + 2)
+    for _ in range(AT_ONCE):
         rig.take(1)
-    for index in range(BEGUN_AT_ONCE):
+    for index in range(AT_ONCE):
         rig.subscription.seek(rig.state(index), 0)
-    assert rig.take(4) == [(BEGUN_AT_ONCE, n) for n in range(4)]
+    assert rig.take(4) == [(AT_ONCE, n) for n in range(4)]
+
+
+def test_what_lies_behind_records_that_were_given_back_counts() -> None:
+    rig = crowd(3 * AT_ONCE)
+    for _ in range(3 * AT_ONCE):
+        records = rig.buffer.take(2)
+        rig.buffer.give_back(records[1:])
+        rig.take(1)
+    half_read = sum(rig.position(index) in (1, 2, 3) for index in range(3 * AT_ONCE))
+    assert half_read <= AT_ONCE + 1
+
+
+def test_what_threads_have_inflated_counts_and_is_read_before_others_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader, "_INLINE_SECONDS", 0.0)
+    rig = crowd(4 * AT_ONCE)
+    assert rig.take(1) == []
+    assert len(rig.buffer.blocked) == 4 * AT_ONCE
+    inflated = 0
+    while rig.buffer.may_inflate:
+        data = next(iter(rig.buffer.blocked))
+        assert data.blocked is not None
+        data.blocked.inflate(2**30)
+        rig.buffer.unblock(data)
+        inflated += 1
+    assert inflated == 2 * AT_ONCE
+    served = [rig.take(1)[0][0] for _ in range(4 * inflated)]
+    assert Counter(served) == dict.fromkeys(range(inflated), 4)
+    assert rig.take(1) == []
+    assert rig.buffer.may_inflate
 
 
 def test_what_one_partition_lacks_the_next_one_gives() -> None:

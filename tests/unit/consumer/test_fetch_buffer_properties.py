@@ -6,12 +6,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kclient.record import Compression
+from kclient.consumer.fetch_buffer import HALF_READ_SHARE
+from kclient.consumer.subscription import PartitionState
+from kclient.record import Batch, Compression, reader
 from kclient.types import OffsetSpec
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch, control, gapped
 
 PARTITIONS = 3
+SMALL_BUDGET = 8 * HALF_READ_SHARE
+"""One batch that is inflated and read in part is too much already."""
 
 
 def make_log(number: int) -> tuple[bytes, list[int], list[int]]:
@@ -45,7 +49,7 @@ class Reading(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rig = BufferRig(PARTITIONS)
+        self.rig = BufferRig(PARTITIONS, frame_budget=SMALL_BUDGET)
         self.logs = [make_log(number) for number in range(PARTITIONS)]
         self.expected = [0] * PARTITIONS  # where the user believes to be
         self.taken: list[object] = []
@@ -82,6 +86,20 @@ class Reading(RuleBasedStateMachine):
             self.expected[index] = record.offset + 1
         if records[keep:]:
             self.rig.buffer.give_back(records[keep:])
+
+    @rule(count=st.integers(1, 9))
+    def take_columns(self, count: int) -> None:
+        """A batch is read as columns are, in part or whole."""
+
+        def read(state: PartitionState, one: Batch, start: int) -> int:
+            index = state.topic_partition.partition
+            found = one.records("t", index, start_offset=start, limit=count)
+            for record in found:
+                assert record.offset == self.next_visible(index, self.expected[index])
+                self.expected[index] = record.offset + 1
+            return one.next_offset if one.exhausted else found[-1].offset + 1
+
+        self.rig.buffer.take_batch(read)
 
     @rule(index=index, offset=st.integers(0, 50))
     def seek(self, index: int, offset: int) -> None:
@@ -143,11 +161,52 @@ class Reading(RuleBasedStateMachine):
                 assert state.buffered_bytes == 0
                 assert state.fetch_offset == state.position
 
+    @invariant()
+    def who_holds_bytes_can_be_served(self) -> None:
+        buffer = self.rig.buffer
+        blocked = {data.state for data in buffer.blocked}
+        total = 0
+        for index in range(PARTITIONS):
+            state = self.rig.state(index)
+            held = sum(data.held_bytes for data in buffer._queues.get(state, ()))
+            if state in buffer._half_read:
+                assert state in buffer._turns
+                assert state not in blocked
+                total += held
+            elif held:
+                assert state in blocked or state not in buffer._turns
+        assert buffer._half_read.total == total
+
     def teardown(self) -> None:
         self.rig.buffer.clear()
         assert self.rig.frames_held == 0
         assert self.rig.buffer.frame_bytes == 0
 
 
+class ReadingWithThreads(Reading):
+    """The same, where all that is compressed is inflated in threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = reader._INLINE_SECONDS
+        reader._INLINE_SECONDS = 0.0
+
+    @rule(number=st.integers(0, PARTITIONS - 1))
+    def inflate(self, number: int) -> None:
+        """A thread ends."""
+        blocked = list(self.rig.buffer.blocked)
+        if number < len(blocked):
+            batch = blocked[number].blocked
+            assert batch is not None
+            batch.inflate(2**30)
+            self.rig.buffer.unblock(blocked[number])
+
+    def teardown(self) -> None:
+        reader._INLINE_SECONDS = self.seconds
+        super().teardown()
+
+
+TestReadingWithThreads = ReadingWithThreads.TestCase
+TestReadingWithThreads.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 TestReading = Reading.TestCase
 TestReading.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)

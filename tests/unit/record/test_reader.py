@@ -10,7 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from kclient.errors import CorruptRecord, DecompressionFailed
-from kclient.record import Compression, read_batches, reader
+from kclient.record import Compression, read_batches
 from kclient.record.implementation import Implementation
 from kclient.types import TimestampType, TopicPartition
 
@@ -375,10 +375,9 @@ def test_views_of_any_layout_of_bytes_are_read(build: Implementation, layout: st
 
 
 def test_only_the_pure_build_copies_a_payload_that_is_not_compressed(
-    build: Implementation, monkeypatch: pytest.MonkeyPatch
+    build: Implementation,
 ) -> None:
     in_place = build.name == "cython"
-    monkeypatch.setattr(reader, "_READS_IN_PLACE", in_place)
     data = encoded(build, 20_000)
     (batch,) = read_batches(data)
     tracemalloc.start()
@@ -388,6 +387,23 @@ def test_only_the_pure_build_copies_a_payload_that_is_not_compressed(
     finally:
         tracemalloc.stop()
     assert (kept < len(data) // 10) == in_place
+    assert (batch.held_bytes == 0) == in_place
     with pytest.raises(BufferError):
         data.pop()  # in place or not, the batch still looks at it
     assert [r.value for r in batch.records("t", 0)][-1] == b"v19999"
+    assert batch.held_bytes == 0
+
+
+def test_what_was_inflated_is_held_until_the_last_record(build: Implementation) -> None:
+    batch = only(encoded(build, 10, Compression.GZIP))
+    assert batch.held_bytes == 0
+    batch.records("t", 0, limit=9)
+    assert batch.held_bytes == len(encoded(build, 10)) - BODY
+    batch.records("t", 0)
+    assert batch.held_bytes == 0
+
+
+def test_a_view_of_rows_is_read_as_its_bytes(build: Implementation) -> None:
+    data = encoded(build, 3)
+    rows = memoryview(data).cast("B", (1, len(data)))
+    assert [b.record_count for b in read_batches(rows)] == [3]

@@ -1,0 +1,66 @@
+"""Batches that are read in part, as far as they hold bytes of their own: how much, and whose.
+
+An inflated payload stays until its last record is taken. It isn't counted as a frame, and where
+partitions take turns each could hold one. ``fetch_buffer`` notes them here: over ``limit`` it has
+those partitions served that hold something, before others begin a batch. Sans-IO.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kclient.consumer.subscription import PartitionState
+
+
+class HalfRead:
+    """Partitions that can be served and hold such bytes, in the order of their turns.
+
+    Attributes:
+        limit: Bytes above which no partition begins a batch.
+        total: Bytes that they hold together.
+    """
+
+    __slots__ = ("_held", "limit", "total")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.total = 0
+        self._held: dict[PartitionState, int] = {}
+
+    def __bool__(self) -> bool:
+        """Somebody holds something."""
+        return bool(self._held)
+
+    def __contains__(self, state: PartitionState) -> bool:
+        """Whether the partition is one of them."""
+        return state in self._held
+
+    @property
+    def crowded(self) -> bool:
+        """It is their turn before that of others."""
+        return self.total >= self.limit and bool(self._held)
+
+    @property
+    def may_inflate(self) -> bool:
+        """Another batch may be inflated in a thread.
+
+        Where others hold enough, so that none is begun, there is still room for one of these: they
+        would wait for ever behind small ones.
+        """
+        return self.total < 2 * self.limit or not self._held
+
+    def first(self) -> PartitionState:
+        """Who was served longest ago."""
+        return next(iter(self._held))
+
+    def note(self, state: PartitionState, held: int) -> None:
+        """The partition was served, and holds so many bytes."""
+        self.forget(state)
+        if held:
+            self._held[state] = held
+            self.total += held
+
+    def forget(self, state: PartitionState) -> None:
+        """It holds nothing, or can't be served."""
+        self.total -= self._held.pop(state, 0)
