@@ -30,8 +30,6 @@ BATCHES_PER_TAKE = 200
 """Batches that one ``take`` looks at: a long run of aborted or tiny ones must not hold the loop."""
 PIECES_PER_PARTITION = 8
 """Pieces that one partition may have waiting: small ones cost more than their bytes."""
-HALF_READ_SHARE = 8
-"""Batches that are read in part may hold one such part of the budget beside it, inflated."""
 
 
 class FetchBuffer:
@@ -61,6 +59,7 @@ class FetchBuffer:
         subscription: Subscription,
         *,
         frame_budget: int,
+        half_read_bytes: int,
         partition_bytes: int,
         on_room: Callable[[PartitionState], None],
         on_released: Callable[[], None],
@@ -70,6 +69,7 @@ class FetchBuffer:
         Args:
             subscription: The writer of positions.
             frame_budget: Bytes of frames above which ``has_room`` turns False.
+            half_read_bytes: Inflated bytes of batches read in part, above which none is begun.
             partition_bytes: Bytes of a partition's pieces above which it is ``is_full``.
             on_room: Told of a partition that isn't full any more, or of which all was dropped.
             on_released: Told that a frame is pointed into no more, by whomever it was held last.
@@ -83,7 +83,7 @@ class FetchBuffer:
         self._queues: dict[PartitionState, deque[FetchedData]] = {}
         self._turns: OrderedDict[PartitionState, None] = OrderedDict()
         self._blocked: dict[PartitionState, FetchedData] = {}
-        self._half_read = HalfRead(frame_budget // HALF_READ_SHARE)
+        self._half_read = HalfRead(half_read_bytes)
         self.frame_budget = frame_budget
         self.frame_bytes = 0
 
@@ -254,6 +254,7 @@ class FetchBuffer:
                 turns.move_to_end(state)
                 if state not in self._blocked:
                     return state
+                half_read.forget(state)  # or it would be first again, for ever
                 if len(self._blocked) == len(turns):
                     return None
         return None
@@ -278,14 +279,18 @@ class FetchBuffer:
             self._remove_first(state)
         elif data.blocked is not None:
             self._blocked[state] = data
+            self._half_read.forget(state)  # unblock notes it
+            return
         if self._half_read or data.held_bytes:
             self._note(state)
 
     def _note(self, state: PartitionState) -> None:
-        """What the partition holds counts; it can be served, or holds nothing."""
+        """What the partition holds counts, which can be served."""
         held = 0
-        for data in self._queues.get(state, ()):  # behind what was given back there may be a batch
-            held += data.held_bytes
+        for data in self._queues.get(state, ()):
+            held = data.held_bytes
+            if not data.has_ready_records:  # else it was given back, and a batch may lie behind it
+                break
         self._half_read.note(state, held)
 
     def _remove_first(self, state: PartitionState) -> None:

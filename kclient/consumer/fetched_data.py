@@ -148,6 +148,7 @@ class FetchedData:
         if batch.needs_thread(self._cap):
             self.blocked = batch
             return []
+        self.blocked = None
         partition = self.state.topic_partition
         try:
             records = batch.records(
@@ -168,10 +169,8 @@ class FetchedData:
         The reader's share of it starts at ``offset``; ``pass_to`` says how far it got.
         """
         batch = self._batch or self._open_next()
-        if batch is not None and batch.needs_thread(self._cap):
-            self.blocked = batch
-            return None
-        return batch
+        self.blocked = batch if batch is not None and batch.needs_thread(self._cap) else None
+        return batch if self.blocked is None else None
 
     def pass_to(self, offset: int) -> None:
         """The batch at hand was read up to ``offset``, or as a whole."""

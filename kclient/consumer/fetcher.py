@@ -20,6 +20,7 @@ from kclient.consumer.wakeups import Alarm, Bell
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, KafkaError, broker_error
 from kclient.network import Lane
+from kclient.record.inflate import CHUNK
 from kclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ Larger ones lie in slower memory, and mostly in fresh pages: of 32 MiB a record 
 as of 8."""
 BACKOFF_FLOOR = 0.01
 """Seconds before a retry at least, even where ``retry_backoff`` is 0."""
+HALF_READ_SHARE = 8
+"""Batches that are read in part may hold one such part of ``buffer_memory`` beside it, inflated."""
+LEAST_HALF_READ = 2 * CHUNK
+"""With less, those that are inflated right here could keep those for threads waiting."""
 TURN = 0.005
 """Seconds of work after which the loop gets a turn."""
 PARTS_PER_LOOK = 32
@@ -85,6 +90,7 @@ class Fetcher:
         self.buffer = FetchBuffer(
             subscription,
             frame_budget=config.buffer_memory,
+            half_read_bytes=max(config.buffer_memory // HALF_READ_SHARE, LEAST_HALF_READ),
             partition_bytes=config.max_partition_fetch_bytes,
             on_room=self._on_room,
             on_released=self._on_released,

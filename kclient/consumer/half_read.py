@@ -17,14 +17,14 @@ class HalfRead:
     """Partitions that can be served and hold such bytes, in the order of their turns.
 
     Attributes:
-        limit: Bytes above which no partition begins a batch.
+        limit: Bytes from which on no partition begins a batch; at least one.
         total: Bytes that they hold together.
     """
 
     __slots__ = ("_held", "limit", "total")
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self.limit = max(1, limit)
         self.total = 0
         self._held: dict[PartitionState, int] = {}
 
@@ -39,16 +39,16 @@ class HalfRead:
     @property
     def crowded(self) -> bool:
         """It is their turn before that of others."""
-        return self.total >= self.limit and bool(self._held)
+        return self.total >= self.limit
 
     @property
     def may_inflate(self) -> bool:
         """Another batch may be inflated in a thread.
 
-        Where others hold enough, so that none is begun, there is still room for one of these: they
-        would wait for ever behind small ones.
+        Where others hold enough, so that none is begun, there is still room for these: they would
+        wait for ever behind small ones.
         """
-        return self.total < 2 * self.limit or not self._held
+        return self.total < 2 * self.limit
 
     def first(self) -> PartitionState:
         """Who was served longest ago."""

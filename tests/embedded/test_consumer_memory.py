@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 import kclient
-from kclient.consumer.fetch_buffer import HALF_READ_SHARE
+from kclient.consumer.fetcher import HALF_READ_SHARE
 from kclient.consumer.poller import INFLATING
 from kclient.record import Compression
 from kclient.testing import Cluster
@@ -27,8 +25,7 @@ def held_bytes(consumer: Any) -> int:
     return sum(data.held_bytes for queue in queues for data in queue)
 
 
-@pytest.mark.parametrize("columns", [False, True])
-async def test_batches_that_threads_inflate_are_bounded_in_memory(*, columns: bool) -> None:
+async def test_batches_that_threads_inflate_are_bounded_in_memory() -> None:
     """Each is small on the wire; there is one in each partition."""
     data = batch(0, ROWS, codec=Compression.ZSTD, value_bytes=VALUE_BYTES)
     assert len(data) < INFLATED // 100
@@ -41,10 +38,7 @@ async def test_batches_that_threads_inflate_are_bounded_in_memory(*, columns: bo
         ) as consumer:
             most = got = polls = 0
             while got < PARTITIONS * ROWS:
-                if columns:
-                    got += (await consumer.poll_arrow(timeout=5.0)).num_rows
-                else:
-                    got += len(await consumer.poll(max_records=1, timeout=5.0))
+                got += len(await consumer.poll(max_records=1, timeout=5.0))
                 polls += 1
                 if polls < 3 * PARTITIONS:
                     await asyncio.sleep(0.005)  # threads get ahead of the reader

@@ -17,7 +17,12 @@ class BufferRig:
     """Partitions ``t-0 .. t-n`` at offset 0, and a buffer."""
 
     def __init__(
-        self, partitions: int, *, frame_budget: int = 2**30, partition_bytes: int = 2**20
+        self,
+        partitions: int,
+        *,
+        frame_budget: int = 2**30,
+        half_read_bytes: int = 2**27,
+        partition_bytes: int = 2**20,
     ) -> None:
         self.room: list[TopicPartition] = []
         self.releases: list[int] = []
@@ -27,6 +32,7 @@ class BufferRig:
         self.buffer = FetchBuffer(
             self.subscription,
             frame_budget=frame_budget,
+            half_read_bytes=half_read_bytes,
             partition_bytes=partition_bytes,
             on_room=lambda state: self.room.append(state.topic_partition),
             on_released=lambda: self.releases.append(self.buffer.frame_bytes),

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, HALF_READ_SHARE, PIECES_PER_PARTITION
+from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, PIECES_PER_PARTITION
 from kclient.consumer.subscription import PartitionState
 from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import IMPLEMENTATION, Batch, Compression, reader
@@ -54,7 +54,7 @@ _EACH = 4000
 
 def crowd(partitions: int, batches: int = 1, codec: Compression = Compression.GZIP) -> BufferRig:
     """In each partition so many batches of four records that take 4,000 bytes and some."""
-    rig = BufferRig(partitions, frame_budget=HALF_READ_SHARE * AT_ONCE * _EACH)
+    rig = BufferRig(partitions, half_read_bytes=AT_ONCE * _EACH)
     for index in range(partitions):
         each = [batch(4 * n, 4, value_bytes=_EACH // 4, codec=codec) for n in range(batches)]
         rig.add(index, b"".join(each))
@@ -131,11 +131,11 @@ def test_a_partition_that_is_sought_in_the_midst_of_a_batch_holds_up_nobody() ->
 def test_what_lies_behind_records_that_were_given_back_counts() -> None:
     rig = crowd(3 * AT_ONCE)
     for _ in range(3 * AT_ONCE):
-        records = rig.buffer.take(2)
+        records = rig.buffer.take(3)
         rig.buffer.give_back(records[1:])
-        rig.take(1)
-    half_read = sum(rig.position(index) in (1, 2, 3) for index in range(3 * AT_ONCE))
-    assert half_read <= AT_ONCE + 1
+        rig.take(1)  # of two that were given back, with the batch behind them
+    queues = rig.buffer._queues.values()
+    assert 0 < sum(any(data.held_bytes for data in queue) for queue in queues) <= AT_ONCE
 
 
 def test_what_threads_have_inflated_counts_and_is_read_before_others_begin(
@@ -157,6 +157,71 @@ def test_what_threads_have_inflated_counts_and_is_read_before_others_begin(
     assert Counter(served) == dict.fromkeys(range(inflated), 4)
     assert rig.take(1) == []
     assert rig.buffer.may_inflate
+
+
+@pytest.mark.parametrize("way", ["given back", "paused"])
+def test_a_thread_that_ends_before_the_loop_hears_of_it_blocks_nobody(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The partition isn't blocked then, and its batch can be read already."""
+    monkeypatch.setattr(reader, "_INLINE_SECONDS", 0.0)
+    rig = BufferRig(2, half_read_bytes=100)
+    rig.add(0, batch(0, 4) + batch(4, 4, value_bytes=1000, codec=Compression.GZIP))
+    rig.add(1, batch(0, 4))
+    records = rig.buffer.take(8)
+    (data,) = rig.buffer.blocked
+    assert data.blocked is not None
+    if way == "given back":
+        rig.buffer.give_back(records[3:])
+    else:
+        rig.buffer.give_back(records[4:])
+        rig.subscription.pause(rig.state(0))
+        rig.take(1)
+        rig.take(1)
+        rig.subscription.resume(rig.state(0))
+    data.blocked.inflate()
+    rest = []
+    for _ in range(20):
+        rest += rig.take(2)
+        if len(rest) == 3:
+            rig.buffer.unblock(data)
+    assert [where for where in rest if where[0] == 0][-4:] == [(0, n) for n in range(4, 8)]
+    assert rig.frames_held == 0
+
+
+def test_a_thread_that_ends_while_its_batch_is_looked_at_blocks_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is found to want a thread, and holds what that has inflated already."""
+    rig = BufferRig(2, half_read_bytes=100)
+    rig.add(0, batch(0, 4, value_bytes=1000, codec=Compression.GZIP))
+    rig.add(1, batch(0, 4))
+    needs_thread = Batch.needs_thread
+
+    def raced(one: Batch, cap: int) -> bool:
+        if not one.codec:
+            return needs_thread(one, cap)
+        one.inflate(cap)
+        return True
+
+    monkeypatch.setattr(Batch, "needs_thread", raced)
+    assert rig.take(2) == [(1, 0), (1, 1)]
+    assert rig.state(0) not in rig.buffer._half_read
+    assert [rig.take(2) for _ in range(2)] == [[(1, 2), (1, 3)], []]
+    monkeypatch.setattr(Batch, "needs_thread", needs_thread)
+    (data,) = rig.buffer.blocked
+    rig.buffer.unblock(data)
+    assert rig.take(9) == [(0, n) for n in range(4)]
+
+
+def test_what_finds_no_room_in_columns_counts() -> None:
+    rig = crowd(2)
+
+    def no_room(_: PartitionState, one: Batch, __: int) -> None:
+        one.inflate()
+
+    assert not rig.buffer.take_batch(no_room)
+    assert rig.buffer._half_read.total >= _EACH
 
 
 def test_what_one_partition_lacks_the_next_one_gives() -> None:

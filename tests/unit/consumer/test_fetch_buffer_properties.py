@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kclient.consumer.fetch_buffer import HALF_READ_SHARE
+from kclient.consumer.fetched_data import FetchedData
 from kclient.consumer.subscription import PartitionState
 from kclient.record import Batch, Compression, reader
 from kclient.types import OffsetSpec
@@ -14,7 +14,7 @@ from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch, control, gapped
 
 PARTITIONS = 3
-SMALL_BUDGET = 8 * HALF_READ_SHARE
+HALF_READ_BYTES = 8
 """One batch that is inflated and read in part is too much already."""
 
 
@@ -49,7 +49,7 @@ class Reading(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rig = BufferRig(PARTITIONS, frame_budget=SMALL_BUDGET)
+        self.rig = BufferRig(PARTITIONS, half_read_bytes=HALF_READ_BYTES)
         self.logs = [make_log(number) for number in range(PARTITIONS)]
         self.expected = [0] * PARTITIONS  # where the user believes to be
         self.taken: list[object] = []
@@ -87,11 +87,14 @@ class Reading(RuleBasedStateMachine):
         if records[keep:]:
             self.rig.buffer.give_back(records[keep:])
 
-    @rule(count=st.integers(1, 9))
+    @rule(count=st.integers(0, 9))
     def take_columns(self, count: int) -> None:
-        """A batch is read as columns are, in part or whole."""
+        """A batch is read as columns are, in part or whole, or finds no room."""
 
-        def read(state: PartitionState, one: Batch, start: int) -> int:
+        def read(state: PartitionState, one: Batch, start: int) -> int | None:
+            if count == 0:
+                one.inflate()
+                return None
             index = state.topic_partition.partition
             found = one.records("t", index, start_offset=start, limit=count)
             for record in found:
@@ -188,18 +191,31 @@ class ReadingWithThreads(Reading):
 
     def __init__(self) -> None:
         super().__init__()
+        self.threads: dict[FetchedData, Batch] = {}
         self.seconds = reader._INLINE_SECONDS
         reader._INLINE_SECONDS = 0.0
 
     @rule(number=st.integers(0, PARTITIONS - 1))
-    def inflate(self, number: int) -> None:
-        """A thread ends."""
+    def start_a_thread(self, number: int) -> None:
+        """For one that is blocked now, whatever becomes of it meanwhile."""
         blocked = list(self.rig.buffer.blocked)
-        if number < len(blocked):
+        if number < len(blocked) and blocked[number] not in self.threads:
             batch = blocked[number].blocked
             assert batch is not None
-            batch.inflate(2**30)
-            self.rig.buffer.unblock(blocked[number])
+            self.threads[blocked[number]] = batch
+
+    @rule()
+    def a_thread_is_done(self) -> None:
+        """The loop hasn't heard of it yet."""
+        for one in self.threads.values():
+            one.inflate(2**30)
+
+    @rule()
+    def the_loop_hears_of_threads(self) -> None:
+        self.a_thread_is_done()
+        for data in self.threads:
+            self.rig.buffer.unblock(data)
+        self.threads.clear()
 
     def teardown(self) -> None:
         reader._INLINE_SECONDS = self.seconds
