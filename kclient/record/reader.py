@@ -200,9 +200,12 @@ class Batch:
 
     @property
     def held_bytes(self) -> int:
-        """What it holds beside the bytes that it was made from, until its last record is taken."""
-        payload = self._payload
-        return len(payload) if payload.__class__ is bytes else 0
+        """What it was inflated to, until the last record is taken.
+
+        Not what the pure build copies, which is no more than what came: partitions take their
+        turns in one order in both builds.
+        """
+        return len(self._payload) if self._payload and self.codec != Compression.NONE else 0
 
     @property
     def exhausted(self) -> bool:
