@@ -9,6 +9,7 @@ environment makes a pure wheel on purpose.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -58,30 +59,46 @@ def twin_of(module: str) -> str:
     return f"{package}._{name}_c"
 
 
+def source_of(module: str) -> Path:
+    return Path(*module.split(".")).with_suffix(".py")
+
+
 def extensions() -> list[Extension]:
-    """One optional extension per module of ``COMPILED``; none where it can't or shall not be."""
+    """One optional extension per module of ``COMPILED``; none where it can't or shall not be.
+
+    Only named here, and turned into C when they are built: an installation runs this file several
+    times, and asks only once for a build.
+    """
     if pure_wanted():
         return []
-    try:
-        from Cython.Build import cythonize
-    except ImportError:
+    if importlib.util.find_spec("Cython") is None:
         sys.stderr.write("kclient: no Cython here, so this will be the pure-Python build\n")
         return []
-    found = []
+    return [
+        Extension(twin_of(module), [source_of(module).as_posix()], optional=True)
+        for module in COMPILED
+    ]
+
+
+def in_c() -> dict[str, list[str]]:
+    """The sources in C of each compiled twin, made anew, by its name.
+
+    Always from scratch: a .c that is left over from an older source would be shipped silently.
+    """
+    from Cython.Build import cythonize
+
+    copies = []
     for module in COMPILED:
         # Cython wants the source under the name of the module that it makes. The copies lie in
         # build/, so that no import can ever take one for the compiled module.
-        source = GENERATED.joinpath(*twin_of(module).split(".")).with_suffix(".py")
-        (ROOT / source).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT.joinpath(*module.split(".")).with_suffix(".py"), ROOT / source)
-        found.append(Extension(twin_of(module), [source.as_posix()]))
-    # Always from scratch: a .c that is left over from an older source would be shipped silently.
+        copy = GENERATED / source_of(twin_of(module))
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source_of(module), copy)
+        copies.append(Extension(twin_of(module), [copy.as_posix()]))
     built = cythonize(
-        found, include_path=["."], compiler_directives=DIRECTIVES, force=True, quiet=True
+        copies, include_path=["."], compiler_directives=DIRECTIVES, force=True, quiet=True
     )
-    for extension in built:
-        extension.optional = True  # cythonize drops it
-    return list(built)
+    return {extension.name: extension.sources for extension in built}
 
 
 class BuildOptional(build_ext):
@@ -113,6 +130,10 @@ class BuildOptional(build_ext):
         for extension in self.extensions:
             for left_over in self.outputs_of(extension):
                 left_over.unlink(missing_ok=True)
+        if self.extensions:
+            sources = in_c()
+            for extension in self.extensions:
+                extension.sources = sources[extension.name]
         super().run()
         missing = [
             extension.name

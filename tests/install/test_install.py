@@ -7,6 +7,7 @@ this working tree nor its compiled files.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,6 +18,8 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 BUILD_TIMEOUT = 300.0
+# The source distribution, the wheel and its installation, each at its own limit.
+pytestmark = pytest.mark.timeout(3 * BUILD_TIMEOUT)
 
 EXERCISE = """
 import kclient, kclient.record as record
@@ -70,11 +73,15 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def install(source: Path, where: Path, **environment: str) -> tuple[Path, Path]:
-    """Build a wheel of `source` and install it; returns the wheel and the directory."""
-    wheels, target = where / "wheels", where / "installed"
+    """Build a wheel of `source` and install it; returns the wheel and the directory.
+
+    Of a copy, since building leaves files beside the source that the next build would find.
+    """
+    copy, wheels, target = where / "source", where / "wheels", where / "installed"
+    shutil.copytree(source, copy)
     pip = [sys.executable, "-m", "pip", "--no-input"]
     build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir"]
-    run([*build, "--wheel-dir", str(wheels), str(source)], clean_environment(**environment), where)
+    run([*build, "--wheel-dir", str(wheels), str(copy)], clean_environment(**environment), where)
     (wheel,) = wheels.glob("kclient-*.whl")
     run(
         [*pip, "install", "--no-deps", "--target", str(target), str(wheel)],
@@ -114,3 +121,12 @@ def test_a_wheel_holds_the_package_and_nothing_else(source: Path, tmp_path: Path
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"kclient"}
     assert "kclient/py.typed" in names
     assert not [name for name in names if name.endswith((".c", ".so", ".html"))]
+
+
+def test_only_a_build_turns_modules_into_c(source: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "source"
+    shutil.copytree(source, copy)
+    run([sys.executable, "setup.py", "--quiet", "egg_info"], clean_environment(), copy)
+    assert not list(copy.rglob("*.c"))
+    run([sys.executable, "setup.py", "--quiet", "build_ext"], clean_environment(), copy)
+    assert list(copy.rglob("*.c"))
