@@ -368,8 +368,8 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
 
         Returns as soon as there is anything, in order per partition, partitions taking turns; once
         compressed batches that are read in part hold an eighth of ``buffer_memory``, these are
-        read to their ends before other partitions get on. A large ``max_records`` is a bound, not
-        a promise: what can be decoded in a few milliseconds is returned.
+        read to their ends before any other partition gets on. A large ``max_records`` is a bound,
+        not a promise: what can be decoded in a few milliseconds is returned.
 
         Args:
             max_records: At most so many; ``max_poll_records`` (500) by default.

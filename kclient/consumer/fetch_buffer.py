@@ -69,7 +69,8 @@ class FetchBuffer:
         Args:
             subscription: The writer of positions.
             frame_budget: Bytes of frames above which ``has_room`` turns False.
-            half_read_bytes: Inflated bytes of batches read in part, above which none is begun.
+            half_read_bytes: Inflated bytes of batches read in part, from which on only these are
+                read. As many may stay with paused partitions.
             partition_bytes: Bytes of a partition's pieces above which it is ``is_full``.
             on_room: Told of a partition that isn't full any more, or of which all was dropped.
             on_released: Told that a frame is pointed into no more, by whomever it was held last.
@@ -166,9 +167,15 @@ class FetchBuffer:
     def unblock(self, data: FetchedData) -> None:
         """The batch that blocked it is inflated, or failed to."""
         data.blocked = None
-        if self._blocked.get(data.state) is data:
-            del self._blocked[data.state]
-            self._note(data.state)
+        state = data.state
+        if self._blocked.get(state) is data:
+            del self._blocked[state]
+        if state in self._blocked or state not in self._queues:
+            return
+        if state in self._turns:
+            self._note(state)
+        else:
+            self._set_aside(state)
 
     @property
     def may_inflate(self) -> bool:
@@ -232,6 +239,9 @@ class FetchBuffer:
         except CorruptRecord as error:
             self._corrupt(state, data.explained(error))
             return True
+        except MemoryError:
+            self._note(state)  # it is inflated maybe
+            raise
         self._after(state, data)
         return True
 
@@ -249,12 +259,11 @@ class FetchBuffer:
             elif state.paused:
                 del turns[state]
                 self._blocked.pop(state, None)
-                half_read.forget(state)
+                self._set_aside(state)
             else:
                 turns.move_to_end(state)
                 if state not in self._blocked:
                     return state
-                half_read.forget(state)  # or it would be first again, for ever
                 if len(self._blocked) == len(turns):
                     return None
         return None
@@ -270,6 +279,9 @@ class FetchBuffer:
         except CorruptRecord as error:
             self._corrupt(state, error)
             return None
+        except MemoryError:
+            self._note(state)  # it is inflated maybe
+            raise
         self._after(state, data)
         return records
 
@@ -286,12 +298,21 @@ class FetchBuffer:
 
     def _note(self, state: PartitionState) -> None:
         """What the partition holds counts, which can be served."""
+        self._half_read.note(state, self._held_bytes(state))
+
+    def _set_aside(self, state: PartitionState) -> None:
+        """It is paused: what it holds is fetched again then, where such hold too much already."""
+        if not self._half_read.set_aside(state, self._held_bytes(state)):
+            self.drop(state)
+            self._subscription.rewind_fetch(state)
+
+    def _held_bytes(self, state: PartitionState) -> int:
         held = 0
         for data in self._queues.get(state, ()):
             held = data.held_bytes
             if not data.has_ready_records:  # else it was given back, and a batch may lie behind it
                 break
-        self._half_read.note(state, held)
+        return held
 
     def _remove_first(self, state: PartitionState) -> None:
         queue = self._queues[state]

@@ -44,7 +44,11 @@ as of 8."""
 BACKOFF_FLOOR = 0.01
 """Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 HALF_READ_SHARE = 8
-"""Batches that are read in part may hold one such part of ``buffer_memory`` beside it, inflated."""
+"""From one such part of ``buffer_memory`` on, held by inflated batches, only these are read.
+
+Threads inflate up to two, and begin with no more than ``INFLATING`` at once; those of paused
+partitions may hold another one.
+"""
 LEAST_HALF_READ = 2 * CHUNK
 """With less, those that are inflated right here could keep those for threads waiting."""
 TURN = 0.005

@@ -1,8 +1,9 @@
 """Batches that are read in part, as far as they hold bytes of their own: how much, and whose.
 
 An inflated payload stays until its last record is taken. It isn't counted as a frame, and where
-partitions take turns each could hold one. ``fetch_buffer`` notes them here: over ``limit`` it has
-those partitions served that hold something, before others begin a batch. Sans-IO.
+partitions take turns each could hold one. ``fetch_buffer`` notes them here: from ``limit`` on it
+has only those partitions served that hold something. What threads inflate meanwhile, and one batch
+that was begun below the limit, come on top of it. Sans-IO.
 """
 
 from __future__ import annotations
@@ -17,24 +18,23 @@ class HalfRead:
     """Partitions that can be served and hold such bytes, in the order of their turns.
 
     Attributes:
-        limit: Bytes from which on no partition begins a batch; at least one.
+        limit: Bytes from which on no other partition is served; at least one.
         total: Bytes that they hold together.
+        aside: Bytes that paused partitions hold together, up to ``limit``.
     """
 
-    __slots__ = ("_held", "limit", "total")
+    __slots__ = ("_aside", "_held", "aside", "limit", "total")
 
     def __init__(self, limit: int) -> None:
         self.limit = max(1, limit)
         self.total = 0
+        self.aside = 0
         self._held: dict[PartitionState, int] = {}
+        self._aside: dict[PartitionState, int] = {}
 
     def __bool__(self) -> bool:
         """Somebody holds something."""
         return bool(self._held)
-
-    def __contains__(self, state: PartitionState) -> bool:
-        """Whether the partition is one of them."""
-        return state in self._held
 
     @property
     def crowded(self) -> bool:
@@ -61,6 +61,17 @@ class HalfRead:
             self._held[state] = held
             self.total += held
 
+    def set_aside(self, state: PartitionState, held: int) -> bool:
+        """The partition is paused; whether it may keep so many bytes."""
+        self.forget(state)
+        if self.aside + held > self.limit:
+            return False
+        if held:
+            self._aside[state] = held
+            self.aside += held
+        return True
+
     def forget(self, state: PartitionState) -> None:
         """It holds nothing, or can't be served."""
         self.total -= self._held.pop(state, 0)
+        self.aside -= self._aside.pop(state, 0)

@@ -184,6 +184,7 @@ def test_a_thread_that_ends_before_the_loop_hears_of_it_blocks_nobody(
         rest += rig.take(2)
         if len(rest) == 3:
             rig.buffer.unblock(data)
+            assert rig.buffer._half_read.total == data.held_bytes
     assert [where for where in rest if where[0] == 0][-4:] == [(0, n) for n in range(4, 8)]
     assert rig.frames_held == 0
 
@@ -205,12 +206,78 @@ def test_a_thread_that_ends_while_its_batch_is_looked_at_blocks_nobody(
 
     monkeypatch.setattr(Batch, "needs_thread", raced)
     assert rig.take(2) == [(1, 0), (1, 1)]
-    assert rig.state(0) not in rig.buffer._half_read
+    assert rig.state(0) not in rig.buffer._half_read._held
     assert [rig.take(2) for _ in range(2)] == [[(1, 2), (1, 3)], []]
     monkeypatch.setattr(Batch, "needs_thread", needs_thread)
     (data,) = rig.buffer.blocked
     rig.buffer.unblock(data)
     assert rig.take(9) == [(0, n) for n in range(4)]
+
+
+def test_paused_partitions_keep_only_so_much_of_what_was_inflated() -> None:
+    """Whoever pauses each partition of which something came would fill the memory by it."""
+    rig = crowd(6 * AT_ONCE)
+    for _ in range(6 * AT_ONCE):
+        for index, _ in rig.take(1):
+            rig.subscription.pause(rig.state(index))
+    assert rig.take(9) == []
+    holding = [index for index in range(6 * AT_ONCE) if rig.buffer.holds(rig.state(index))]
+    assert len(holding) == AT_ONCE - 1  # each has a few bytes more than 4,000
+    for index in range(6 * AT_ONCE):
+        rig.subscription.resume(rig.state(index))
+        if index not in holding:
+            assert rig.state(index).fetch_offset == rig.position(index) == 1
+            rig.add(index, batch(0, 4, value_bytes=_EACH // 4, codec=Compression.GZIP))
+    rest = Counter(rig.take(1)[0] for _ in range(3 * 6 * AT_ONCE))
+    assert rest == {(index, n): 1 for index in range(6 * AT_ONCE) for n in range(1, 4)}
+    assert rig.buffer._half_read.total == rig.buffer._half_read.aside == 0
+
+
+def test_what_a_thread_inflated_for_a_partition_that_was_paused_counts_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader, "_INLINE_SECONDS", 0.0)
+    rig = BufferRig(3, half_read_bytes=3000)
+    for index in range(2):
+        rig.add(index, batch(0, 2, value_bytes=1000, codec=Compression.GZIP))
+    assert rig.take(9) == []
+    blocked = list(rig.buffer.blocked)
+    for data in blocked:
+        rig.subscription.pause(data.state)
+    rig.add(2, batch(0, 1))
+    assert rig.take(9) == [(2, 0)]  # and on its way it saw that the others are paused
+    assert not rig.buffer.blocked
+    for data in blocked:
+        assert data.blocked is not None
+        data.blocked.inflate()
+        rig.buffer.unblock(data)
+    assert [rig.buffer.holds(rig.state(index)) for index in range(2)] == [True, False]
+    assert rig.buffer._half_read.aside == blocked[0].held_bytes > 2000
+    rig.subscription.resume(rig.state(0))
+    assert rig.take(9) == [(0, 0), (0, 1)]
+    assert rig.buffer._half_read.aside == rig.buffer._half_read.total == 0
+
+
+@pytest.mark.parametrize("way", ["records", "columns"])
+def test_what_is_inflated_when_memory_fails_counts(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    rig = crowd(1)
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    def read(_: PartitionState, one: Batch, __: int) -> None:
+        one.inflate()
+        fail()
+
+    if way == "records":
+        rig.take(1)
+        rig.buffer._half_read.forget(rig.state(0))
+        monkeypatch.setattr(Batch, "records", fail)
+    with pytest.raises(MemoryError):
+        rig.buffer.take_batch(read) if way == "columns" else rig.take(1)
+    assert rig.buffer._half_read.total >= _EACH
 
 
 def test_what_finds_no_room_in_columns_counts() -> None:

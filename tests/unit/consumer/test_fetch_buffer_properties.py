@@ -53,6 +53,7 @@ class Reading(RuleBasedStateMachine):
         self.logs = [make_log(number) for number in range(PARTITIONS)]
         self.expected = [0] * PARTITIONS  # where the user believes to be
         self.taken: list[object] = []
+        self.threads: dict[FetchedData, Batch] = {}  # that inflate a piece's batch
 
     def next_visible(self, index: int, offset: int) -> int | None:
         return next((o for o in self.logs[index][2] if o >= offset), None)
@@ -166,19 +167,23 @@ class Reading(RuleBasedStateMachine):
 
     @invariant()
     def who_holds_bytes_can_be_served(self) -> None:
-        buffer = self.rig.buffer
+        buffer, half_read = self.rig.buffer, self.rig.buffer._half_read
         blocked = {data.state for data in buffer.blocked}
-        total = 0
+        unheard = {data.state for data in self.threads}
         for index in range(PARTITIONS):
             state = self.rig.state(index)
             held = sum(data.held_bytes for data in buffer._queues.get(state, ()))
-            if state in buffer._half_read:
+            counted = half_read._held.get(state, 0)
+            if counted:
                 assert state in buffer._turns
                 assert state not in blocked
-                total += held
-            elif held:
-                assert state in blocked or state not in buffer._turns
-        assert buffer._half_read.total == total
+            aside = half_read._aside.get(state, 0)
+            if aside:
+                assert state.paused and state not in buffer._turns
+            if state not in blocked and state not in unheard:
+                assert counted + aside == held
+        assert half_read.total == sum(half_read._held.values())
+        assert half_read.aside == sum(half_read._aside.values()) <= half_read.limit
 
     def teardown(self) -> None:
         self.rig.buffer.clear()
@@ -191,7 +196,6 @@ class ReadingWithThreads(Reading):
 
     def __init__(self) -> None:
         super().__init__()
-        self.threads: dict[FetchedData, Batch] = {}
         self.seconds = reader._INLINE_SECONDS
         reader._INLINE_SECONDS = 0.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from pathlib import Path
 
@@ -13,16 +12,26 @@ from tests.support import jvm, kafka
 from tests.support.broker_settings import Ports
 
 
+class Alive:
+    """A process as far as it is asked."""
+
+    def alive(self) -> bool:
+        return True
+
+    def stop(self, grace: float) -> None:
+        raise AssertionError("nothing was to be stopped")
+
+
 def test_the_first_connection_to_zookeeper_stays_until_the_broker_is_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Closed earlier, one out of some starts left ZooKeeper spinning on it, and writing a log."""
-    me = jvm.JavaProcess(os.getpid(), "")
-    monkeypatch.setattr(jvm, "launch", lambda *_: me)
+    process = Alive()
+    monkeypatch.setattr(jvm, "launch", lambda *_: process)
     with socket.create_server(("127.0.0.1", 0)) as zookeeper:
         ports = Ports(plain=0, tls=0, control=zookeeper.getsockname()[1])
         with contextlib.ExitStack() as held:
-            assert kafka._start_zookeeper([], "", tmp_path, ports, held) is me
+            assert kafka._start_zookeeper([], "", tmp_path, ports, held) is process
             accepted, _ = zookeeper.accept()
             with accepted:
                 accepted.settimeout(0.05)
