@@ -430,7 +430,7 @@ class Subscription:
             read_before = 0 <= state.position_epoch < leader_epoch
             if state.phase is Phase.VALIDATING or (read_before and state.phase is Phase.FETCHING):
                 self._apply(state, PhaseEvent.LEADER_CHANGED)
-        if another:
+        if another and state.position is not None:  # else nothing is asked for
             self._on_change(state)
         return made_anew
 

@@ -73,11 +73,20 @@ def test_a_new_partition_begins_with_what_is_known_of_it_and_is_told_of_once() -
 
 def test_a_view_that_tells_two_things_changes_a_partition_once() -> None:
     rig = assigned()
+    rig.subscription.seek(rig.state(), 0)
+    rig.changed.clear()
     assert not rig.subscription.see(rig.state(), b"1" * 16, 3)
     assert rig.changed == [A]
     assert not rig.subscription.see(rig.state(), b"1" * 16, 3)
     assert not rig.subscription.see(rig.state(), None, -1)
     assert rig.changed == [A]
+
+
+def test_what_a_view_tells_of_a_partition_without_a_position_changes_no_wish() -> None:
+    rig = assigned(LATEST)
+    assert not rig.subscription.see(rig.state(), b"1" * 16, 3)
+    assert rig.changed == []
+    assert (rig.state().topic_id, rig.state().leader_epoch) == (b"1" * 16, 3)
 
 
 def test_partitions_are_found_by_topic() -> None:
