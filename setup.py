@@ -9,7 +9,6 @@ environment makes a pure wheel on purpose.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -71,7 +70,9 @@ def extensions() -> list[Extension]:
     """
     if pure_wanted():
         return []
-    if importlib.util.find_spec("Cython") is None:
+    try:
+        import Cython.Build  # noqa: F401 - only whether it is there
+    except ImportError:
         sys.stderr.write("kclient: no Cython here, so this will be the pure-Python build\n")
         return []
     return [

@@ -187,7 +187,8 @@ class FetchBuffer:
     def take(self, limit: int) -> list[Record]:
         """At most ``limit`` records, and the positions moved behind them.
 
-        Fewer, or none, do not mean that nothing waits: see ``has_turns`` and ``blocked``.
+        Fewer, or none, do not mean that nothing waits: see ``has_turns`` and ``blocked``. Where
+        memory fails, those that were taken before are given; MemoryError is raised if none were.
         """
         taken: list[Record] = []
         batches = BATCHES_PER_TAKE
@@ -198,7 +199,12 @@ class FetchBuffer:
                 break
             while batches > 0:
                 batches -= 1
-                records = self._take_from(state, limit - len(taken))
+                try:
+                    records = self._take_from(state, limit - len(taken))
+                except MemoryError:
+                    if not taken:
+                        raise
+                    return taken  # their positions have moved
                 if records is None:
                     break
                 if not taken:

@@ -20,7 +20,7 @@ class HalfRead:
     Attributes:
         limit: Bytes from which on no other partition is served; at least one.
         total: Bytes that they hold together.
-        aside: Bytes that paused partitions hold together, up to ``limit``.
+        aside: Bytes that paused partitions hold together, up to ``limit`` unless it is one alone.
     """
 
     __slots__ = ("_aside", "_held", "aside", "limit", "total")
@@ -62,9 +62,9 @@ class HalfRead:
             self.total += held
 
     def set_aside(self, state: PartitionState, held: int) -> bool:
-        """The partition is paused; whether it may keep so many bytes."""
+        """The partition is paused; whether it may keep so many bytes. The first may always."""
         self.forget(state)
-        if self.aside + held > self.limit:
+        if self.aside and self.aside + held > self.limit:
             return False
         if held:
             self._aside[state] = held

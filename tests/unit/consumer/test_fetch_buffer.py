@@ -179,12 +179,11 @@ def test_a_thread_that_ends_before_the_loop_hears_of_it_blocks_nobody(
         rig.take(1)
         rig.subscription.resume(rig.state(0))
     data.blocked.inflate()
-    rest = []
+    rest = rig.take(2)
+    rig.buffer.unblock(data)
+    assert rig.buffer._half_read.total == data.held_bytes > 0
     for _ in range(20):
         rest += rig.take(2)
-        if len(rest) == 3:
-            rig.buffer.unblock(data)
-            assert rig.buffer._half_read.total == data.held_bytes
     assert [where for where in rest if where[0] == 0][-4:] == [(0, n) for n in range(4, 8)]
     assert rig.frames_held == 0
 
@@ -231,6 +230,38 @@ def test_paused_partitions_keep_only_so_much_of_what_was_inflated() -> None:
     rest = Counter(rig.take(1)[0] for _ in range(3 * 6 * AT_ONCE))
     assert rest == {(index, n): 1 for index in range(6 * AT_ONCE) for n in range(1, 4)}
     assert rig.buffer._half_read.total == rig.buffer._half_read.aside == 0
+
+
+def test_one_paused_partition_keeps_its_batch_however_large() -> None:
+    """Else whoever pauses and resumes it would fetch and inflate it for every few records."""
+    rig = BufferRig(1, half_read_bytes=1000)
+    rig.add(0, batch(0, 6, value_bytes=1000, codec=Compression.GZIP))
+    for number in range(6):
+        assert rig.take(1) == [(0, number)]
+        rig.subscription.pause(rig.state(0))
+        assert rig.take(1) == []
+        rig.subscription.resume(rig.state(0))
+    assert rig.frames_held == 0
+    assert rig.buffer._half_read.total == rig.buffer._half_read.aside == 0
+
+
+def test_what_was_taken_before_memory_fails_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = BufferRig(2)
+    rig.add(0, batch(0, 2))
+    rig.add(1, batch(0, 2))
+    records = Batch.records
+
+    def fail_for_1(one: Batch, topic: str, partition: int, **how: int) -> object:
+        if partition == 1:
+            raise MemoryError
+        return records(one, topic, partition, **how)
+
+    monkeypatch.setattr(Batch, "records", fail_for_1)
+    assert rig.take(9) == [(0, 0), (0, 1)]
+    with pytest.raises(MemoryError):
+        rig.take(9)
+    monkeypatch.undo()
+    assert rig.take(9) == [(1, 0), (1, 1)]
 
 
 def test_what_a_thread_inflated_for_a_partition_that_was_paused_counts_there(
