@@ -231,8 +231,7 @@ class FetchBuffer:
             return False
         data = self._queues[state][0]
         if data.has_ready_records:
-            self.drop(state)
-            self._subscription.rewind_fetch(state)
+            self._fetch_again(state)
             return True
         try:
             batch = data.take_batch()
@@ -260,8 +259,7 @@ class FetchBuffer:
         while turns:
             state = half_read.first() if half_read.crowded else next(iter(turns))
             if self._is_stale(state):
-                self.drop(state)
-                self._subscription.rewind_fetch(state)
+                self._fetch_again(state)
             elif state.paused:
                 del turns[state]
                 self._blocked.pop(state, None)
@@ -309,8 +307,7 @@ class FetchBuffer:
     def _set_aside(self, state: PartitionState) -> None:
         """It is paused: what it holds is fetched again then, where such hold too much already."""
         if not self._half_read.set_aside(state, self._held_bytes(state)):
-            self.drop(state)
-            self._subscription.rewind_fetch(state)
+            self._fetch_again(state)
 
     def _held_bytes(self, state: PartitionState) -> int:
         held = 0
@@ -333,8 +330,7 @@ class FetchBuffer:
             self._on_room(state)
 
     def _corrupt(self, state: PartitionState, error: CorruptRecord) -> None:
-        self.drop(state)
-        self._subscription.rewind_fetch(state)
+        self._fetch_again(state)
         self._on_corrupt(state, error)
 
     # Dropping
@@ -344,8 +340,7 @@ class FetchBuffer:
         if state not in self._queues:
             return
         if self._is_stale(state):
-            self.drop(state)
-            self._subscription.rewind_fetch(state)
+            self._fetch_again(state)
         elif not state.paused and state not in self._turns:
             self._turns[state] = None  # resumed
             self._note(state)
@@ -363,11 +358,15 @@ class FetchBuffer:
         state.buffered_bytes = 0
         self._on_room(state)
 
+    def _fetch_again(self, state: PartitionState) -> None:
+        """Let go of what waits for a partition, and have it fetched from the position on."""
+        self.drop(state)
+        self._subscription.rewind_fetch(state)
+
     def drop_paused(self) -> None:
         """Make room: what waits for paused partitions is fetched again when they are resumed."""
         for state in [state for state in self._queues if state.paused]:
-            self.drop(state)
-            self._subscription.rewind_fetch(state)
+            self._fetch_again(state)
 
     def clear(self) -> None:
         """Let go of everything."""
