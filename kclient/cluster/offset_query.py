@@ -129,7 +129,7 @@ class OffsetQuery:
                 else:
                     epoch = said.leader_epoch if said.leader_epoch >= 0 else None
                     answer = OffsetAndTimestamp(said.offset, said.timestamp, epoch)
-                    found[key] = self._checked(key, answer)
+                    found[key] = answer if said.offset >= 0 else self._checked(key, answer)
         return found
 
     def _checked(
@@ -152,6 +152,8 @@ class OffsetQuery:
 
 
 def _checked(key: TopicPartition, spec: OffsetSpec | int) -> OffsetSpec | int:
+    if type(spec) is OffsetSpec:
+        return spec
     if isinstance(spec, bool) or not isinstance(spec, int):
         raise InvalidArgument(
             f"the offset asked of {key} must be an OffsetSpec or int milliseconds since the "

@@ -143,10 +143,10 @@ class Engine:
 
     # Changes
 
-    def _changed(self, state: PartitionState) -> None:
-        """A partition changed in any way; each part takes from it what concerns it."""
-        self.fetcher.follow(state)
-        self.offsets.follow(state)
+    def _changed(self, states: Sequence[PartitionState]) -> None:
+        """Partitions changed in any way; each part takes from it what concerns it."""
+        self.fetcher.follow(states)
+        self.offsets.follow(states)
         self.fetcher.news.ring()
 
     def _view_changed(self, view: Cluster) -> None:

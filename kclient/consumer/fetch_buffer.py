@@ -20,7 +20,7 @@ from kclient.consumer.half_read import HalfRead
 from kclient.errors import CorruptRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from kclient.consumer.subscription import PartitionState, Subscription
     from kclient.record import Batch, Record
@@ -335,15 +335,16 @@ class FetchBuffer:
 
     # Dropping
 
-    def follow(self, state: PartitionState) -> None:
-        """The partition changed: drop what doesn't fit its position, keep turns right."""
-        if state not in self._queues:
-            return
-        if self._is_stale(state):
-            self._fetch_again(state)
-        elif not state.paused and state not in self._turns:
-            self._turns[state] = None  # resumed
-            self._note(state)
+    def follow(self, states: Iterable[PartitionState]) -> None:
+        """Partitions changed: drop what doesn't fit their positions, keep turns right."""
+        for state in states:
+            if state not in self._queues:
+                continue
+            if self._is_stale(state):
+                self._fetch_again(state)
+            elif not state.paused and state not in self._turns:
+                self._turns[state] = None  # resumed
+                self._note(state)
 
     def drop(self, state: PartitionState) -> None:
         """Let go of all that waits for one partition."""

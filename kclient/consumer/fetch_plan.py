@@ -127,7 +127,7 @@ class BrokerQueue:
     def _look_at_touched(
         self, now: float, subscription: Subscription, buffer: FetchBuffer, partition_bytes: int
     ) -> None:
-        session, held = self.session, self._held
+        session, held, fetching = self.session, self._held, Phase.FETCHING
         asked = session.asked
         for partition in self._touched:
             state = subscription.get(partition)
@@ -135,15 +135,15 @@ class BrokerQueue:
                 held.discard(partition)
             if (
                 state is None
-                or partition not in self.partitions
-                or state.phase is not Phase.FETCHING
+                or state.node_id != self.node_id
+                or state.phase is not fetching
                 or state.paused
                 or state.fetch_offset is None
             ):
                 pass  # nothing is to be had, or not wanted
             elif state.retry_at > now:
                 heapq.heappush(self._retries, (state.retry_at, partition))
-            elif buffer.is_full(state):
+            elif state.buffered_bytes and buffer.is_full(state):
                 held.add(partition)
             else:
                 session.want(
@@ -205,14 +205,22 @@ class FetchPlan:
         for state in states:
             self.route(state, now)
 
+    def follow(self, states: Iterable[PartitionState], now: float) -> None:
+        """Partitions changed: sought, paused, assigned, taken away ..."""
+        for state in states:
+            if state.node_id is None or not state.assigned:
+                self.route(state, now)
+            else:
+                self.touch(state)
+
     def route(self, state: PartitionState, now: float) -> None:
         """Find the broker to ask for ``state``: its preferred replica, else its leader."""
         partition = state.topic_partition
         node_id = self._node_for(state, now) if state.assigned else None
-        if node_id is not None or not state.assigned:
-            self.homeless.pop(partition, None)
-        else:
+        if node_id is None and state.assigned:
             self.homeless.setdefault(partition, now)
+        elif self.homeless:
+            self.homeless.pop(partition, None)
         if node_id != state.node_id:
             if state.node_id is not None:
                 self._leave(state, self.queues[state.node_id])
@@ -222,7 +230,8 @@ class FetchPlan:
                     queue = self.queues[node_id] = BrokerQueue(node_id)
                 queue.partitions[partition] = None
                 state.node_id = node_id
-                self.touch(state)
+                if queue.touch(partition):
+                    self._on_touched(queue)
 
     def touch(self, state: PartitionState) -> None:
         """The wishes for ``state`` may have changed."""

@@ -24,7 +24,7 @@ from kclient.record.inflate import CHUNK
 from kclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
@@ -122,15 +122,10 @@ class Fetcher:
 
     # Told by the consumer
 
-    def follow(self, state: PartitionState) -> None:
-        """A partition changed: sought, paused, assigned, taken away ..."""
-        self.buffer.follow(state)
-        if state.node_id is None or not state.assigned:
-            self.plan.route(state, self._core.clock.now())
-        else:
-            self.plan.touch(state)
-        if state.error is not None:
-            self.news.ring()
+    def follow(self, states: Sequence[PartitionState]) -> None:
+        """Partitions changed: sought, paused, assigned, taken away ..."""
+        self.buffer.follow(states)
+        self.plan.follow(states, self._core.clock.now())
 
     def follow_view(self, view: Cluster, states: Iterable[PartitionState]) -> None:
         """The cluster changed in what concerns ``states``."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.consumer")
 
+_WAITING = (Phase.AWAITING_RESET, Phase.VALIDATING)
 BACKOFF_FLOOR = 0.01
 """Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 HOMELESS_CHECK = 0.5
@@ -78,9 +79,9 @@ class OffsetKeeper:
         """
         await self._core.stop(*self._tasks)
 
-    def follow(self, state: PartitionState) -> None:
-        """A partition changed."""
-        if state.phase in (Phase.AWAITING_RESET, Phase.VALIDATING) or state.node_id is None:
+    def follow(self, states: Iterable[PartitionState]) -> None:
+        """Partitions changed."""
+        if any(state.phase in _WAITING or state.node_id is None for state in states):
             self._alarm.ring()
 
     def wake(self) -> None:
@@ -139,20 +140,22 @@ class OffsetKeeper:
             return
         finally:
             self._done_with(node_id, states)
-        tells = self._log.isEnabledFor(logging.INFO)
+        answers = []
         for state, fence in fences.items():
             answer = found[state.topic_partition]
-            if isinstance(answer, KafkaError):
-                if state.phase is Phase.AWAITING_RESET and state.fence == fence:
-                    self._failed(state, answer)
-                continue
-            epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
-            if self._subscription.finish_reset(state, fence, answer.offset, epoch) and tells:
+            if not isinstance(answer, KafkaError):
+                epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
+                answers.append((state, fence, answer.offset, epoch))
+            elif state.phase is Phase.AWAITING_RESET and state.fence == fence:
+                self._failed(state, answer)
+        placed = self._subscription.finish_resets(answers)
+        if self._log.isEnabledFor(logging.INFO):
+            for state in placed:
                 self._log.info(
                     "position reset partition=%s to=%s offset=%d",
                     state.topic_partition,
                     state.reset_to.name.lower(),
-                    answer.offset,
+                    state.position,
                 )
 
     # Validation (KIP-320)
@@ -231,14 +234,17 @@ class OffsetKeeper:
         waiting = self._plan.homeless
         if not waiting:
             return float("inf")
-        metadata = self._core.metadata
+        metadata, patience = self._core.metadata, self._config.api_timeout
+        view = metadata.view
         topics: dict[str, None] = {}
         for partition, since in list(waiting.items()):
+            if now - since < patience and partition.topic in topics:
+                if view.topic(partition.topic) is None:
+                    continue  # no answer about its topic yet, so nothing to tell
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
                 continue
-            patience = self._config.api_timeout
-            error = homeless.explain(metadata.view, partition, now - since, patience)
+            error = homeless.explain(view, partition, now - since, patience)
             if error is not None:
                 if now - since >= patience:
                     waiting[partition] = now  # told again after as long

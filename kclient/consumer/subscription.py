@@ -21,7 +21,7 @@ from kclient.transitions import step
 from kclient.types import OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kclient.errors import KafkaError
 
@@ -183,8 +183,8 @@ def _nothing_known(partition: TopicPartition) -> tuple[bytes | None, int]:
 class Subscription:
     """The assigned partitions of one consumer.
 
-    ``on_change`` is told of each partition whose wishes towards the brokers may have changed, so
-    that nobody has to look at all of them.
+    ``on_change`` is told of the partitions whose wishes towards the brokers may have changed, so
+    that nobody has to look at all of them; of many that change together at once.
     """
 
     __slots__ = (
@@ -204,7 +204,7 @@ class Subscription:
     def __init__(
         self,
         default_reset: OffsetSpec | None,
-        on_change: Callable[[PartitionState], None],
+        on_change: Callable[[Sequence[PartitionState]], None],
     ) -> None:
         """``default_reset``: where to start without a position; None makes that an error."""
         self.default_reset = default_reset
@@ -215,7 +215,7 @@ class Subscription:
         was taken for the old one must not be handed over after that."""
         self.facts_of: Callable[[TopicPartition], tuple[bytes | None, int]] = _nothing_known
         """What the view tells of a partition that is assigned now: as ``see`` is told later."""
-        self.on_fetched = on_change
+        self.on_fetched: Callable[[PartitionState], None] = lambda state: on_change((state,))
         """Told of a partition that is asked for at a later offset, and in nothing else changed."""
         self._on_change = on_change
         self._states: dict[TopicPartition, PartitionState] = {}
@@ -280,9 +280,9 @@ class Subscription:
         removed = [state for tp, state in self._states.items() if tp not in wanted]
         for state in removed:
             self._remove(state)
-        for partition in wanted:
-            if partition not in self._states:
-                self._add(partition, self.default_reset)
+        new = [partition for partition in wanted if partition not in self._states]
+        added = [self._add(partition, self.default_reset) for partition in new]
+        self._on_change(removed + added)
         return removed
 
     def add_new(self, partition: TopicPartition) -> None:
@@ -291,14 +291,15 @@ class Subscription:
         All of it is new, so it is read from its beginning whatever the policy says.
         """
         if partition not in self._states:
-            self._add(partition, OffsetSpec.EARLIEST)
+            self._on_change((self._add(partition, OffsetSpec.EARLIEST),))
 
     def remove(self, state: PartitionState) -> None:
         """Take one partition away, as it isn't there any more."""
         self.recall()
         self._remove(state)
+        self._on_change((state,))
 
-    def _add(self, partition: TopicPartition, reset: OffsetSpec | None) -> None:
+    def _add(self, partition: TopicPartition, reset: OffsetSpec | None) -> PartitionState:
         state = PartitionState(partition)
         self._states[partition] = state
         self._by_topic.setdefault(partition[0], {})[partition] = state
@@ -307,7 +308,7 @@ class Subscription:
         if reset is not None:
             self._apply(state, PhaseEvent.RESET_ASKED)
             state.reset_to = reset
-        self._on_change(state)
+        return state
 
     def _remove(self, state: PartitionState) -> None:
         state.assigned = False
@@ -319,7 +320,6 @@ class Subscription:
             del self._by_topic[partition[0]]
         self._failed.pop(partition, None)
         self._pending.pop(partition, None)
-        self._on_change(state)
 
     # Positions
 
@@ -334,7 +334,7 @@ class Subscription:
         self.recall()
         self._apply(state, PhaseEvent.RESET_ASKED)
         state.reset_to = to
-        self._unplace(state)
+        self._place(state, None)
 
     def reset_out_of_range(self, state: PartitionState, to: OffsetSpec) -> bool:
         """The leader has nothing at this offset. True where it wasn't the first time in a row.
@@ -358,23 +358,28 @@ class Subscription:
         else:
             self.recall()
             self._apply(state, PhaseEvent.POSITION_LOST)
-            self._unplace(state)
+            self._place(state, None)
         return self.default_reset
 
-    def finish_reset(
-        self, state: PartitionState, fence: int, offset: int, leader_epoch: int = -1
-    ) -> bool:
-        """The lookup's answer; False where it comes too late and was ignored.
+    def finish_resets(
+        self, answers: Iterable[tuple[PartitionState, int, int, int]]
+    ) -> list[PartitionState]:
+        """The answers of a lookup. Returns the partitions of those that don't come too late.
 
-        ``fence`` is the state's from when it was asked: the same question asked again wants
-        another answer, since the end moves, and a topic may have been made anew.
+        Each answer is of (partition, fence, offset, leader epoch). The fence is the partition's
+        from when it was asked: the same question asked again wants another answer, since the end
+        moves, and a topic may have been made anew.
         """
-        late = not state.assigned or state.phase is not Phase.AWAITING_RESET
-        if late or state.fence != fence:
-            return False
-        self._apply(state, PhaseEvent.RESET_DONE)
-        self._place(state, offset, leader_epoch)
-        return True
+        placed = []
+        waiting, done = Phase.AWAITING_RESET, PhaseEvent.RESET_DONE
+        for state, fence, offset, leader_epoch in answers:
+            if state.assigned and state.phase is waiting and state.fence == fence:
+                self._apply(state, done)
+                self._set(state, offset, leader_epoch)
+                placed.append(state)
+        if placed:
+            self._on_change(placed)
+        return placed
 
     def advance(self, state: PartitionState, offset: int, leader_epoch: int) -> None:
         """Records up to ``offset`` are handed over, or skipped since nobody may see them."""
@@ -393,7 +398,7 @@ class Subscription:
     def rewind_fetch(self, state: PartitionState) -> None:
         """What was buffered beyond the position is gone: fetch it again."""
         state.fetch_offset = state.position
-        self._on_change(state)
+        self._on_change((state,))
 
     def fetch_anew(self, state: PartitionState) -> None:
         """The log has the position, but maybe not what was taken or buffered beyond it."""
@@ -431,7 +436,7 @@ class Subscription:
             if state.phase is Phase.VALIDATING or (read_before and state.phase is Phase.FETCHING):
                 self._apply(state, PhaseEvent.LEADER_CHANGED)
         if another and state.position is not None:  # else nothing is asked for
-            self._on_change(state)
+            self._on_change((state,))
         return made_anew
 
     def finish_validation(self, state: PartitionState, leader_epoch: int) -> None:
@@ -440,7 +445,7 @@ class Subscription:
             if leader_epoch == state.leader_epoch:
                 self._apply(state, PhaseEvent.VALIDATED)
                 state.failures = 0
-                self._on_change(state)
+                self._on_change((state,))
 
     # Pausing, failing
 
@@ -448,31 +453,31 @@ class Subscription:
         """Stop fetching and handing over; twice is once."""
         if not state.paused:
             state.paused = True
-            self._on_change(state)
+            self._on_change((state,))
 
     def resume(self, state: PartitionState) -> None:
         """Go on; nothing happens to a partition that isn't paused."""
         if state.paused:
             state.paused = False
-            self._on_change(state)
+            self._on_change((state,))
 
     def back_off(self, state: PartitionState, until: float) -> None:
         """Don't ask a broker for it before ``until``."""
         state.failures += 1
         state.retry_at = until
-        self._on_change(state)
+        self._on_change((state,))
 
     def retry_now(self, state: PartitionState) -> None:
         """What it backed off from is settled."""
         state.retry_at = 0.0
-        self._on_change(state)
+        self._on_change((state,))
 
     def fail(self, state: PartitionState, error: KafkaError) -> None:
         """Keep ``error`` for the next poll."""
         if state.assigned:
             state.error = error
             self._failed[state.topic_partition] = state
-            self._on_change(state)
+            self._on_change((state,))
 
     @property
     def has_error(self) -> bool:
@@ -494,21 +499,15 @@ class Subscription:
         error, state.error = state.error, None
         return error
 
-    def _place(self, state: PartitionState, offset: int, leader_epoch: int) -> None:
+    def _place(self, state: PartitionState, offset: int | None, leader_epoch: int = -1) -> None:
+        self._set(state, offset, leader_epoch)
+        self._on_change((state,))
+
+    def _set(self, state: PartitionState, offset: int | None, leader_epoch: int) -> None:
+        """Where it stands from now on, and all trouble with where it stood is forgotten."""
         state.fence += 1
         state.position = state.fetch_offset = offset
         state.position_epoch = leader_epoch
-        self._forget_trouble(state)
-        self._on_change(state)
-
-    def _unplace(self, state: PartitionState) -> None:
-        state.fence += 1
-        state.position = state.fetch_offset = None
-        state.position_epoch = -1
-        self._forget_trouble(state)
-        self._on_change(state)
-
-    def _forget_trouble(self, state: PartitionState) -> None:
         state.retry_at = 0.0
         state.failures = 0
         state.error = None

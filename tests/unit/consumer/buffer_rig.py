@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kclient.consumer.batch_span import measure
 from kclient.consumer.fetch_buffer import FetchBuffer
@@ -42,8 +42,8 @@ class BufferRig:
         for index in range(partitions):
             self.subscription.seek(self.state(index), 0)
 
-    def _changed(self, state: PartitionState) -> None:
-        self.buffer.follow(state)
+    def _changed(self, states: Sequence[PartitionState]) -> None:
+        self.buffer.follow(states)
 
     @staticmethod
     def partition(index: int) -> TopicPartition:

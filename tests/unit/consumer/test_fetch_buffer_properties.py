@@ -122,7 +122,7 @@ class Reading(RuleBasedStateMachine):
     def reset(self, index: int) -> None:
         state = self.rig.state(index)
         self.rig.subscription.ask_reset(state, OffsetSpec.EARLIEST)
-        self.rig.subscription.finish_reset(state, state.fence, 0)
+        self.rig.subscription.finish_resets([(state, state.fence, 0, -1)])
         self.expected[index] = 0
 
     @rule(index=index)

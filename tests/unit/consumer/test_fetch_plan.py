@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from kclient.cluster.broker import Broker
 from kclient.cluster.partition import Partition
@@ -39,13 +40,10 @@ class PlanRig(BufferRig):
             on_touched=lambda queue: self.touched.append(queue.node_id),
         )
 
-    def _changed(self, state: PartitionState) -> None:
-        super()._changed(state)
+    def _changed(self, states: Sequence[PartitionState]) -> None:
+        super()._changed(states)
         if self.plan is not None:
-            if state.node_id is None or not state.assigned:
-                self.plan.route(state, 0.0)
-            else:
-                self.plan.touch(state)
+            self.plan.follow(states, 0.0)
 
     def follow(self, view: Cluster, now: float = 0.0) -> None:
         assert self.plan is not None
@@ -148,7 +146,7 @@ def test_partitions_without_a_position_are_not_asked_for() -> None:
     rig.subscription.ask_reset(rig.state(0), OffsetSpec.LATEST)
     assert rig.asked(1) == {}
     assert rig.due(1) == math.inf
-    rig.subscription.finish_reset(rig.state(0), rig.state(0).fence, 40)
+    rig.subscription.finish_resets([(rig.state(0), rig.state(0).fence, 40, -1)])
     assert rig.asked(1) == {0: 40}
 
 

@@ -213,7 +213,7 @@ def test_resets_that_lead_out_of_range_again_back_off_until_something_is_read() 
         rig.read(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
         assert len(rig.backed_off) == count
         assert rig.state.failures == (count and count + 1)
-        rig.rig.subscription.finish_reset(rig.state, rig.state.fence, 0)
+        rig.rig.subscription.finish_resets([(rig.state, rig.state.fence, 0, -1)])
     rig.read(records=batch(0, 3))
     rig.rig.take(3)
     rig.read(asked=3, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from kclient.broker_errors import TopicAuthorizationFailed
@@ -25,10 +27,12 @@ class Rig:
 
     def __init__(self, reset: OffsetSpec | None = None) -> None:
         self.changed: list[TopicPartition] = []
+        self.tellings = 0
         self.subscription = Subscription(reset, self._note)
 
-    def _note(self, state: PartitionState) -> None:
-        self.changed.append(state.topic_partition)
+    def _note(self, states: Sequence[PartitionState]) -> None:
+        self.changed += [state.topic_partition for state in states]
+        self.tellings += 1
 
     def state(self, partition: TopicPartition = A) -> PartitionState:
         return self.subscription.require(partition)
@@ -58,6 +62,21 @@ def test_an_illegal_step_raises() -> None:
     rig = assigned()
     with pytest.raises(IllegalTransition, match="VALIDATED in state NO_POSITION"):
         rig.subscription._apply(rig.state(), PhaseEvent.VALIDATED)
+
+
+def test_partitions_that_change_together_are_told_of_together() -> None:
+    rig = assigned(LATEST)
+    rig.tellings = 0
+    rig.subscription.assign([B, C, TopicPartition("c", 1)])
+    assert (rig.changed, rig.tellings) == ([A, C, TopicPartition("c", 1)], 1)
+    states = list(rig.subscription)
+    placed = rig.subscription.finish_resets((state, state.fence, 7, 1) for state in states)
+    assert placed == states
+    assert rig.tellings == 2
+    assert rig.subscription.settled
+    rig.subscription.finish_resets((state, state.fence, 8, 1) for state in states)
+    assert rig.tellings == 2
+    assert {state.position for state in states} == {7}
 
 
 def test_a_new_partition_begins_with_what_is_known_of_it_and_is_told_of_once() -> None:
@@ -161,8 +180,8 @@ def test_a_lookup_answers_the_question_that_was_asked() -> None:
     state = rig.state()
     first = state.fence
     rig.subscription.ask_reset(state, EARLIEST)
-    assert not rig.subscription.finish_reset(state, first, 100)
-    assert rig.subscription.finish_reset(state, state.fence, 0, 2)
+    assert not rig.subscription.finish_resets([(state, first, 100, -1)])
+    assert rig.subscription.finish_resets([(state, state.fence, 0, 2)])
     assert (state.position, state.position_epoch) == (0, 2)
 
 
@@ -172,7 +191,7 @@ def test_a_lookup_that_was_asked_before_the_same_was_asked_again_is_ignored() ->
     state = rig.state()
     first = state.fence
     rig.subscription.ask_reset(state, LATEST)
-    assert not rig.subscription.finish_reset(state, first, 100)
+    assert not rig.subscription.finish_resets([(state, first, 100, -1)])
     assert state.position is None
 
 
@@ -181,7 +200,7 @@ def test_a_lookup_that_comes_after_a_seek_is_ignored() -> None:
     state = rig.state()
     asked = state.fence
     rig.subscription.seek(state, 5)
-    assert not rig.subscription.finish_reset(state, asked, 100)
+    assert not rig.subscription.finish_resets([(state, asked, 100, -1)])
     assert state.position == 5
 
 
@@ -189,7 +208,7 @@ def test_a_lookup_that_comes_after_unassigning_is_ignored() -> None:
     rig = assigned(LATEST)
     state = rig.state()
     rig.subscription.assign([])
-    assert not rig.subscription.finish_reset(state, state.fence, 100)
+    assert not rig.subscription.finish_resets([(state, state.fence, 100, -1)])
 
 
 def test_a_lost_position_is_reset_by_policy_or_stays_lost() -> None:
@@ -264,7 +283,7 @@ def test_whatever_moves_a_position_has_what_was_taken_given_back_first() -> None
     subscription.recall = lambda: recalled.append(state.position)
     subscription.seek(state, 7)
     subscription.ask_reset(state, EARLIEST)
-    subscription.finish_reset(state, state.fence, 9)
+    subscription.finish_resets([(state, state.fence, 9, -1)])
     subscription.lose_position(state)
     subscription.assign([A])
     subscription.remove(state)
