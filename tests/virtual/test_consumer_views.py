@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -100,9 +101,9 @@ async def test_a_partition_that_the_view_has_is_told_of_once_when_it_is_assigned
         told: list[TopicPartition] = []
         change = engine.subscription._on_change
 
-        def noted(state: PartitionState) -> None:
-            told.append(state.topic_partition)
-            change(state)
+        def noted(states: Sequence[PartitionState]) -> None:
+            told.extend(state.topic_partition for state in states)
+            change(states)
 
         engine.subscription._on_change = noted
         consumer.assign([P, Q])
