@@ -13,6 +13,11 @@ cdef class Feed:
     cdef public Py_ssize_t at
     cdef public Py_ssize_t bare
     cdef public Py_ssize_t bare_bytes
+    # Partitions of the block's keys, where they were chosen ahead: among ``spread`` of them.
+    cdef Py_ssize_t spread
+    cdef Py_ssize_t[8] targets  # as many as BLOCK
+
+    cdef int _new_block(self) except -1
 
     cpdef object hold(self, object record)
 

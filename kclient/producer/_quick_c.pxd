@@ -164,7 +164,8 @@ cdef class QuickWay:
     cdef bytes _encoded(self, object headers, int64_t size)
 
     @cython.locals(account=Account, index=Py_ssize_t, filling=Filling, sticky=StickyChoice)
-    cdef Filling _choose(self, TopicWay way, bytes key, object partition, int64_t size)
+    cdef Filling _choose(
+        self, TopicWay way, bytes key, object partition, int64_t size, Feed feed)
 
 
 cdef bint _is_plain(object part) noexcept
@@ -188,38 +189,48 @@ cdef extern from *:
     void fetch_object "kclient_fetch_object" (object it) noexcept
 
 
-# Fetches, for a block of records, first the partitions' fillings, then their builders, the buffers
-# of those, and where in them the next record goes. A wrong guess costs time only.
+# Fetches what a record of ``size`` bytes changes in one go, not each once the one before is there,
+# and where the next one of its partition will go: by then that is there.
+cdef inline int fetch_filling(Filling filling, int64_t size) except -1:
+    cdef BatchBuilder builder = filling.builder
+    cdef char* tail
+    fetch_object(builder)
+    fetch(<void*>filling.outcome)
+    tail = PyByteArray_AS_STRING(builder._buffer) + builder._used + size
+    fetch(tail)
+    fetch(tail + 64)
+    fetch(tail + 128)
+    return 0
+
+
+# Chooses the partitions of a block's keys, and fetches first their fillings, then the builders of
+# those. A wrong guess costs time only.
 cdef inline int fetch_ahead(Feed feed, TopicWay way) except -1:
-    cdef Py_ssize_t[8] wanted  # as many as feed.BLOCK
-    cdef Py_ssize_t count = 0, n
+    cdef Py_ssize_t n, count = min(feed.count, 8)
     cdef list fillings = way.fillings
     cdef Filling filling
-    cdef char* tail
-    for n in range(min(feed.count, 8)):
+    for n in range(count):
+        feed.targets[n] = -1
         record = feed.block[n]
         if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:
             key = (<tuple>record)[0]
             if PyBytes_CheckExact(key):
-                wanted[count] = (
+                feed.targets[n] = (
                     mixed_of(<unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
                     & 0x7FFFFFFF
                 ) % way.count
-                fetch_item(fillings, wanted[count])
-                count += 1
+                fetch_item(fillings, feed.targets[n])
+    feed.spread = way.count
     for n in range(count):
-        filling = fillings[wanted[n]]
-        if filling is not None:
-            fetch_object(filling.builder)
-    for n in range(count):
-        filling = fillings[wanted[n]]
-        if filling is not None and filling.builder is not None:
-            fetch_object(filling.builder._buffer)
-    for n in range(count):
-        filling = fillings[wanted[n]]
-        if filling is not None and filling.builder is not None:
-            tail = PyByteArray_AS_STRING(filling.builder._buffer) + filling.builder._used
-            fetch(tail)
-            fetch(tail + 64)
-            fetch(tail + 128)
+        if feed.targets[n] >= 0:
+            filling = fillings[feed.targets[n]]
+            if filling is not None and filling.builder is not None:
+                fetch_object(filling.builder)
     return 0
+
+
+# The partition of the key of the record that was handed out last, if it was chosen ahead; else -1.
+cdef inline Py_ssize_t target_of(Feed feed, TopicWay way) except -2:
+    if feed is None or feed.spread != way.count:
+        return -1
+    return feed.targets[feed.at - 1]

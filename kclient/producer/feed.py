@@ -66,9 +66,15 @@ class Feed:
 
     def hold(self, record: Any) -> None:
         """Have ``record`` be the block, which is used up."""
+        self._new_block()
         self.block[0] = record
         self.count = 1
-        self.at = self.bare = 0
+
+    def _new_block(self) -> None:
+        """Forget the one before."""
+        self.count = self.at = self.bare = 0
+        if cython.compiled:
+            self.spread = 0  # type: ignore[misc]
 
     def pull(self, most: int) -> int:
         """Put the next records, ``most`` at most, in place of ``block``; how many they are.
@@ -77,7 +83,7 @@ class Feed:
         """
         block = self.block
         count = bare = size = 0
-        self.count = self.at = self.bare = 0
+        self._new_block()
         error = self.error
         if error is not None:
             self.error = None

@@ -50,7 +50,7 @@ _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _HEADER_BOUND = 10  # two varint lengths of at most five bytes each
 _SCATTERED = 64
 """With so many partitions what a record with a key will write to is in no cache of the processor's:
-the compiled build has it fetched for a block of records together, before they are taken."""
+the compiled build has it fetched ahead, for a block of records together where there is one."""
 _NOBODY: Any = object()
 _forks = 0
 END: Any = object()
@@ -346,7 +346,7 @@ class QuickWay:
             return None
         if headers is not None:
             size += len(encoded)
-        filling = self._choose(way, key, partition, size)
+        filling = self._choose(way, key, partition, size, None)
         if filling is None:
             return None
         index = filling.builder.put(when, key, value, encoded)  # type: ignore[union-attr]
@@ -426,7 +426,7 @@ class QuickWay:
                     return taken, record
                 part = key
                 size += len(part)
-            filling = self._choose(way, key, None, size)
+            filling = self._choose(way, key, None, size, feed)
             if filling is None or filling.watcher is not watcher:
                 return taken, record
             index = filling.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
@@ -500,9 +500,9 @@ class QuickWay:
         return encoded
 
     def _choose(
-        self, way: TopicWay, key: bytes | None, partition: Any, size: int
+        self, way: TopicWay, key: bytes | None, partition: Any, size: int, feed: Feed | None
     ) -> Filling | None:
-        """The open batch for a record, if there is one, and room."""
+        """The open batch for a record, of ``feed`` if it is of one; None without one or room."""
         account = self._account
         if account.waiting != 0 or size > self._max_record or account.used + size > account.limit:
             return None
@@ -513,13 +513,21 @@ class QuickWay:
                 if index < 0 or sticky._left <= -sticky._switch_bytes:
                     return None
             else:
-                index = (mixed_of(key, len(key)) & 0x7FFFFFFF) % way.count
+                index = -1
+                if cython.compiled:
+                    index = target_of(feed, way)  # type: ignore[name-defined] # noqa: F821
+                if index < 0:
+                    index = (mixed_of(key, len(key)) & 0x7FFFFFFF) % way.count
         elif type(partition) is int and 0 <= partition < way.count:
             index = partition
         else:
             return None
         filling = way.fillings[index]
-        return None if filling is None or filling.builder is None else filling
+        if filling is None or filling.builder is None:
+            return None
+        if cython.compiled and way.count >= _SCATTERED:
+            fetch_filling(filling, size)  # type: ignore[name-defined] # noqa: F821
+        return filling
 
 
 def _is_plain(part: Any) -> bool:

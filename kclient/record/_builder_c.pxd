@@ -26,18 +26,19 @@ cdef extern from *:
     const unsigned char* item_cstr "kclient_item_cstr" (list items, Py_ssize_t at) noexcept
 
 
+# What every record asks for or changes comes first, so that it lies in two lines of the cache.
 cdef class BatchBuilder:
-    cdef Py_ssize_t _room
-    cdef Py_ssize_t _expected
-    cdef int _attributes
-    cdef bytearray _buffer
-    cdef bytes _payload
-    cdef int _codec
     cdef Py_ssize_t _used
     cdef Py_ssize_t _count
     cdef int64_t _base_timestamp
     cdef int64_t _max_timestamp
+    cdef Py_ssize_t _room
+    cdef bytearray _buffer
     cdef bint _closed
+    cdef int _codec
+    cdef int _attributes
+    cdef Py_ssize_t _expected
+    cdef bytes _payload
 
     @cython.locals(timestamp=int64_t)
     cpdef Py_ssize_t append(

@@ -1,0 +1,122 @@
+"""Keys over so many partitions that the compiled build chooses theirs for a block ahead."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kclient.producer.hot import END, Account, Filling, QuickWay, StickyChoice, TopicWay, Turn
+from kclient.producer.quick import _SCATTERED
+from kclient.record import BatchBuilder, murmur2, read_batches
+
+NOW = 1_700_000_000_000
+FEW = _SCATTERED + 3
+keys = st.integers(0, 60).map(lambda number: b"key-%d" % number)
+pairs = st.tuples(keys, st.binary(max_size=20))
+records = st.lists(pairs | st.binary(max_size=20) | st.just("odd"), max_size=60)
+
+
+def first_home_of(key: bytes) -> int:
+    """Its partition before the topic grows."""
+    return (murmur2(key) & 0x7FFFFFFF) % FEW
+
+
+class Scene:
+    """One topic whose batches are open, but for those of some partitions."""
+
+    def __init__(self, shut: set[int]) -> None:
+        self.shut = shut
+        self.watcher = object()
+        self.builders: list[BatchBuilder] = []
+        sticky = StickyChoice(1_000_000, random.Random(1), lambda _: 0)
+        sticky.move([0], 1)
+        self.way = TopicWay(sticky)
+        self.grow(FEW)
+        account = Account(1_000_000)
+        self.quick = QuickWay(account, 1_000)
+        self.quick.ways["t"] = self.way
+        self.quick.open(None, lambda: NOW * 1_000_000)
+        self.turn = Turn(account, lambda: 0.0, 1.0)
+
+    def grow(self, count: int) -> None:
+        for index in range(self.way.count, count):
+            filling, builder = Filling(), BatchBuilder()
+            if index not in self.shut:
+                nobody: Any = None
+                filling.open(builder, nobody)
+                filling.watcher = self.watcher
+            self.builders.append(builder)
+            self.way.fillings.append(filling)
+        self.way.count = count
+
+    def partition_of(self, record: Any) -> int:
+        if isinstance(record, tuple):
+            return (murmur2(record[0]) & 0x7FFFFFFF) % self.way.count
+        return self.way.sticky.current
+
+    def found(self) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
+        return {
+            index: [
+                (record.key, record.value)
+                for batch in read_batches(builder.encode())
+                for record in batch.records("t", 0)
+            ]
+            for index, builder in enumerate(self.builders)
+            if builder.record_count
+        }
+
+
+@given(records, st.sets(st.integers(1, FEW - 1), max_size=40), st.integers(0, 5))
+def test_each_record_comes_to_the_partition_of_its_key_whenever_the_topic_grows(
+    given: list[Any], shut: set[int], grows_after: int
+) -> None:
+    scene = Scene(shut)
+    wanted: dict[int, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
+    feed = scene.quick.feed(iter(given))
+    rest = list(given)
+    while True:
+        count, left_over = scene.quick.take_many("t", feed, scene.turn, scene.watcher)
+        for record in rest[:count]:
+            pair = record if isinstance(record, tuple) else (None, record)
+            wanted[scene.partition_of(record)].append(pair)
+        del rest[:count]
+        if left_over is END:
+            break
+        assert left_over is rest.pop(0)
+        assert left_over == "odd" or scene.partition_of(left_over) in shut
+        if grows_after == 0:
+            scene.grow(2 * FEW)
+        grows_after -= 1
+    assert scene.found() == wanted
+    assert not rest
+
+
+def test_what_was_chosen_for_a_block_is_void_once_the_topic_has_grown() -> None:
+    keys = [b"key-%d" % number for number in range(40)]
+    scene = Scene({first_home_of(keys[10])})
+    keys = [key for at, key in enumerate(keys) if at == 10 or first_home_of(key) not in scene.shut]
+    at = keys.index(b"key-10")
+    feed = scene.quick.feed(iter((key, b"") for key in keys))
+    assert scene.quick.take_many("t", feed, scene.turn, scene.watcher) == (at, (b"key-10", b""))
+    assert feed.at + 2 < feed.count
+    scene.grow(2 * FEW)
+    assert scene.quick.take_many("t", feed, scene.turn, scene.watcher) == (len(keys) - at - 1, END)
+    found = scene.found()
+    for key in keys[at + 1 :]:
+        assert (key, b"") in found.get(scene.partition_of((key, b"")), [])
+
+
+@given(st.lists(pairs, max_size=60))
+def test_each_record_taken_alone_comes_to_the_partition_of_its_key(
+    given: list[tuple[bytes, bytes]],
+) -> None:
+    scene = Scene(set())
+    wanted: dict[int, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
+    for key, value in given:
+        assert scene.quick.take("t", value, key, None, None, None) is not None
+        wanted[scene.partition_of((key, value))].append((key, value))
+    assert scene.found() == wanted
