@@ -238,9 +238,9 @@ class OffsetKeeper:
         view = metadata.view
         topics: dict[str, None] = {}
         for partition, since in list(waiting.items()):
-            if now - since < patience and partition.topic in topics:
-                if view.topic(partition.topic) is None:
-                    continue  # no answer about its topic yet, so nothing to tell
+            if partition.topic in topics and partition.topic not in view.topics.raw:
+                if now - since < patience:
+                    continue  # nothing is known of its topic, so there is nothing to tell
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
                 continue

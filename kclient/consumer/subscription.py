@@ -282,7 +282,8 @@ class Subscription:
             self._remove(state)
         new = [partition for partition in wanted if partition not in self._states]
         added = [self._add(partition, self.default_reset) for partition in new]
-        self._on_change(removed + added)
+        if removed or added:
+            self._on_change(removed + added)
         return removed
 
     def add_new(self, partition: TopicPartition) -> None:

@@ -13,7 +13,7 @@ cdef class Feed:
     cdef public Py_ssize_t at
     cdef public Py_ssize_t bare
     cdef public Py_ssize_t bare_bytes
-    # Partitions of the block's keys, where they were chosen ahead: among ``spread`` of them.
+    # Partitions of the block's keys, chosen ahead among ``spread`` of them; -1: none were.
     cdef Py_ssize_t spread
     cdef Py_ssize_t[8] targets  # as many as BLOCK
 

@@ -1,4 +1,4 @@
-# C types of quick.py for the compiled build, and what only C can do; no rules.
+# C types of quick.py for the compiled build, and what only C can do.
 
 from cpython.time cimport time as _seconds
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -203,22 +203,28 @@ cdef inline int fetch_filling(Filling filling, int64_t size) except -1:
     return 0
 
 
-# Chooses the partitions of a block's keys, and fetches first their fillings, then the builders of
-# those. A wrong guess costs time only.
+# Where records of a key go; Java's producers choose the same.
+cdef inline Py_ssize_t partition_of(bytes key, TopicWay way) except -1:
+    return (
+        mixed_of(<unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
+    ) % way.count
+
+
+# Chooses the partitions of a block's keys, for ``_choose``, and fetches first their fillings, then
+# the builders of those.
 cdef inline int fetch_ahead(Feed feed, TopicWay way) except -1:
-    cdef Py_ssize_t n, count = min(feed.count, 8)
+    cdef Py_ssize_t n, count = feed.count
     cdef list fillings = way.fillings
     cdef Filling filling
+    if count > 8:
+        return 0  # more than there is room for in ``targets``: each is chosen when it is taken
     for n in range(count):
         feed.targets[n] = -1
         record = feed.block[n]
         if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:
             key = (<tuple>record)[0]
             if PyBytes_CheckExact(key):
-                feed.targets[n] = (
-                    mixed_of(<unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
-                    & 0x7FFFFFFF
-                ) % way.count
+                feed.targets[n] = partition_of(key, way)
                 fetch_item(fillings, feed.targets[n])
     feed.spread = way.count
     for n in range(count):

@@ -74,7 +74,7 @@ class Feed:
         """Forget the one before."""
         self.count = self.at = self.bare = 0
         if cython.compiled:
-            self.spread = 0  # type: ignore[misc]
+            self.spread = -1  # type: ignore[misc]
 
     def pull(self, most: int) -> int:
         """Put the next records, ``most`` at most, in place of ``block``; how many they are.

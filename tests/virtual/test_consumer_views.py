@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kclient.broker_errors import LeaderNotAvailable
 from kclient.consumer.fetch_plan import FetchPlan
 from kclient.consumer.subscription import PartitionState, Subscription
 from kclient.testing import Cluster
@@ -123,3 +124,17 @@ async def test_a_partition_that_is_not_there_yet_is_read_once_it_is() -> None:
         cluster.add_partitions(T, 3)
         cluster.append(T, 2, batch(0, 4))
         assert offsets(await read(consumer, 4)) == {2: [0, 1, 2, 3]}
+
+
+async def test_each_partition_of_a_topic_without_an_answer_is_told_when_patience_ends() -> None:
+    async with scene(1) as (_, consumer):
+        await read(consumer, 1)
+        engine = consumer._engine
+        engine.subscription.assign(TopicPartition("nowhere", index) for index in range(3))
+        states, waiting = list(engine.subscription), engine.fetcher.plan.homeless
+        assert list(waiting) == [state.topic_partition for state in states]
+        end = max(waiting.values()) + engine.config.api_timeout
+        engine.offsets._report_homeless(end - 0.001)
+        assert not engine.subscription.has_error
+        engine.offsets._report_homeless(end)
+        assert [type(state.error) for state in states] == [LeaderNotAvailable] * 3
