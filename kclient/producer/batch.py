@@ -193,4 +193,6 @@ class ProducerBatch:
     def seal(self) -> None:
         """Take no more records."""
         self.apply(_SEAL)
-        self.outcome.count = self.records().record_count
+        builder = self.records()
+        builder.trim()
+        self.outcome.count = builder.record_count

@@ -78,6 +78,9 @@ cdef class BatchBuilder:
 
     cdef int _grow(self, Py_ssize_t wanted) except -1
 
+    @cython.locals(size=Py_ssize_t)
+    cpdef object trim(self)
+
 
 cdef uint64_t zigzag(int64_t number) noexcept
 

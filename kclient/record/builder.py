@@ -436,6 +436,14 @@ class BatchBuilder:
         # What the new bytes are does not matter: they are not cleared.
         PyByteArray_Resize(self._buffer, size)
 
+    def trim(self) -> None:
+        """Give memory back that was taken for records that didn't come. Call it after the last."""
+        if cython.compiled:
+            size = len(self._buffer)
+            if size > _FIRST_BYTES and size - self._used > size >> 3:
+                # A copy, as a bytearray keeps what it has until half of it is free.
+                self._buffer = self._buffer[: self._used]
+
     def _body(self) -> bytes | memoryview:
         """What lies behind the header: compressed, if it was."""
         return memoryview(self._buffer)[: self._used] if self._payload is None else self._payload

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from kclient.errors import InvalidArgument, SerializationFailed
+from kclient.producer.hot import BatchOutcome, ProducerBatch
 from kclient.record import Compression, read_batches
 from kclient.record.implementation import Implementation, load
 from tests.unit.record.captures import KAFKA_4_3_0, RECORDS
@@ -230,6 +231,34 @@ def test_split_leaves_a_record_over_the_limit_alone(build: Implementation) -> No
     for size in (10, 5000, 10, 10):
         builder.append(NOW, None, b"v" * size, None)
     assert [part.record_count for part in builder.split(500)] == [1, 1, 2]
+
+
+def room_of(builder: Any) -> int:
+    """Bytes of the buffer that its records lie in."""
+    _, body = builder.parts()
+    return len(body.obj)
+
+
+@pytest.mark.parametrize("count", [1, 100, 1000])
+@pytest.mark.parametrize("expected", [0, 60_000])
+def test_room_for_records_that_did_not_come_is_given_back(
+    build: Implementation, count: int, expected: int
+) -> None:
+    builder, twin = (filled(build, count, expected=expected) for _ in range(2))
+    builder.trim()
+    used = builder.size_bytes - 61
+    assert room_of(builder) <= max(used * 8 // 7 + 1, 1024)
+    assert builder.encode() == twin.encode()
+    assert builder.record_count == count
+
+
+def test_room_is_given_back_when_a_batch_is_sealed(build: Implementation) -> None:
+    nothing: Any = None
+    builder = filled(build, 100, expected=60_000)
+    if build.name == "cython":  # the other never takes more than it needs
+        assert room_of(filled(build, 100, expected=60_000)) == 60_000
+    ProducerBatch(nothing, builder, BatchOutcome(nothing, "t", 0), 0.0, 1.0).seal()
+    assert room_of(builder) == builder.size_bytes - 61
 
 
 def test_both_builds_write_the_same_bytes() -> None:
