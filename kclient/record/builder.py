@@ -442,7 +442,10 @@ class BatchBuilder:
             size = len(self._buffer)
             if size > _FIRST_BYTES and size - self._used > size >> 3:
                 # A copy, as a bytearray keeps what it has until half of it is free.
-                self._buffer = self._buffer[: self._used]
+                try:
+                    self._buffer = self._buffer[: self._used]
+                except MemoryError:
+                    pass  # then it is kept: a batch must always be sealed as a whole
 
     def _body(self) -> bytes | memoryview:
         """What lies behind the header: compressed, if it was."""
