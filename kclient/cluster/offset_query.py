@@ -129,15 +129,17 @@ class OffsetQuery:
                 else:
                     epoch = said.leader_epoch if said.leader_epoch >= 0 else None
                     answer = OffsetAndTimestamp(said.offset, said.timestamp, epoch)
-                    found[key] = answer if said.offset >= 0 else self._checked(key, answer)
+                    found[key] = self._checked(key, answer)
         return found
 
     def _checked(
         self, key: TopicPartition, answer: OffsetAndTimestamp
     ) -> OffsetAndTimestamp | KafkaError:
         """``answer`` if it can be one: a position must never become what can't be an offset."""
+        if answer.offset >= 0:
+            return answer
         always_there = self._specs.get(key) in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
-        if answer.offset >= (0 if always_there else NOT_FOUND):
+        if answer.offset == NOT_FOUND and not always_there:
             return answer
         return ProtocolError(
             f"ListOffsets answered offset {answer.offset} for {key}",

@@ -230,8 +230,7 @@ class FetchPlan:
                     queue = self.queues[node_id] = BrokerQueue(node_id)
                 queue.partitions[partition] = None
                 state.node_id = node_id
-                if queue.touch(partition):
-                    self._on_touched(queue)
+                self.touch(state)
 
     def touch(self, state: PartitionState) -> None:
         """The wishes for ``state`` may have changed."""
