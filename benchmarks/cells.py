@@ -38,7 +38,6 @@ _SPREAD: dict[str, Any] = {
     "batch_size": 16 * 1024,
     "linger": 1.0,
     "window": 10 * MIB,
-    "warm_up": 1_000,
 }
 """Held equal over numbers of partitions and topics: batches that close because they are full (about
 140 records), not because their time is up; so each record pays for the same share of a batch."""

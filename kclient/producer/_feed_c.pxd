@@ -1,7 +1,34 @@
 # C types of feed.py for the compiled build: data only, no rules.
 
-from cpython.bytes cimport PyBytes_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 import cython
+
+from kclient.record._murmur_c cimport mixed_of
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define kclient_fetch(at) __builtin_prefetch((at), 1, 3)
+    #else
+    #define kclient_fetch(at) ((void)(at))
+    #endif
+    #define kclient_fetch_two(it) (kclient_fetch(it), kclient_fetch((char *)(it) + 64))
+    #define kclient_fetch_item(items, at) kclient_fetch_two(PyList_GET_ITEM((items), (at)))
+    """
+    void fetch "kclient_fetch" (const void* at) noexcept
+    void fetch_two "kclient_fetch_two" (const void* at) noexcept
+    void fetch_item "kclient_fetch_item" (list items, Py_ssize_t at) noexcept
+
+
+# Fetches what putting a record reads and changes all at once, not each thing once the one before
+# it is there. ``spots`` are those of a ``TopicWay``.
+cdef inline int fetch_filling(list fillings, bytearray spots, Py_ssize_t index) except -1:
+    fetch_item(fillings, index)
+    if spots is not None and len(spots) > <Py_ssize_t>sizeof(void*) * index:
+        fetch_two((<void**>PyByteArray_AS_STRING(spots))[index])
+    return 0
 
 
 cdef class Feed:
@@ -13,9 +40,11 @@ cdef class Feed:
     cdef public Py_ssize_t at
     cdef public Py_ssize_t bare
     cdef public Py_ssize_t bare_bytes
-    # Partitions of the block's keys, chosen ahead among ``spread`` of them; -1: none were.
+    # Partitions of the block's keys, chosen ahead among ``spread`` of them; -1: none are.
     cdef Py_ssize_t spread
     cdef Py_ssize_t[8] targets  # as many as BLOCK
+    cdef list fillings
+    cdef bytearray spots
 
     cdef int _new_block(self) except -1
 
@@ -27,3 +56,17 @@ cdef class Feed:
 
     @cython.locals(part=bytes, size=Py_ssize_t)
     cdef bint _is_plain(self, object record) except -1
+
+
+# Chooses the partition of ``record``, the one at ``n`` in the block, as Java's producers do, and
+# fetches what putting it needs: it is there when the rest of the block was pulled.
+cdef inline int choose_ahead(Feed feed, Py_ssize_t n, object record) except -1:
+    feed.targets[n] = -1
+    if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:
+        key = (<tuple>record)[0]
+        if PyBytes_CheckExact(key):
+            feed.targets[n] = (
+                mixed_of(<unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
+            ) % feed.spread
+            fetch_filling(feed.fillings, feed.spots, feed.targets[n])
+    return 0

@@ -2,12 +2,10 @@
 
 from cpython.time cimport time as _seconds
 from cpython.bytearray cimport PyByteArray_AS_STRING
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
 import cython
 
-from kclient.producer._feed_c cimport Feed
+from kclient.producer._feed_c cimport Feed, fetch, fetch_filling, fetch_two
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
 from kclient.record._batch_c cimport encode_headers
 from kclient.record._builder_c cimport BatchBuilder
@@ -111,6 +109,9 @@ cdef class TopicWay:
     cdef public Py_ssize_t count
     cdef public list fillings
     cdef public StickyChoice sticky
+    # By partition: where the last builder was that took a record. Only to fetch from: what lies
+    # there by now may be something else.
+    cdef bytearray spots
 
 
 cdef class Turn:
@@ -163,7 +164,8 @@ cdef class QuickWay:
     @cython.locals(encoded=bytes)
     cdef bytes _encoded(self, object headers, int64_t size)
 
-    @cython.locals(account=Account, index=Py_ssize_t, filling=Filling, sticky=StickyChoice)
+    @cython.locals(account=Account, index=Py_ssize_t, filling=Filling, sticky=StickyChoice,
+                   scattered=bint)
     cdef Filling _choose(
         self, TopicWay way, bytes key, object partition, int64_t size, Feed feed)
 
@@ -174,64 +176,30 @@ cdef bint _is_plain(object part) noexcept
 cdef bint _are_plain(object headers) except -1
 
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__)
-    #define kclient_fetch(at) __builtin_prefetch((at), 1, 3)
-    #else
-    #define kclient_fetch(at) ((void)(at))
-    #endif
-    #define kclient_fetch_item(items, at) kclient_fetch(PyList_GET_ITEM((items), (at)))
-    #define kclient_fetch_object(it) (kclient_fetch(it), kclient_fetch((char *)(it) + 64))
-    """
-    void fetch "kclient_fetch" (const void* at) noexcept
-    void fetch_item "kclient_fetch_item" (list items, Py_ssize_t at) noexcept
-    void fetch_object "kclient_fetch_object" (object it) noexcept
-
-
-# Fetches what a record of ``size`` bytes changes in one go, not each once the one before is there,
-# and where the next one of its partition will go: by then that is there.
-cdef inline int fetch_filling(Filling filling, int64_t size) except -1:
+# Fetches where the record after this one, of ``size`` bytes, will go in this partition: by then it
+# is there. Notes where the builder is.
+cdef inline int fetch_tail(TopicWay way, Py_ssize_t index, Filling filling, int64_t size) except -1:
     cdef BatchBuilder builder = filling.builder
-    cdef char* tail
-    fetch_object(builder)
-    fetch(<void*>filling.outcome)
-    tail = PyByteArray_AS_STRING(builder._buffer) + builder._used + size
-    fetch(tail)
-    fetch(tail + 64)
+    cdef unsigned char* tail = builder._memory + builder._used + size
+    fetch_two(tail)
     fetch(tail + 128)
+    fetch(<void*>filling.outcome)
+    if way.spots is None or len(way.spots) != <Py_ssize_t>sizeof(void*) * way.count:
+        way.spots = bytearray(sizeof(void*) * way.count)
+    (<void**>PyByteArray_AS_STRING(way.spots))[index] = <void*>builder
     return 0
 
 
-# Where records of a key go; Java's producers choose the same.
-cdef inline Py_ssize_t partition_of(bytes key, TopicWay way) except -1:
-    return (
-        mixed_of(<unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
-    ) % way.count
+cdef inline int fetch_one(TopicWay way, Py_ssize_t index) except -1:
+    return fetch_filling(way.fillings, way.spots, index)
 
 
-# Chooses the partitions of a block's keys, for ``_choose``, and fetches first their fillings, then
-# the builders of those.
-cdef inline int fetch_ahead(Feed feed, TopicWay way) except -1:
-    cdef Py_ssize_t n, count = feed.count
-    cdef list fillings = way.fillings
-    cdef Filling filling
-    if count > 8:
-        return 0  # more than there is room for in ``targets``: each is chosen when it is taken
-    for n in range(count):
-        feed.targets[n] = -1
-        record = feed.block[n]
-        if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:
-            key = (<tuple>record)[0]
-            if PyBytes_CheckExact(key):
-                feed.targets[n] = partition_of(key, way)
-                fetch_item(fillings, feed.targets[n])
-    feed.spread = way.count
-    for n in range(count):
-        if feed.targets[n] >= 0:
-            filling = fillings[feed.targets[n]]
-            if filling is not None and filling.builder is not None:
-                fetch_object(filling.builder)
+# Has ``feed`` choose the partitions of its next block's keys, if that brings something.
+cdef inline int aim(Feed feed, TopicWay way) except -1:
+    cdef bint brings = _SCATTERED <= way.count <= len(way.fillings) and len(feed.block) <= 8
+    feed.spread = way.count if brings else -1
+    feed.fillings = way.fillings
+    feed.spots = way.spots
     return 0
 
 

@@ -43,6 +43,8 @@ _UPKEEP_SHARE = 4
 """The upkeep of batches may take one such part of the memory budget beyond it; more counts."""
 _FREE_BATCHES = 40
 """So many batches are free, however small the budget is."""
+_SPARE_BYTES = 4 * 1024 * 1024
+"""Memory of settled batches that is kept for new ones at most: several answers' worth."""
 
 _SETTLED = frozenset({BatchState.DONE, BatchState.FAILED, BatchState.SPLIT})
 
@@ -151,6 +153,8 @@ class Accumulator:
         self._free_batches = max(share, _FREE_BATCHES)
         self._delivery_timeout = config.delivery_timeout
         self._batch_size = config.batch_size
+        self._spare: list[bytearray] = []
+        self._most_spare = min(_SPARE_BYTES, config.buffer_memory // 8) // max(1, config.batch_size)
         self.idempotent = config.idempotence
         self._max_in_flight = config.max_in_flight
         self._ready: dict[int, dict[PartitionQueue, None]] = {}
@@ -210,7 +214,10 @@ class Accumulator:
         now: float,
     ) -> Delivery:
         """Add a record as the first of a new batch; the open one is sealed."""
-        builder = BatchBuilder(queue.batch_limit, expected=queue.filled)
+        # Memory that was used a moment ago is warm, and nobody has to look for it.
+        again = bool(self._spare) and 2 * queue.filled > self._batch_size
+        memory = self._spare.pop() if again else None
+        builder = BatchBuilder(queue.batch_limit, expected=queue.filled, memory=memory)
         index = builder.append(timestamp, key, value, headers)
         if queue.open is not None:
             self.seal(queue)
@@ -359,10 +366,21 @@ class Accumulator:
         self.account.used -= batch.reserved
         self._batches -= 1
         batch.reserved = 0
+        self._keep_memory(batch)
         batch.forget()
         if batch.queue.idle:
             self.busy.pop(batch.queue, None)
             self.unmark(batch.queue)
+
+    def _keep_memory(self, batch: ProducerBatch) -> None:
+        """Keep the memory of ``batch``, which is settled, for another, if it is worth it."""
+        builder = batch.builder
+        if builder is None or batch.compressing or len(self._spare) >= self._most_spare:
+            return
+        if builder.size_bytes > self._batch_size // 2:
+            memory = builder.give_back()
+            if memory is not None and self._batch_size // 2 < len(memory) <= self._batch_size:
+                self._spare.append(memory)
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """``batch`` goes on as ``parts``, which share its memory, deadline and flushes."""

@@ -67,14 +67,14 @@ class Feed:
     def hold(self, record: Any) -> None:
         """Have ``record`` be the block, which is used up."""
         self._new_block()
+        if cython.compiled:
+            self.spread = -1  # type: ignore[misc]
         self.block[0] = record
         self.count = 1
 
     def _new_block(self) -> None:
         """Forget the one before."""
         self.count = self.at = self.bare = 0
-        if cython.compiled:
-            self.spread = -1  # type: ignore[misc]
 
     def pull(self, most: int) -> int:
         """Put the next records, ``most`` at most, in place of ``block``; how many they are.
@@ -94,6 +94,8 @@ class Feed:
         try:
             for record in self._records:
                 block[count] = record
+                if cython.compiled and self.spread > 0:
+                    choose_ahead(self, count, record)  # type: ignore[name-defined] # noqa: F821
                 count += 1
                 if type(record) is bytes and bare == count - 1:
                     value_size = PyBytes_GET_SIZE(record) if cython.compiled else len(record)

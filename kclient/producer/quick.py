@@ -389,6 +389,8 @@ class QuickWay:
             if at == feed.count:
                 if taken and turn.due():
                     return taken, DUE
+                if cython.compiled and way is not None:
+                    aim(feed, way)  # type: ignore[name-defined] # noqa: F821
                 if feed.pull(most) == 0:
                     return taken, END
                 at = 0
@@ -402,8 +404,6 @@ class QuickWay:
                         taken += at
                         if at == feed.count:
                             continue
-                    if cython.compiled and way.count >= _SCATTERED:
-                        fetch_ahead(feed, way)  # type: ignore[name-defined] # noqa: F821
             record = block[at]
             at += 1
             feed.at = at
@@ -522,11 +522,14 @@ class QuickWay:
             index = partition
         else:
             return None
+        scattered = cython.compiled and way.count >= _SCATTERED
+        if scattered and feed is None:
+            fetch_one(way, index)  # type: ignore[name-defined] # noqa: F821
         filling = way.fillings[index]
         if filling is None or filling.builder is None:
             return None
-        if cython.compiled and way.count >= _SCATTERED:
-            fetch_filling(filling, size)  # type: ignore[name-defined] # noqa: F821
+        if scattered:
+            fetch_tail(way, index, filling, size)  # type: ignore[name-defined] # noqa: F821
         return filling
 
 

@@ -25,6 +25,12 @@ cdef extern from *:
     Py_ssize_t item_size "kclient_item_size" (list items, Py_ssize_t at) noexcept
     const unsigned char* item_cstr "kclient_item_cstr" (list items, Py_ssize_t at) noexcept
 
+cdef extern from *:
+    """
+    #define kclient_is_exported(buffer) (((PyByteArrayObject *)(buffer))->ob_exports > 0)
+    """
+    bint is_exported "kclient_is_exported" (bytearray buffer) noexcept
+
 
 # What every record asks for or changes comes first, so that it lies in two lines of the cache.
 cdef class BatchBuilder:
@@ -33,12 +39,16 @@ cdef class BatchBuilder:
     cdef int64_t _base_timestamp
     cdef int64_t _max_timestamp
     cdef Py_ssize_t _room
+    cdef unsigned char* _memory
+    cdef Py_ssize_t _size
     cdef bytearray _buffer
     cdef bint _closed
     cdef int _codec
     cdef int _attributes
     cdef Py_ssize_t _expected
     cdef bytes _payload
+
+    cdef int _take(self, bytearray buffer) except -1
 
     @cython.locals(timestamp=int64_t)
     cpdef Py_ssize_t append(
@@ -80,6 +90,8 @@ cdef class BatchBuilder:
 
     @cython.locals(size=Py_ssize_t)
     cpdef object trim(self)
+
+    cpdef bytearray give_back(self)
 
 
 cdef uint64_t zigzag(int64_t number) noexcept

@@ -104,6 +104,7 @@ class BatchBuilder:
         limit: Bytes of the uncompressed batch, its 61-byte header included. The first record is
             admitted whatever its size.
         expected: Bytes that it will probably take, for which memory is taken at once.
+        memory: What another builder gave back, to be used by this one.
         log_append_time: Write a batch whose timestamps the broker gave (for brokers).
         transactional: The batch is part of a transaction.
         control: Its records are markers of the transaction log and not data (for brokers).
@@ -128,6 +129,7 @@ class BatchBuilder:
         limit: int = DEFAULT_LIMIT,
         *,
         expected: int = 0,
+        memory: bytearray | None = None,
         log_append_time: bool = False,
         transactional: bool = False,
         control: bool = False,
@@ -141,7 +143,9 @@ class BatchBuilder:
             | (TRANSACTIONAL_BIT if transactional else 0)
             | (CONTROL_BIT if control else 0)
         )
-        self._buffer = bytearray(_FIRST_BYTES) if cython.compiled else bytearray()
+        if memory is None or not cython.compiled:
+            memory = bytearray(_FIRST_BYTES) if cython.compiled else bytearray()
+        self._take(memory)
         self._payload: bytes | None = None
         self._codec = 0
         self._used = 0
@@ -149,6 +153,13 @@ class BatchBuilder:
         self._base_timestamp = -1
         self._max_timestamp = -1
         self._closed = False
+
+    def _take(self, buffer: bytearray) -> None:
+        """Have ``buffer`` be where records are put. Asking it for each where it is costs time."""
+        self._buffer = buffer
+        if cython.compiled:
+            self._memory: Any = buffer  # type: ignore[misc]
+            self._size = len(buffer)  # type: ignore[misc]
 
     @property
     def record_count(self) -> int:
@@ -261,8 +272,8 @@ class BatchBuilder:
             return 0, 0
         if not cython.compiled:
             return self._join_values(timestamp, values[:count])
-        out_cstr: Any = self._buffer
-        end = min(self._room, len(self._buffer))
+        out_cstr: Any = self._memory
+        end = min(self._room, self._size)
         pos = self._used
         index = zigzag(self._count)
         time = zigzag(timestamp - self._base_timestamp)
@@ -409,9 +420,9 @@ class BatchBuilder:
             check_size(size)
             if self._count > 0:
                 return 0
-        if self._used + total > len(self._buffer):
+        if self._used + total > self._size:
             self._grow(self._used + total)
-        out_cstr: Any = self._buffer
+        out_cstr: Any = self._memory
         pos = put_varint(out_cstr, self._used, zigzag(size))
         out_cstr[pos] = 0
         pos = put_varint(out_cstr, pos + 1, time)
@@ -432,20 +443,30 @@ class BatchBuilder:
 
     def _grow(self, wanted: int) -> None:
         """Make room in the compiled build, where the buffer is ahead of what is used."""
-        size = max(wanted, min(max(2 * len(self._buffer), self._expected), self._room))
+        size = max(wanted, min(max(2 * self._size, self._expected), self._room))
         # What the new bytes are does not matter: they are not cleared.
         PyByteArray_Resize(self._buffer, size)
+        self._take(self._buffer)
 
     def trim(self) -> None:
         """Give memory back that was taken for records that didn't come. Call it after the last."""
         if cython.compiled:
-            size = len(self._buffer)
+            size = self._size
             if size > _FIRST_BYTES and size - self._used > size >> 3:
                 # A copy, as a bytearray keeps what it has until half of it is free.
                 try:
-                    self._buffer = self._buffer[: self._used]
+                    self._take(self._buffer[: self._used])
                 except MemoryError:
                     pass  # then it is kept: a batch must always be sealed as a whole
+
+    def give_back(self) -> bytearray | None:
+        """The memory of a batch that is of no use any more; None if somebody still looks at it."""
+        buffer = self._buffer
+        if not cython.compiled or is_exported(buffer):  # type: ignore[name-defined] # noqa: F821
+            return None
+        self._closed = True
+        self._take(bytearray())
+        return buffer
 
     def _body(self) -> bytes | memoryview:
         """What lies behind the header: compressed, if it was."""
@@ -468,7 +489,7 @@ class BatchBuilder:
         if codec != 0:
             self._payload = compress(codec, self._body(), level)
             self._codec = int(codec)
-            self._buffer = bytearray()
+            self._take(bytearray())
 
     def encode(
         self,
@@ -486,14 +507,8 @@ class BatchBuilder:
         Raises:
             InvalidArgument: There is no record in it.
         """
-        parts = self.parts(
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            leader_epoch=leader_epoch,
-            transactional=transactional,
-        )
-        return b"".join(parts)
+        ids = (producer_id, producer_epoch, base_sequence)
+        return b"".join(self.parts(*ids, leader_epoch=leader_epoch, transactional=transactional))
 
     def parts(
         self,

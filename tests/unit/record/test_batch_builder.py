@@ -261,6 +261,31 @@ def test_room_is_given_back_when_a_batch_is_sealed(build: Implementation) -> Non
     assert room_of(builder) == builder.size_bytes - 61
 
 
+def test_memory_of_a_batch_that_is_over_serves_another(build: Implementation) -> None:
+    over = filled(build, 300, expected=60_000)
+    memory = over.give_back()
+    assert (memory is not None) == (build.name == "cython")
+    if memory is not None:
+        assert over.append(NOW, None, b"late", None) == -1
+    again = build.BatchBuilder(1 << 20, memory=memory)
+    for number in range(3000):  # more than there is room for in what it was given
+        again.append(NOW + number, None, b"other%d" % number, None)
+    fresh = build.BatchBuilder(1 << 20)
+    for number in range(3000):
+        fresh.append(NOW + number, None, b"other%d" % number, None)
+    assert again.encode() == fresh.encode()
+
+
+def test_memory_that_somebody_looks_at_is_not_given_back(build: Implementation) -> None:
+    builder = filled(build, 300)
+    wanted = builder.encode()
+    head, body = builder.parts()
+    assert builder.give_back() is None
+    assert head + bytes(body) == wanted == builder.encode()
+    del body
+    assert (builder.give_back() is not None) == (build.name == "cython")
+
+
 def test_both_builds_write_the_same_bytes() -> None:
     written = []
     for name in BUILDS:
