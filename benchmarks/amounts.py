@@ -15,8 +15,9 @@ WARM_UP_READING = 100_000
 WARM_UP_WRITING = 20_000
 """Two windows: the deepest that sent records pile up."""
 WARM_UP_SHARE = 5
-"""Where growth is compared, writers warm up on one in so many of their records: at a thousand
-partitions each of those has had a full batch then, and memory for all of them is there."""
+"""Where growth is compared, writers warm up on one in so many of their records: of a million, over
+a thousand partitions, each partition gets a full batch then, and memory for all of them is there.
+Readers warm up on a copy of their topics, see ``runner``."""
 WARM_UP_BYTES = 20_000_000
 READING = ("consume", "hold reading")
 
@@ -42,7 +43,7 @@ def warm_up_for(cell: Cell, records: int) -> int:
     """Records that go before: enough to have code, connections and buffers in use."""
     size: int = cell.settings.get("size", 100)
     usual = WARM_UP_READING if cell.workload in READING else WARM_UP_WRITING
-    if cell.settings.get("spread"):
+    if cell.settings.get("spread") and cell.workload not in READING:
         usual = records // WARM_UP_SHARE
     told: int = cell.settings.get("warm_up", usual)
     return max(1, min(told, records // 2, WARM_UP_BYTES // size))

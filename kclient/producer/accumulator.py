@@ -377,10 +377,14 @@ class Accumulator:
         builder = batch.builder
         if builder is None or batch.compressing or len(self._spare) >= self._most_spare:
             return
-        if builder.size_bytes > self._batch_size // 2:
-            memory = builder.give_back()
-            if memory is not None and self._batch_size // 2 < len(memory) <= self._batch_size:
-                self._spare.append(memory)
+        memory = builder.give_back()
+        if memory is not None and self._batch_size // 2 < len(memory) <= self._batch_size:
+            self._spare.append(memory)
+
+    def let_go(self) -> None:
+        """Keep no memory for other batches: there won't be any."""
+        self._most_spare = 0
+        self._spare.clear()
 
     def replaced(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """``batch`` goes on as ``parts``, which share its memory, deadline and flushes."""

@@ -122,6 +122,7 @@ class Ending:
                 if batch.outcome is outcome and not outcome.done:
                     self._settlement.give_up(batch, error)
                     yield
+        self._accumulator.let_go()
 
     def _too_late(self, began: float) -> ClientClosed:
         return ClientClosed(

@@ -8,6 +8,7 @@ cdef Py_ssize_t _INT32_MAX
 cdef Py_ssize_t _MOST_OVERHEAD_BYTES
 cdef Py_ssize_t _FIRST_BYTES
 cdef Py_ssize_t _TABLE_SIZE
+cdef bytearray _NOTHING
 cdef bytes _NO_HEADERS
 cdef bytes _NULL
 cdef list _VARINTS

@@ -48,6 +48,7 @@ _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _MOST_OVERHEAD_BYTES = 64
 """More than all lengths and deltas of one record can take."""
 _FIRST_BYTES = 1024
+_NOTHING = bytearray()
 _NO_HEADERS = b"\x00"
 _NULL = b"\x01"
 _TABLE_SIZE = 8192
@@ -104,7 +105,7 @@ class BatchBuilder:
         limit: Bytes of the uncompressed batch, its 61-byte header included. The first record is
             admitted whatever its size.
         expected: Bytes that it will probably take, for which memory is taken at once.
-        memory: What another builder gave back, to be used by this one.
+        memory: What another builder gave back, and nobody else has.
         log_append_time: Write a batch whose timestamps the broker gave (for brokers).
         transactional: The batch is part of a transaction.
         control: Its records are markers of the transaction log and not data (for brokers).
@@ -460,12 +461,13 @@ class BatchBuilder:
                     pass  # then it is kept: a batch must always be sealed as a whole
 
     def give_back(self) -> bytearray | None:
-        """The memory of a batch that is of no use any more; None if somebody still looks at it."""
+        """The memory of a batch that is over, if nobody looks at it; None in the pure build."""
         buffer = self._buffer
         if not cython.compiled or is_exported(buffer):  # type: ignore[name-defined] # noqa: F821
             return None
         self._closed = True
-        self._take(bytearray())
+        self._count = self._used = 0
+        self._take(_NOTHING)
         return buffer
 
     def _body(self) -> bytes | memoryview:

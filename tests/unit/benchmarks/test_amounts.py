@@ -38,6 +38,13 @@ def test_all_doors_of_a_cell_get_the_same_but_for_the_named_ones(cell: Cell, div
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("name", ["kclient enqueue", "kclient send_many"])
+def test_each_partition_gets_a_full_batch_before_growth_is_measured(name: str) -> None:
+    cell = CELLS["produce: 1,000 partitions"]
+    records = warm_up_for(cell, records_for(cell, DOORS[name]))
+    assert records * 100 > 1_000 * cell.settings["batch_size"]
+
+
 def test_the_user_says_records_for_all_of_them() -> None:
     cell = CELLS["consume: base"]
     assert {records_for(cell, DOORS[name], 777) for name in cell.doors} == {777}

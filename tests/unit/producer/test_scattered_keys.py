@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,6 +110,42 @@ def test_what_was_chosen_for_a_block_is_void_once_the_topic_has_grown() -> None:
     found = scene.found()
     for key in keys[at + 1 :]:
         assert (key, b"") in found.get(scene.partition_of((key, b"")), [])
+
+
+@pytest.mark.parametrize("grows_at", range(40))
+def test_what_was_chosen_is_void_also_where_the_topic_grows_while_a_block_is_pulled(
+    grows_at: int,
+) -> None:
+    scene = Scene(set())
+    keys = [b"key-%d" % number for number in range(40)]
+    put_before: list[int] = []
+
+    def given() -> Iterator[tuple[bytes, bytes]]:
+        for at, key in enumerate(keys):
+            if at == grows_at:
+                put_before.append(sum(builder.record_count for builder in scene.builders))
+                scene.grow(2 * FEW)
+            yield key, b"%d" % at
+
+    feed = scene.quick.feed(given())
+    assert scene.quick.take_many("t", feed, scene.turn, scene.watcher) == (len(keys), END)
+    found = scene.found()
+    for at, key in enumerate(keys):
+        home = first_home_of(key) if at < put_before[0] else scene.partition_of((key, b""))
+        assert (key, b"%d" % at) in found[home]
+
+
+def test_records_that_are_handed_over_one_by_one_come_to_the_partitions_of_their_keys() -> None:
+    scene = Scene(set())
+    feed = scene.quick.feed(iter(()))
+    wanted: dict[int, int] = {}
+    for number in range(500):
+        key = b"key-%d" % number
+        feed.hold((key, b""))
+        assert scene.quick.take_many("t", feed, scene.turn, scene.watcher) == (1, END)
+        home = scene.partition_of((key, b""))
+        wanted[home] = wanted.get(home, 0) + 1
+    assert {at: len(found) for at, found in scene.found().items()} == wanted
 
 
 @given(st.lists(pairs, max_size=60))

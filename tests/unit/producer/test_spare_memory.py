@@ -13,6 +13,7 @@ from .rig import Rig
 from .serving import queue_of
 
 SIZE = 4096
+MIB = 1024 * 1024
 compiled = IMPLEMENTATION == "cython"
 
 
@@ -78,6 +79,49 @@ def test_nobody_sees_what_is_written_later(seed: int) -> None:
     assert all(body == before for body, before in looked_at)
     for partition, wanted in expected.items():
         assert broker.log("t", partition).values == wanted
+
+
+def test_memory_of_records_larger_than_a_batch_is_not_kept() -> None:
+    rig, broker = Rig(batch_size=SIZE), ModelBroker()
+    for _ in range(5):
+        rig.send(b"v" * 10 * SIZE)
+        served(rig, broker)
+    assert rig.accumulator._spare == []
+
+
+@pytest.mark.parametrize("compressing", [False, True])
+def test_memory_that_a_thread_is_about_to_compress_is_not_kept(compressing: bool) -> None:
+    rig = Rig(batch_size=SIZE, linger=1.0)
+    fill(rig, 1)
+    batch = queue_of(rig).sealed[0]
+    batch.compressing = compressing
+    rig.accumulator.release(batch)
+    assert len(rig.accumulator._spare) == (1 if compiled and not compressing else 0)
+
+
+def test_no_memory_is_kept_beyond_the_end() -> None:
+    rig, broker = Rig(batch_size=SIZE, linger=1.0), ModelBroker()
+    for number in range(3):
+        fill(rig, number)
+    served(rig, broker)
+    assert bool(rig.accumulator._spare) == compiled
+    rig.accumulator.let_go()
+    fill(rig, 4)
+    rig.pass_time(1.0)
+    served(rig, broker)
+    assert rig.accumulator._spare == []
+
+
+def test_what_is_kept_is_never_more_than_four_mebibytes() -> None:
+    size = 512 * 1024
+    rig = Rig(16, batch_size=size, buffer_memory=128 * MIB, linger=1.0)
+    for _ in range(6):
+        for partition in range(16):
+            rig.send(b"v" * (size // 6), partition=partition)
+    rig.pass_time(1.0)
+    served(rig, ModelBroker())
+    kept = sum(map(len, rig.accumulator._spare))
+    assert 3 * MIB < kept <= 4 * MIB if compiled else kept == 0
 
 
 def test_what_is_kept_is_a_small_share_of_the_memory() -> None:
