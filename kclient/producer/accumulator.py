@@ -154,7 +154,7 @@ class Accumulator:
         self._delivery_timeout = config.delivery_timeout
         self._batch_size = config.batch_size
         self._spare: list[bytearray] = []
-        self._most_spare = min(_SPARE_BYTES, config.buffer_memory // 8) // max(1, config.batch_size)
+        self._most_spare = min(_SPARE_BYTES, config.buffer_memory // 8) // config.batch_size
         self.idempotent = config.idempotence
         self._max_in_flight = config.max_in_flight
         self._ready: dict[int, dict[PartitionQueue, None]] = {}
