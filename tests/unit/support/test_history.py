@@ -375,6 +375,20 @@ def test_the_digest_tells_runs_apart_by_what_happened_and_when() -> None:
     assert len({run(1.0, b"x"), run(2.0, b"x"), run(1.0, b"y")}) == 3
 
 
+def test_a_lean_history_is_judged_alike_and_refuses_to_be_told_apart(story: Story) -> None:
+    story.history = History(lean=True)
+    story.history.producer("p")
+    story.logs = {P0: [], P1: []}
+    first, second = story.send(b"1"), story.send(b"2")
+    story.write(b"2", b"1")
+    for sent in (first, second):
+        story.history.ok(sent)
+    only(story.check(), Kind.REORDERED)
+    assert story.history.lines == []
+    with pytest.raises(ValueError, match="lean"):
+        story.history.digest()
+
+
 def test_a_report_shows_the_first_of_each_kind_and_counts_all() -> None:
     story = Story()
     for n in range(20):
