@@ -6,6 +6,7 @@ starts nothing and chooses no ports.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.support.tls import KEYSTORE_PASSWORD
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
-_COMMON = {
+COMMON = {
     "num.network.threads": 2,
     "num.io.threads": 4,
     "offsets.topic.replication.factor": 1,
@@ -70,7 +71,7 @@ def write_settings(
     """Write server.properties, zookeeper.properties (old releases) and the log settings."""
     listeners = f"PLAINTEXT://127.0.0.1:{ports.plain},SSL://127.0.0.1:{ports.tls}"
     settings: dict[str, object] = {
-        **_COMMON,
+        **COMMON,
         "log.dirs": directory / "data",
         "listeners": listeners,
         "advertised.listeners": listeners,
@@ -89,7 +90,7 @@ def write_settings(
         settings["controller.quorum.voters"] = f"1@{controller}"
     if version >= (4, 0, 0):
         settings |= _KRAFT_4
-    _write(directory / "server.properties", settings)
+    write_properties(directory / "server.properties", settings)
     (directory / "log4j.properties").write_text(_LOG4J)
 
 
@@ -101,7 +102,7 @@ def log_option(directory: Path, version: tuple[int, int, int]) -> str:
 
 
 def _write_zookeeper(directory: Path, ports: Ports) -> None:
-    _write(
+    write_properties(
         directory / "zookeeper.properties",
         {
             "dataDir": directory / "zookeeper",
@@ -113,5 +114,6 @@ def _write_zookeeper(directory: Path, ports: Ports) -> None:
     )
 
 
-def _write(path: Path, settings: dict[str, object]) -> None:
+def write_properties(path: Path, settings: Mapping[str, object]) -> None:
+    """Write a settings file."""
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

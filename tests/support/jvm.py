@@ -41,12 +41,18 @@ class JavaProcess:
         """End it: SIGTERM, after `grace` seconds SIGKILL. Returns when it is gone."""
         if self.alive():
             os.kill(self.pid, signal.SIGTERM)
-            if not self._gone_within(grace):
-                os.kill(self.pid, signal.SIGKILL)
-                self._gone_within(10.0)
+            self._gone_within(grace)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, be it stopped or not. Returns when it is gone."""
+        if self.alive():
+            os.kill(self.pid, signal.SIGKILL)
         child = _children.pop(self.pid, None)
         if child is not None:
             child.wait(timeout=10.0)
+        else:
+            self._gone_within(10.0)
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -24,7 +24,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -44,7 +44,7 @@ RELEASES = ("4.3.0", "3.9.1", "2.8.2", "1.0.2")
 START_TIMEOUT = 90.0
 STOP_GRACE = 20.0
 _FORMAT_TIMEOUT = 60.0
-_FIRST_PORT, _LAST_PORT = 22000, 22999
+PORTS = range(22000, 23000)
 _PORT_ATTEMPTS = 3
 """Starts before giving up: another program may take a port between the choice and the bind."""
 _JVM_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -83,7 +83,7 @@ def acquire(version: str, *, stay: bool = False) -> RunningBroker:
             if broker is not None:
                 _end(broker)
             broker = _start(version)
-        users = {pid for pid in broker.users if _pid_exists(pid)}
+        users = {pid for pid in broker.users if pid_exists(pid)}
         if not stay:
             users.add(os.getpid())
         broker = replace(broker, stays=broker.stays or stay, users=tuple(sorted(users)))
@@ -97,7 +97,7 @@ def release(version: str) -> None:
         broker = _read_state(version)
         if broker is None:
             return
-        users = tuple(pid for pid in broker.users if pid != os.getpid() and _pid_exists(pid))
+        users = tuple(pid for pid in broker.users if pid != os.getpid() and pid_exists(pid))
         if broker.stays or users:
             _write_state(replace(broker, users=users))
         else:
@@ -151,7 +151,7 @@ def _start(version: str, name: str | None = None) -> RunningBroker:
     for attempt in range(_PORT_ATTEMPTS):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
-        ports = Ports(*_free_ports(3, salt=attempt))
+        ports = Ports(*free_ports(3, salt=attempt))
         write_settings(directory, number, ports, store)
         base = [java, *_JVM_OPTIONS, log_option(directory, number)]
         started: list[jvm.JavaProcess] = []
@@ -160,8 +160,8 @@ def _start(version: str, name: str | None = None) -> RunningBroker:
                 if uses_zookeeper(number):
                     started.insert(0, _start_zookeeper(base, jars, directory, ports, held))
                 else:
-                    _format(base, jars, directory)
-                started.insert(0, _start_server(base, jars, directory))
+                    format_storage(base, jars, directory)
+                started.insert(0, start_server(base, jars, directory))
                 _await_ready(started[0], ports)
             return RunningBroker(
                 version,
@@ -200,12 +200,14 @@ def _start_zookeeper(
     raise RuntimeError(f"ZooKeeper did not come up:\n{log_tail(directory.name)}")
 
 
-def _start_server(base: list[str], jars: str, directory: Path) -> jvm.JavaProcess:
+def start_server(base: list[str], jars: str, directory: Path) -> jvm.JavaProcess:
+    """Launch the broker of a folder; it is not up yet."""
     settings = str(directory / "server.properties")
     return jvm.launch([*base, "kafka.Kafka", settings], jars, settings, directory / "server.log")
 
 
-def _format(base: list[str], jars: str, directory: Path) -> None:
+def format_storage(base: list[str], jars: str, directory: Path) -> None:
+    """Prepare the folder of a KRaft node, whose settings file is written."""
     settings = str(directory / "server.properties")
     done = subprocess.run(
         [*base, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", settings],
@@ -246,19 +248,23 @@ def _end(broker: RunningBroker) -> None:
     shutil.rmtree(directory / "zookeeper", ignore_errors=True)
 
 
-def _free_ports(count: int, salt: int) -> list[int]:
-    span = _LAST_PORT - _FIRST_PORT + 1
-    first = (os.getpid() * 37 + salt * 301) % span
+def free_ports(
+    count: int, salt: int, span: range = PORTS, taken: Collection[int] = ()
+) -> list[int]:
+    """Ports of ``span`` that nobody listens on, and that are not among those ``taken``."""
+    first = (os.getpid() * 37 + salt * 301) % len(span)
     found: list[int] = []
-    for step in range(span):
-        port = _FIRST_PORT + (first + step) % span
+    for step in range(len(span)):
+        port = span[(first + step) % len(span)]
+        if port in taken:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
             found.append(port)
         if len(found) == count:
             return found
-    raise RuntimeError(f"no {count} free ports between {_FIRST_PORT} and {_LAST_PORT}")
+    raise RuntimeError(f"no {count} free ports between {span[0]} and {span[-1]}")
 
 
 def _directory() -> Path:
@@ -291,7 +297,8 @@ def _write_state(broker: RunningBroker) -> None:
     fresh.replace(path)
 
 
-def _pid_exists(pid: int) -> bool:
+def pid_exists(pid: int) -> bool:
+    """Whether any process has this id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
