@@ -1,0 +1,60 @@
+"""Addresses in answers: brokers say where the others are, and clients must hear of the proxy.
+
+``session.py`` asks ``with_own_addresses`` for each answer of a broker. What can't hold an address
+isn't decoded: a look at the API, the version and the last bytes says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from tests.faults.passage import Asked
+
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
+_BROKERS = 1
+"""The endpoint type of DescribeCluster; controllers are not behind the proxy."""
+
+Address: TypeAlias = tuple[str, int]
+Moved: TypeAlias = Callable[[int, Address], Address]
+"""Gets node id and address of a broker, gives where clients shall find it."""
+
+
+def with_own_addresses(asked: Asked, frame: bytes, moved: Moved) -> bytes:
+    """The answer as clients shall get it; the same bytes where there is nothing to change."""
+    if not _names_nodes(asked, frame):
+        return frame
+    answer = asked.decode_answer(frame)
+    nodes = _nodes(asked, answer)
+    for node in nodes:
+        if node.host and node.port > 0:
+            node_id = node.broker_id if asked.api == DESCRIBE_CLUSTER else node.node_id
+            node.host, node.port = moved(node_id, (node.host, node.port))
+    return asked.encode_answer(answer) if nodes else frame
+
+
+def _names_nodes(asked: Asked, frame: bytes) -> bool:
+    """Whether there may be addresses in it.
+
+    Produce and Fetch name leaders (KIP-951) in a tagged field at the very end, whose last bytes
+    are a port, a rack and a zero. Where the last bytes can't be that, there is none.
+    """
+    api, version = asked.api, asked.version
+    if api == PRODUCE and version >= 10:
+        return frame[-5:] != bytes(5)  # without: throttle_time_ms 0, no tagged fields
+    if api == FETCH and version >= 16:
+        if frame[-3:] != bytes(3):
+            return True
+        return frame[-6:-4] == bytes(2) and frame[-4] != 0  # a port that is n times 256
+    return api in (METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER)
+
+
+def _nodes(asked: Asked, answer: Any) -> list[Any]:
+    """The parts of an answer that have host and port."""
+    if asked.api in (PRODUCE, FETCH):
+        return list(answer.node_endpoints)
+    if asked.api == METADATA:
+        return list(answer.brokers)
+    if asked.api == DESCRIBE_CLUSTER:
+        return list(answer.brokers) if answer.endpoint_type == _BROKERS else []
+    return list(answer.coordinators) if asked.version >= 4 else [answer]

@@ -1,0 +1,247 @@
+"""The door: ``FaultProxy`` listens for clients in the place of each broker of a cluster.
+
+A ``Door`` is one listening port before one broker; the first stand before the bootstrap addresses,
+others are opened as answers name brokers, and every address that passes is replaced by that of its
+door. What happens on a connection is ``session.py``'s, what is done wrong on purpose is told by
+rules. Everything runs on the loop that entered it, and is gone when it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from typing import Self, TypeVar
+
+from kclient.protocol.headers import decode_response_header, encode_request
+from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kclient.testing.api_names import ApiName, api_key_of
+from tests.faults.answers import METADATA, Address
+from tests.faults.passage import Ending, Passage
+from tests.faults.rules import Rule
+from tests.faults.session import Session
+
+LOOPBACK = "127.0.0.1"
+LEARN_TIMEOUT = 10.0
+_METADATA_VERSION = 1
+"""The oldest that asks for no topic; every broker speaks it."""
+
+R = TypeVar("R", bound=Rule)
+
+
+class Door:
+    """A port of the proxy, and the broker behind it.
+
+    Attributes:
+        upstream: Where the broker is.
+        address: Where clients find it.
+        node: Its node id, once an answer told it.
+    """
+
+    def __init__(self, upstream: Address) -> None:
+        self.upstream = upstream
+        self.node: int | None = None
+        self.listening = socket.create_server((LOOPBACK, 0), backlog=128)
+        self.listening.setblocking(False)
+        self.address: Address = self.listening.getsockname()
+
+
+class FaultProxy:
+    """A proxy before the brokers of a cluster; ``async with`` starts and ends it.
+
+    One task for each door, until it listens.
+
+    Args:
+        bootstrap: Of the cluster, ``"host:port,host:port"``.
+        opaque: The bytes are not Kafka's, such as those of TLS: nothing is decoded, addresses
+            in answers stay, and rules see records of TLS instead of frames.
+        learn: Ask the cluster for its nodes first, so that all are known from the beginning.
+
+    Attributes:
+        requests: How many passed on to brokers, by number of the API.
+        answers: How many passed back to clients, by number of the API.
+        connections: How many clients' connections were accepted.
+        cuts: How many of them rules and tests cut.
+        rules: Those that act, in order.
+        closing: It is about to end, or has.
+    """
+
+    def __init__(self, bootstrap: str, *, opaque: bool = False, learn: bool = True) -> None:
+        self.opaque = opaque
+        self.requests: Counter[int] = Counter()
+        self.answers: Counter[int] = Counter()
+        self.connections = 0
+        self.cuts = 0
+        self.rules: list[Rule] = []
+        self.loop: asyncio.AbstractEventLoop
+        self._learn = learn and not opaque
+        self._upstream = [_address(one) for one in bootstrap.split(",")]
+        self._doors: dict[Address, Door] = {}
+        self._nodes: dict[int, Door] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+        self._live: dict[Session, None] = {}
+        self._all: set[Session] = set()
+        self.closing = False
+        self._none_left = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self.loop = asyncio.get_running_loop()
+        try:
+            if self._learn:
+                await self._learn_nodes()
+            for address in self._upstream:
+                self._door(address)
+            await asyncio.gather(*self._opening)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections and doors, and wait until they are."""
+        self.closing = True
+        self.clear()
+        for task in self._opening:
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+        for server in self._servers:
+            server.close()
+        for door in self._doors.values():
+            door.listening.close()
+        for session in tuple(self._all):
+            session.abort()
+        if self._all:
+            await self._none_left.wait()
+
+    # For tests.
+
+    @property
+    def bootstrap(self) -> str:
+        """The proxy's addresses in the place of the cluster's."""
+        doors = [self._doors[address] for address in self._upstream]
+        return ",".join(f"{door.address[0]}:{door.address[1]}" for door in doors)
+
+    def address(self, node: int) -> Address:
+        """Where clients find a node."""
+        return self._nodes[node].address
+
+    def add(self, rule: R) -> R:
+        """Let a rule act from now on; those added first act first."""
+        self.rules = [one for one in self.rules if one.left != 0]
+        self.rules.append(rule)
+        return rule
+
+    def remove(self, rule: Rule) -> None:
+        """Let a rule act no more, and let go what it holds."""
+        self.rules = [one for one in self.rules if one is not rule]
+        rule.release()
+
+    def clear(self) -> None:
+        """Remove all rules that still act. A spent one may hold on until ``rule.release()``."""
+        for rule in self.rules:
+            self.remove(rule)
+
+    def sessions(self, node: int | None = None) -> list[Session]:
+        """Connections that clients have open, oldest first; those to one node, if it is given."""
+        return [one for one in self._live if node is None or one.node == node]
+
+    def in_flight(self, api: ApiName, node: int | None = None) -> int:
+        """Requests that were passed on and whose answer has not passed back, over all sessions."""
+        key = api_key_of(api)
+        return sum(session.in_flight(key) for session in self.sessions(node))
+
+    # For sessions.
+
+    def judge(self, passage: Passage) -> None:
+        """Ask all rules about a frame."""
+        for rule in self.rules:
+            if rule.wants(passage):
+                rule.use()
+                rule.act(passage)
+                if not passage.data:
+                    return
+
+    def fate_of(self, session: Session) -> Ending | None:
+        """What is to become of a connection that was just accepted; None: it is served."""
+        for rule in self.rules:
+            if rule.wants_new(session):
+                rule.use()
+                return rule.fate
+        return None
+
+    def moved(self, node: int, upstream: Address) -> Address:
+        """Where clients shall find a broker that an answer names."""
+        door = self._door(upstream)
+        if node >= 0:
+            door.node = node
+            self._nodes[node] = door
+        return door.address
+
+    def opened(self, session: Session) -> None:
+        """A client came."""
+        self.connections += 1
+        self._live[session] = None
+        self._all.add(session)
+
+    def ended(self, session: Session) -> None:
+        """A client's connection is of no more use."""
+        self._live.pop(session, None)
+
+    def gone(self, session: Session) -> None:
+        """Both sides of a session are closed."""
+        self._all.discard(session)
+        if not self._all:
+            self._none_left.set()
+
+    # Doors.
+
+    def _door(self, upstream: Address) -> Door:
+        upstream = (LOOPBACK, upstream[1]) if upstream[0] == "localhost" else upstream
+        door = self._doors.get(upstream)
+        if door is None:
+            door = self._doors[upstream] = Door(upstream)
+            # Its port is open already: who comes before the server runs waits in the backlog.
+            task = self.loop.create_task(self._open(door))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+        return door
+
+    async def _open(self, door: Door) -> None:
+        server = await self.loop.create_server(lambda: Session(self, door), sock=door.listening)
+        self._servers.append(server)
+
+    async def _learn_nodes(self) -> None:
+        problems: list[str] = []
+        for host, port in self._upstream:
+            try:
+                async with asyncio.timeout(LEARN_TIMEOUT):
+                    answer = await _metadata(host, port)
+            except OSError as problem:
+                problems.append(f"{host}:{port}: {problem!r}")
+                continue
+            for broker in answer.brokers:
+                self.moved(broker.node_id, (broker.host, broker.port))
+            return
+        raise ConnectionError(f"no broker answers the proxy: {'; '.join(problems)}")
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.strip().rpartition(":")
+    return (LOOPBACK if host == "localhost" else host), int(port)
+
+
+async def _metadata(host: str, port: int) -> MetadataResponse:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(encode_request(MetadataRequest(topics=[]), _METADATA_VERSION, 1, "proxy"))
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        frame = await reader.readexactly(size)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    _, start = decode_response_header(frame, METADATA, _METADATA_VERSION)
+    return MetadataResponse.decode(frame, _METADATA_VERSION, start)
