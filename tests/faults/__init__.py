@@ -2,6 +2,7 @@
 
 from tests.faults.passage import Asked, Passage
 from tests.faults.proxy import FaultProxy
+from tests.faults.rule import Rule
 from tests.faults.rules import (
     After,
     Answer,
@@ -14,7 +15,6 @@ from tests.faults.rules import (
     Hold,
     Ignore,
     Refuse,
-    Rule,
     Stall,
     Swallow,
     Throttle,

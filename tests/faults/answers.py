@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from tests.faults.passage import Asked
+from tests.faults.passage import FETCH, METADATA, PRODUCE, Asked
 
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
+FIND_COORDINATOR, DESCRIBE_CLUSTER = 10, 60
 _BROKERS = 1
 """The endpoint type of DescribeCluster; controllers are not behind the proxy."""
 
@@ -20,11 +20,18 @@ Moved: TypeAlias = Callable[[int, Address], Address]
 """Gets node id and address of a broker, gives where clients shall find it."""
 
 
-def with_own_addresses(asked: Asked, frame: bytes, moved: Moved) -> bytes:
-    """The answer as clients shall get it; the same bytes where there is nothing to change."""
+def with_own_addresses(
+    asked: Asked, frame: bytes, moved: Moved, topic_names: dict[bytes, str]
+) -> bytes:
+    """The answer as clients shall get it; the same bytes where there is nothing to change.
+
+    What Metadata tells of topic ids is noted in ``topic_names``.
+    """
     if not _names_nodes(asked, frame):
         return frame
     answer = asked.decode_answer(frame)
+    if asked.api == METADATA and asked.version >= 10:
+        topic_names.update((topic.topic_id, topic.name) for topic in answer.topics if topic.name)
     nodes = _nodes(asked, answer)
     for node in nodes:
         if node.host and node.port > 0:

@@ -8,7 +8,7 @@ somebody asks for them, never before.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from kclient.protocol import registry
 from kclient.protocol.headers import (
@@ -30,9 +30,28 @@ Side: TypeAlias = Literal["request", "answer"]
 Ending: TypeAlias = Literal["cut", "reset", "silent"]
 """What may follow a frame: both sides closed, closed with RST, or nothing in that direction."""
 
+PRODUCE, FETCH, METADATA = 0, 1, 3
+
 _START = struct.Struct(">hhih")
 _SHORT = struct.Struct(">h")
 _UNSUPPORTED_VERSION = 35
+
+
+class _Parts(NamedTuple):
+    """How a message calls its topics, their names, their partitions and the numbers of those."""
+
+    topics: str
+    name: str
+    parts: str
+    number: str
+
+
+_PARTS: dict[tuple[int | None, Side], _Parts] = {
+    (PRODUCE, "request"): _Parts("topic_data", "name", "partition_data", "index"),
+    (PRODUCE, "answer"): _Parts("responses", "name", "partition_responses", "index"),
+    (FETCH, "request"): _Parts("topics", "topic", "partitions", "partition"),
+    (FETCH, "answer"): _Parts("responses", "topic", "partitions", "partition_index"),
+}
 
 
 class Asked:
@@ -73,7 +92,7 @@ class Asked:
     @property
     def answered(self) -> bool:
         """Whether the broker answers at all: not a Produce with acks=0."""
-        if self.api != 0:
+        if self.api != PRODUCE:
             return True
         (size,) = _SHORT.unpack_from(self.frame, 12)
         pos = 14 + max(size, 0)
@@ -170,6 +189,28 @@ class Passage:
     def message(self) -> Any:
         """The request or the answer, whatever passes here."""
         return self.request if self.on == "request" else self.answer
+
+    def parts(self) -> list[tuple[str | None, int, Any]]:
+        """What a Produce or Fetch has of each partition: (topic, partition, that part of it).
+
+        Versions that name topics by id are understood once Metadata told the name; until then the
+        topic is None.
+        """
+        message, names = self.message, self.session.topic_names
+        topics = _PARTS[self.api, self.on]
+        return [
+            (
+                getattr(topic, topics.name) or names.get(topic.topic_id),
+                getattr(part, topics.number),
+                part,
+            )
+            for topic in getattr(message, topics.topics)
+            for part in getattr(topic, topics.parts)
+        ]
+
+    def partitions(self) -> set[tuple[str | None, int]]:
+        """The partitions that a Produce or Fetch names; an incremental Fetch: what changed."""
+        return {(name, index) for name, index, _ in self.parts()}
 
     def replace(self, message: Message | bytes) -> None:
         """Let another message pass; bytes are all that follows the size field."""

@@ -16,9 +16,9 @@ from typing import Self, TypeVar
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kclient.testing.api_names import ApiName, api_key_of
-from tests.faults.answers import METADATA, Address
-from tests.faults.passage import Ending, Passage
-from tests.faults.rules import Rule
+from tests.faults.answers import Address
+from tests.faults.passage import METADATA, Ending, Passage
+from tests.faults.rule import Rule
 from tests.faults.session import Session
 
 LOOPBACK = "127.0.0.1"
@@ -64,6 +64,7 @@ class FaultProxy:
         cuts: How many of them rules and tests cut.
         rules: Those that act, in order.
         closing: It is about to end, or has.
+        topic_names: By topic id, as Metadata told them.
     """
 
     def __init__(self, bootstrap: str, *, opaque: bool = False, learn: bool = True) -> None:
@@ -73,6 +74,7 @@ class FaultProxy:
         self.connections = 0
         self.cuts = 0
         self.rules: list[Rule] = []
+        self.topic_names: dict[bytes, str] = {}
         self.loop: asyncio.AbstractEventLoop
         self._learn = learn and not opaque
         self._upstream = [_address(one) for one in bootstrap.split(",")]
@@ -131,7 +133,7 @@ class FaultProxy:
 
     def add(self, rule: R) -> R:
         """Let a rule act from now on; those added first act first."""
-        self.rules = [one for one in self.rules if one.left != 0]
+        self.rules = [one for one in self.rules if not one.spent]
         self.rules.append(rule)
         return rule
 
@@ -141,8 +143,8 @@ class FaultProxy:
         rule.release()
 
     def clear(self) -> None:
-        """Remove all rules that still act. A spent one may hold on until ``rule.release()``."""
-        for rule in self.rules:
+        """Remove all rules, and let go what they hold."""
+        for rule in tuple(self.rules):
             self.remove(rule)
 
     def sessions(self, node: int | None = None) -> list[Session]:

@@ -1,137 +1,22 @@
 """What the proxy can do wrong: one class each, made by tests and given to ``FaultProxy.add``.
 
-A rule says which frames it is for (API, direction, node, client, session, a predicate on the
-decoded message), how many of them, and sets what it wants in the ``Passage``; the pipes do it.
-Rules hold no transport and no timer.
+A rule sets what it wants in the ``Passage`` of a frame; the pipes do it. Rules hold no transport
+and no timer. ``rule.py`` has what is common to all.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, Unpack
 
 from kclient.protocol.message import Request, Response
-from kclient.testing.api_names import ApiName, api_key_of
-from tests.faults.passage import Ending, Passage, Side
+from kclient.testing.api_names import ApiName
+from tests.faults.passage import FETCH, PRODUCE, Ending, Passage, Side
 from tests.faults.pipe import Gate, Until
+from tests.faults.rule import Rule, Which
 
-if TYPE_CHECKING:
-    from tests.faults.session import Session
-
-REACH_TIMEOUT = 30.0
 _PIECES_PER_SECOND = 100
-
-When: TypeAlias = Callable[[Passage], bool]
-
-
-class Which(TypedDict, total=False):
-    """Which frames a rule is for; what is left out matches all."""
-
-    node: int
-    """Of the broker behind the connection."""
-    client_id: str
-    """As the client calls itself."""
-    session: Session
-    """One connection."""
-    when: When
-    """Gets the ``Passage``: ``lambda p: p.request.acks == -1``, ``lambda p: p.answer.brokers``."""
-    skip: int
-    """So many that match pass before it begins to act."""
-    times: int | None
-    """On how many it acts; None: on all."""
-
-
-class Rule:
-    """What all rules have in common.
-
-    Attributes:
-        api: Kafka's number of the API it is for; None: all.
-        on: The direction it acts in; None: both.
-        fate: Of rules on the accepting of connections: what becomes of one.
-        left: On how many more it acts; None: no end.
-        hits: On how many it acted.
-    """
-
-    fate: Ending | None = None
-
-    def __init__(
-        self, api: ApiName | None, on: Side | None, which: Which, *, times: int | None = 1
-    ) -> None:
-        self.api = None if api is None else api_key_of(api)
-        self.on = on
-        self.left = which.get("times", times)
-        self.hits = 0
-        self._skip = which.get("skip", 0)
-        self._which = which
-        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
-
-    def is_for(self, session: Session) -> bool:
-        """Whether it is for that connection."""
-        which = self._which
-        return (
-            which.get("node", session.node) == session.node
-            and which.get("client_id", session.client_id) == session.client_id
-            and which.get("session", session) is session
-        )
-
-    def wants(self, passage: Passage) -> bool:
-        """Whether it is to act on that frame."""
-        if (
-            self.left == 0
-            or self.fate is not None
-            or (self.api is not None and self.api != passage.api)
-            or (self.on is not None and self.on != passage.on)
-            or not self.is_for(passage.session)
-            or not self.applies(passage)
-        ):
-            return False
-        when = self._which.get("when")
-        if when is not None and not when(passage):
-            return False
-        return self._begun()
-
-    def wants_new(self, session: Session) -> bool:
-        """Whether its ``fate`` is that of a connection that was just accepted."""
-        return bool(self.fate and self.left != 0 and self.is_for(session)) and self._begun()
-
-    def _begun(self) -> bool:
-        if self._skip:
-            self._skip -= 1
-            return False
-        return True
-
-    def applies(self, passage: Passage) -> bool:
-        """Whether there is anything for it to do; for subclasses."""
-        return True
-
-    def use(self) -> None:
-        """It acts now."""
-        self.hits += 1
-        if self.left is not None:
-            self.left -= 1
-        for count, waiter in self._awaited:
-            if self.hits >= count and not waiter.done():
-                waiter.set_result(None)
-
-    def act(self, passage: Passage) -> None:
-        """Set what it wants done; for subclasses."""
-
-    def release(self) -> None:
-        """Act no more."""
-        self.left = 0
-
-    async def reached(self, hits: int = 1, *, timeout: float = REACH_TIMEOUT) -> None:
-        """Wait until it acted so often; TimeoutError if it doesn't."""
-        if self.hits < hits:
-            waiter = asyncio.get_running_loop().create_future()
-            entry = (hits, waiter)
-            self._awaited.append(entry)
-            try:
-                async with asyncio.timeout(timeout):
-                    await waiter
-            finally:
-                self._awaited.remove(entry)
 
 
 class Cut(Rule):
@@ -184,7 +69,7 @@ class After(Rule):
         ending: Ending = "cut",
         *,
         on: Side = "request",
-        unit: str = "bytes",
+        unit: Literal["bytes", "frames"] = "bytes",
         **which: Unpack[Which],
     ) -> None:
         super().__init__(None, on, which)
@@ -212,6 +97,10 @@ class Hold(Rule):
     def __init__(self, api: ApiName | None, *, on: Side = "answer", **which: Unpack[Which]) -> None:
         super().__init__(api, on, which)
         self._gates: list[Gate] = []
+
+    @property
+    def spent(self) -> bool:
+        return self.left == 0 and not self._gates
 
     @property
     def held(self) -> int:
@@ -343,28 +232,38 @@ class Corrupt(Rule):
 
     def __init__(self, api: ApiName = "Fetch", **which: Unpack[Which]) -> None:
         super().__init__(api, None, which)
-        if self.api not in (0, 1):
+        if self.api not in (PRODUCE, FETCH):
             raise ValueError(f"records are in Produce and Fetch, not in {api!r}")
-        self.on = "request" if self.api == 0 else "answer"
+        self.on = "request" if self.api == PRODUCE else "answer"
 
     def applies(self, passage: Passage) -> bool:
-        return any(part.records for part in _parts(passage))
+        return bool(self._parts(passage))
 
     def act(self, passage: Passage) -> None:
-        for part in _parts(passage):
-            if part.records:
-                part.records = bytearray(part.records)
-                part.records[-1] ^= 1
+        for part in self._parts(passage):
+            part.records = bytearray(part.records)
+            part.records[-1] ^= 1
         passage.replace(passage.message)
+
+    def _parts(self, passage: Passage) -> list[Any]:
+        topic, partition = self._which.get("topic"), self._which.get("partition")
+        return [
+            part
+            for name, index, part in passage.parts()
+            if part.records and topic in (None, name) and partition in (None, index)
+        ]
 
 
 class Edit(Rule):
-    """Change messages: ``change`` gets one, and changes it or gives another (or bytes of one)."""
+    """Change messages: ``change`` gets the passage and changes its ``message``, or gives another.
+
+    Bytes in its place are all that follows the size of the frame.
+    """
 
     def __init__(
         self,
         api: ApiName,
-        change: Callable[[Any], Request | Response | bytes | None],
+        change: Callable[[Passage], Request | Response | bytes | None],
         *,
         on: Side = "answer",
         **which: Unpack[Which],
@@ -373,7 +272,7 @@ class Edit(Rule):
         self._change = change
 
     def act(self, passage: Passage) -> None:
-        changed = self._change(passage.message)
+        changed = self._change(passage)
         passage.replace(passage.message if changed is None else changed)
 
 
@@ -435,10 +334,3 @@ class Ignore(Rule):
 def bytes_of(passage: Passage, at: float | None) -> int | None:
     """How many bytes of a frame ``at`` means: an int is that, a float is a share of it."""
     return round(at * len(passage.data)) if isinstance(at, float) else at
-
-
-def _parts(passage: Passage) -> list[Any]:
-    """The partitions of a Produce request or a Fetch answer."""
-    topics = passage.request.topic_data if passage.on == "request" else passage.answer.responses
-    name = "partition_data" if passage.on == "request" else "partitions"
-    return [part for topic in topics for part in getattr(topic, name)]

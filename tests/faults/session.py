@@ -31,7 +31,6 @@ class Session(asyncio.Protocol):
     """One connection of a client.
 
     Attributes:
-        node: Node id of the broker behind it; None while nobody said which one it is.
         client_id: What the client called itself in its first request.
         requests: How many were passed on to the broker, by API.
     """
@@ -56,7 +55,13 @@ class Session(asyncio.Protocol):
 
     @property
     def node(self) -> int | None:
+        """Node id of the broker behind it; None while nobody said which one it is."""
         return self._door.node
+
+    @property
+    def topic_names(self) -> dict[bytes, str]:
+        """By topic id, as Metadata told them to any client."""
+        return self._proxy.topic_names
 
     def pipe(self, on: Side) -> Pipe:
         """One direction of it."""
@@ -173,7 +178,7 @@ class Session(asyncio.Protocol):
             self._back_down(None, unit)  # the answer to a request that a rule made up
             return
         asked = waiting.popleft()
-        self._back_down(asked, with_own_addresses(asked, unit, self._proxy.moved))
+        self._back_down(asked, with_own_addresses(asked, unit, self._proxy.moved, self.topic_names))
         self._answer_own()
 
     def _answer_own(self) -> None:
@@ -193,6 +198,8 @@ class Session(asyncio.Protocol):
 
     def _wait_for_turn(self, asked: Asked) -> None:
         """A rule answers this request, once all before it are answered."""
+        if not asked.answered:
+            return
         self._waiting.append(asked)
         self._answer_own()
 
