@@ -1,0 +1,67 @@
+"""What is sent: every record follows from the seed, its producer's number and its own number.
+
+So nobody has to keep millions of them: ``load`` makes a record when it is sent, and whoever was
+given one makes it again and compares all of it. No state beyond the seed; nothing is sent here.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from typing import NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+KEYS = 61
+"""Different keys, more than partitions."""
+_FILL_SIZE = 32 * 1024
+_LARGE_EVERY, _LARGE = 997, 16 * 1024
+"""Now and then a record of 16 KiB, so that a cut falls into the middle of one."""
+_NAME = re.compile(rb"(\d+)\.(\d+)\.")
+
+
+class Made(NamedTuple):
+    """A record to send, or as it must have arrived."""
+
+    key: bytes | None
+    value: bytes
+    headers: Headers
+    partition: int | None
+    """Where it is sent to; None where the client chooses."""
+
+
+class Recipe:
+    """Makes the records of one run.
+
+    Args:
+        seed: Of the run.
+        partitions: How many the topic has.
+    """
+
+    def __init__(self, seed: int, partitions: int) -> None:
+        rng = random.Random(f"records {seed}")
+        words = [rng.randbytes(6) for _ in range(64)]
+        parts = [rng.choice(words) + rng.randbytes(2) for _ in range(_FILL_SIZE // 8)]
+        self._fill = b"".join(parts)  # half of it repeats, so that codecs have something to do
+        self._seed = seed
+        self._partitions = partitions
+
+    def make(self, producer: int, number: int) -> Made:
+        """Make a record; half of them for a partition, a quarter each with a key or with none."""
+        dice = zlib.crc32(b"%d.%d.%d" % (self._seed, producer, number))
+        at = (dice >> 8) % (_FILL_SIZE - _LARGE)
+        size = _LARGE if number % _LARGE_EVERY == 1 else 8 + (dice >> 16) % 150
+        value = b"%d.%d." % (producer, number) + self._fill[at : at + size]
+        headers = (("dice", b"%d" % dice),) if dice % 13 == 0 else ()
+        kind = dice % 4
+        if kind < 2:
+            return Made(None, value, headers, (dice >> 4) % self._partitions)
+        key = b"k%d" % ((dice >> 4) % KEYS) if kind == 2 else None
+        return Made(key, value, headers, None)
+
+
+def name_of(value: bytes | None) -> tuple[int, int] | None:
+    """Whose record it says it is, as (producer, number); None where it says nothing like that."""
+    found = _NAME.match(value or b"")
+    return None if found is None else (int(found[1]), int(found[2]))

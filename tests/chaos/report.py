@@ -1,0 +1,194 @@
+"""What a run came to, for people and as JSON, and whether it is what was asked for.
+
+``run`` makes a ``Result``, ``__main__`` prints it. A run passes if nothing is wrong with what
+clients were told, and if it was the run that was asked for: all faults, met by the load.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tests.chaos.judge import Verdict
+from tests.chaos.ledger import Fate, Ledger
+from tests.chaos.measures import (
+    Fault,
+    Recovery,
+    Window,
+    recoveries,
+    share_within,
+    spread,
+    windows,
+)
+from tests.chaos.plan import Wishes
+
+LEAST_SHARE = 0.10
+"""Of the records in five seconds behind a fault, and of all: acknowledged there."""
+SHOWN = 10
+
+
+@dataclass(slots=True)
+class Result:
+    """One run.
+
+    Attributes:
+        seconds: By step: "nodes", "load", "heal", "read", "judge".
+        cut_short: Why it ended before all was reached; empty where it didn't.
+        reader_errors: What consumers' polls raised.
+        found: Records in the logs.
+        peak_mib: Most memory that this process took.
+    """
+
+    wishes: Wishes
+    ledger: Ledger
+    faults: list[Fault]
+    verdict: Verdict
+    seconds: dict[str, float] = field(default_factory=dict)
+    cut_short: str = ""
+    reader_errors: Counter[str] = field(default_factory=Counter)
+    found: int = 0
+    peak_mib: int = 0
+
+    def count(self, kind: str) -> int:
+        """How many faults of a kind counted."""
+        return sum(fault.kind == kind and fault.counts for fault in self.faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is computed of a result, once."""
+
+    windows: list[Window]
+    recoveries: list[Recovery]
+    share: float
+
+
+def figures(result: Result) -> Figures:
+    """Compute them."""
+    return Figures(
+        windows(result.ledger, result.faults),
+        recoveries(result.ledger, result.faults),
+        share_within(result.ledger, result.faults),
+    )
+
+
+def shortfalls(result: Result, known: Figures) -> list[str]:
+    """In what it isn't the run that was asked for; empty if in nothing."""
+    wishes = result.wishes.complete()
+    found = [result.cut_short] if result.cut_short else []
+    if result.ledger.acked < (wishes.records or 1):
+        found.append(f"{result.ledger.acked:,} records acknowledged of {wishes.records or 1:,}")
+    for kind, wanted in (("kill", wishes.kills), ("stop", wishes.stops), ("cut", wishes.cuts)):
+        if result.count(kind) < (wanted or 0):
+            found.append(f"{result.count(kind)} {kind}s of {wanted}")
+    if not known.windows:
+        found.append("no fault at all")
+    elif known.share < LEAST_SHARE:
+        found.append(f"only {known.share:.1%} of all acknowledgements came within 5 s of a fault")
+    for one in known.windows:
+        if one.share < LEAST_SHARE:
+            fault = one.fault
+            found.append(
+                f"{fault.kind} of node {fault.node} at {fault.at:.1f} s: {one.acked} of "
+                f"{one.offered} records offered within 5 s were acknowledged in them"
+            )
+    if result.count("kill") + result.count("stop") and not result.ledger.failures():
+        found.append("no record failed: whether failures are honest was not tried")
+    return found
+
+
+def text(result: Result, known: Figures) -> str:
+    """The report for people."""
+    verdict, ledger = result.verdict, result.ledger
+    shares = [one.share for one in known.windows]
+    uncounted = sum(not fault.counts for fault in result.faults)
+    lines = [
+        f"chaos, seed {result.wishes.seed}: {ledger.acked:,} records acknowledged of "
+        f"{ledger.offered:,} offered by {len(ledger.accounts)} producers, {result.found:,} in "
+        f"the logs, {verdict.report.delivered:,} given to consumers",
+        f"faults: {result.count('kill')} kills, {result.count('stop')} stops, "
+        f"{result.count('cut')} cuts with a Produce in flight ({uncounted} others)",
+        f"within 5 s behind a fault: {known.share:.1%} of all acknowledgements; of the records "
+        f"offered in a window, at least {min(shares, default=0.0):.1%} were acknowledged in it",
+    ]
+    for kind in ("kill", "stop", "cut"):
+        mine = [one for one in known.recoveries if one.fault.kind == kind]
+        if mine:
+            firsts = [one.first for one in mine if one.first is not None]
+            lasts = [one.last for one in mine if one.last is not None]
+            lines.append(
+                f"recovery behind a {kind} (min / median / max): first acknowledgement "
+                f"{spread(firsts)}; on all its partitions {spread(lasts)}"
+                + (f"; {len(mine) - len(firsts)} without any" * (len(firsts) < len(mine)))
+            )
+    lines += [f"knives: {_counted(_knives(result))}", f"failures: {_counted(ledger.failures())}"]
+    lines.append(f"told to consumers: {_counted(result.reader_errors)}")
+    steps = ", ".join(f"{step} {took:.1f}" for step, took in result.seconds.items())
+    lines.append(f"seconds: {steps}; at most {result.peak_mib} MiB")
+    if verdict.report.violations:
+        lines.append(str(verdict.report))
+    else:
+        lines.append(
+            f"history: 0 lost, 0 doubled, 0 reordered; of {verdict.report.failed:,} records "
+            f"reported not written none was found, of {verdict.report.unknown:,} nobody knew"
+        )
+    lines += [f"WRONG {line}" for line in _wrong(verdict)]
+    lines += [f"WRONG not what was asked for: {line}" for line in shortfalls(result, known)]
+    return "\n".join(lines)
+
+
+def as_json(result: Result, known: Figures) -> dict[str, Any]:
+    """The report for programs."""
+    return {
+        "passed": passed(result, known),
+        "wishes": asdict(result.wishes),
+        "offered": result.ledger.offered,
+        "acked": result.ledger.acked,
+        "found": result.found,
+        "fates": {
+            account.name: {fate.name: account.fate.count(fate) for fate in Fate}
+            for account in result.ledger.accounts
+        },
+        "failures": dict(result.ledger.failures()),
+        "counts": {kind: result.count(kind) for kind in ("kill", "stop", "cut")},
+        "share_of_all": known.share,
+        "least_share_of_a_window": min((one.share for one in known.windows), default=0.0),
+        "windows": [
+            {"kind": one.fault.kind, "at": one.fault.at, "offered": one.offered, "acked": one.acked}
+            for one in known.windows
+        ],
+        "recoveries": [
+            {"kind": one.fault.kind, "at": one.fault.at, "first": one.first, "last": one.last}
+            for one in known.recoveries
+        ],
+        "violations": [str(one) for one in result.verdict.report.violations],
+        "wrong": _wrong(result.verdict),
+        "shortfalls": shortfalls(result, known),
+        "seconds": result.seconds,
+        "peak_mib": result.peak_mib,
+    }
+
+
+def passed(result: Result, known: Figures) -> bool:
+    """Whether all is as it must be."""
+    return bool(result.verdict) and not shortfalls(result, known)
+
+
+def _wrong(verdict: Verdict) -> list[str]:
+    """What isn't the checker's."""
+    found = list(verdict.unread)
+    if verdict.unsaid:
+        found.append(
+            f"{len(verdict.unsaid)} failures don't say whether the record may have been written: "
+            + "; ".join(verdict.unsaid[:SHOWN])
+        )
+    return found
+
+
+def _knives(result: Result) -> Counter[str]:
+    return Counter(fault.how for fault in result.faults if fault.kind == "cut")
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count:,} x {what}" for what, count in counts.most_common()) or "none"
