@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
+from collections.abc import Callable
 from typing import Self, TypeVar
 
 from kclient.protocol.headers import decode_response_header, encode_request
@@ -23,6 +24,7 @@ from tests.faults.session import Session
 
 LOOPBACK = "127.0.0.1"
 LEARN_TIMEOUT = 10.0
+UNTIL_TIMEOUT = 30.0
 _METADATA_VERSION = 1
 """The oldest that asks for no topic; every broker speaks it."""
 
@@ -85,6 +87,7 @@ class FaultProxy:
         self._live: dict[Session, None] = {}
         self._all: set[Session] = set()
         self.closing = False
+        self._watchers: list[asyncio.Future[None]] = []
         self._none_left = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -104,9 +107,9 @@ class FaultProxy:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections and doors, and wait until they are."""
+        """Close all connections and doors, and wait until they are; what is held is lost."""
         self.closing = True
-        self.clear()
+        self.rules = []
         for task in self._opening:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -156,7 +159,28 @@ class FaultProxy:
         key = api_key_of(api)
         return sum(session.in_flight(key) for session in self.sessions(node))
 
+    async def until(
+        self, condition: Callable[[], object], *, timeout: float = UNTIL_TIMEOUT
+    ) -> None:
+        """Wait until something is so; asked whenever a frame passed, or a connection came or went.
+
+        Raises:
+            TimeoutError: It wasn't in ``timeout`` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            while not condition():
+                waiter = self.loop.create_future()
+                self._watchers.append(waiter)
+                await waiter
+
     # For sessions.
+
+    def changed(self) -> None:
+        """Something happened that ``until`` may wait for."""
+        watchers, self._watchers = self._watchers, []
+        for waiter in watchers:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def judge(self, passage: Passage) -> None:
         """Ask all rules about a frame."""
@@ -188,10 +212,12 @@ class FaultProxy:
         self.connections += 1
         self._live[session] = None
         self._all.add(session)
+        self.changed()
 
     def ended(self, session: Session) -> None:
         """A client's connection is of no more use."""
         self._live.pop(session, None)
+        self.changed()
 
     def gone(self, session: Session) -> None:
         """Both sides of a session are closed."""

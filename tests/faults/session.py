@@ -212,6 +212,7 @@ class Session(asyncio.Protocol):
             asked.open = True
             self._in_flight[asked.api] += 1
             self._waiting.append(asked)
+        self._proxy.changed()
 
     def _answer_passed(self, asked: Asked | None) -> None:
         if asked is None:
@@ -220,6 +221,7 @@ class Session(asyncio.Protocol):
         if asked.open:
             asked.open = False
             self._in_flight[asked.api] -= 1
+        self._proxy.changed()
 
     # The end.
 
