@@ -8,6 +8,8 @@ The rules in one place:
   age (``max_age``), and only a topic that was never asked for doesn't wait for the back-off;
 - the back-off grows while attempts fail, and also while answers change nothing: ten partitions
   whose leader refuses don't make a storm of equal requests (KIP-580);
+- a leader that can't be reached is looked after until another one leads or it is back. For as long
+  as elections take, the back-off stays short then: a new leader must not be found late;
 - an answer that changes less than all is merged in (see ``merge`` for epochs and topic ids);
 - a topic id that was left behind for another one is not believed again at once: ids are never used
   twice, so whoever still tells the old one lags behind;
@@ -18,7 +20,7 @@ The rules in one place:
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -45,6 +47,12 @@ if TYPE_CHECKING:
     )
 
 NEVER = math.inf
+LONGEST_LOOK = 0.4
+"""Seconds between two looks for a new leader at most, unless answers are large or it takes long."""
+ELECTION = 30.0
+"""Seconds that an election may take; from then on there is no hurry."""
+_SHARE = 10
+"""Looks for a new leader may take one such part of the time."""
 
 
 class Endpoint(Protocol):
@@ -155,6 +163,9 @@ class MetadataState:
         self._needs = _Needs(full=1, serial=1)
         self._allowed_at = -math.inf
         self._stalls = 0
+        self._missing: dict[int, float] = {}
+        self.absorbing = 0.0
+        """Seconds that the latest answer took to be absorbed."""
         self._past = merge.Past()
 
     # What is wanted.
@@ -199,6 +210,19 @@ class MetadataState:
             self._needs.topics[topic] = self._needs.serial
         else:
             self._needs.full = self._needs.serial
+
+    def miss(self, node_id: int, now: float) -> None:
+        """A leader gave no answer: a refresh is due, and again until ``look_after`` says no."""
+        self._missing.setdefault(node_id, now)
+        self.need()
+
+    def look_after(self, is_away: Callable[[int], bool]) -> None:
+        """An answer was absorbed: who is back, or leads nothing any more, isn't missed now."""
+        for node_id in list(self._missing):
+            if not is_away(node_id) or next(self.view.led_by(node_id), None) is None:
+                del self._missing[node_id]
+        if self._missing:
+            self.need()
 
     # When to ask.
 
@@ -340,10 +364,16 @@ class MetadataState:
         self.failures = 0
         self.last_error = None
         self._unanswered_since = self._gave_up_at = None
-        self._allowed_at = now + self._backoff.delay(max(0, self._stalls - 1), self._rng)
+        self._allowed_at = now + self._until_next_look(now)
         self._needs.met(ask)
         if ask.full:
             self.refreshed_at = now
+
+    def _until_next_look(self, now: float) -> float:
+        wait = self._backoff.delay(max(0, self._stalls - 1), self._rng)
+        if any(now - since < ELECTION for since in self._missing.values()):
+            wait = min(wait, max(LONGEST_LOOK, self._backoff.initial, _SHARE * self.absorbing))
+        return wait
 
     def hint(self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()) -> bool:
         """Take brokers' word on new leaders; True if any was news.

@@ -113,6 +113,15 @@ class MetadataUpdater:
         self._state.need(topic)
         self._wake()
 
+    def leader_failed(self, node_id: int) -> None:
+        """A broker that was taken for a leader gave no answer: look whether another leads now.
+
+        And look again, as often as allowed, as long as the view has it as a leader and it can't be
+        reached: an election takes a while.
+        """
+        self._state.miss(node_id, self._clock.now())
+        self._wake()
+
     def add_listener(self, listener: Callable[[Cluster], object]) -> None:
         """Have ``listener(view)`` called after each refresh; it must be quick and not raise."""
         self._listeners.append(listener)
@@ -317,8 +326,10 @@ class MetadataUpdater:
             view = await run_sliced(steps)
         finally:
             raw.release()
+        self._state.absorbing = self._clock.now() - started
         self._counters.add("metadata.refreshes")
         self._publish()
+        self._state.look_after(lambda node_id: self._network.trouble_with(node_id) is not None)
         if self._hooks.active:
             from kclient.events import MetadataUpdated
 

@@ -230,6 +230,8 @@ class FetchPlan:
                     queue = self.queues[node_id] = BrokerQueue(node_id)
                 queue.partitions[partition] = None
                 state.node_id = node_id
+                if state.retry_at:
+                    self._subscription.retry_now(state)  # the wait was for the former one
                 self.touch(state)
 
     def touch(self, state: PartitionState) -> None:

@@ -322,6 +322,7 @@ class Fetcher:
             queue.failing_since = self._core.clock.now()
             return  # evicted: a full fetch follows at once
         self.plan.back_to_leader(self.plan.states_of(queue), self._core.clock.now())
+        self._core.metadata.request_update()
         self._delay(queue, broker_error(error_code, f"Fetch from broker {queue.node_id} failed"))
 
     def _failed(self, queue: BrokerQueue, error: KafkaError) -> None:
@@ -332,6 +333,7 @@ class Fetcher:
         queue.failures += 1
         self._core.counters.add("consumer.fetch_failures")
         self.plan.back_to_leader(self.plan.states_of(queue), self._core.clock.now())
+        self._core.metadata.leader_failed(queue.node_id)
         self._delay(queue, error)
 
     def _delay(self, queue: BrokerQueue, error: KafkaError) -> None:
@@ -340,7 +342,6 @@ class Fetcher:
         now = core.clock.now()
         delay = self._backoff.delay(queue.failures - 1, core.rng)
         queue.retry_at = now + delay
-        core.metadata.request_update()
         self._log.log(
             logging.INFO if queue.failures == 1 else logging.DEBUG,
             "fetch failed node=%d lane=fetch failures=%d retry_in=%.2f: %s",

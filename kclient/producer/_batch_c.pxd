@@ -13,6 +13,7 @@ cdef object _SETTLED
 
 cdef class ProducerBatch:
     cdef public Py_ssize_t attempts
+    cdef public Py_ssize_t attempts_elsewhere
     cdef public object builder
     cdef public bint compressed
     cdef public bint compressing

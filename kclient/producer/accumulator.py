@@ -349,13 +349,13 @@ class Accumulator:
         return min((time for time in times if time is not None), default=None)
 
     def lead(self, topic: TopicQueues) -> None:
-        """Leaders of ``topic`` may have changed: move its marked queues over."""
+        """Leaders of ``topic`` may have changed: move its queues over."""
         for queue in topic.queues:
             if queue is not None:
                 leader = topic.leader_of(queue.index)
                 if leader != queue.leader:
                     self.unmark(queue)
-                    queue.leader = leader
+                    queue.follow(leader)
                     if not queue.idle:
                         self.mark(queue)
 

@@ -65,6 +65,7 @@ class ProducerBatch:
         deadline: When its deliveries fail.
         retry_at: Not to be sent again before.
         attempts: How often it was sent.
+        attempts_elsewhere: How often of that before its partition got the leader that it has.
         maybe_written: An attempt ended in a way that doesn't tell whether the log has it.
         last_error: What the last attempt failed with.
         sequence: Count of its first record in the partition's numbering, -1 without.
@@ -83,6 +84,7 @@ class ProducerBatch:
 
     __slots__ = (
         "attempts",
+        "attempts_elsewhere",
         "builder",
         "compressed",
         "compressing",
@@ -122,6 +124,7 @@ class ProducerBatch:
         self.retry_at = 0.0
         self.ripe = False
         self.attempts = 0
+        self.attempts_elsewhere = 0
         self.maybe_written = False
         self.split_in_doubt = False
         self.last_error: KafkaError | None = None

@@ -162,6 +162,13 @@ class PartitionQueue:
         head = self.sealed[0]
         return head if head.retry_at <= now else None
 
+    def follow(self, leader: int) -> None:
+        """``leader`` is who to send to now: no wait that the former one caused goes on."""
+        self.leader = leader
+        for batch in self.outstanding:
+            batch.attempts_elsewhere = batch.attempts
+            batch.retry_at = 0.0
+
     def may_send_new(self) -> bool:
         """A batch that was never sent could go now."""
         if self._retrying or len(self.outstanding) >= self._max_in_flight or self._log_is_new:
@@ -323,6 +330,7 @@ class PartitionQueue:
         part = ProducerBatch(self, builder, outcome, whole.created, whole.deadline)
         part.state = BatchState.RETRYING
         part.attempts = whole.attempts
+        part.attempts_elsewhere = whole.attempts_elsewhere
         part.maybe_written = whole.maybe_written
         part.split_in_doubt = whole.split_in_doubt or whole.maybe_written
         part.last_error = whole.last_error

@@ -367,7 +367,7 @@ class Sender:
         try:
             response = future.result()
         except KafkaError as error:
-            self._metadata.request_update()
+            self._metadata.leader_failed(node_id)
             self._settlement.not_answered(shipment, error, now)
         else:
             if self._settlement.answered(shipment, response, now):  # type: ignore[arg-type]

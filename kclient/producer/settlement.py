@@ -255,7 +255,8 @@ class Settlement:
         )
 
     def _delay(self, batch: ProducerBatch) -> float:
-        return self._backoff.delay(max(batch.attempts - 1, 0), self._rng)
+        attempts = batch.attempts - batch.attempts_elsewhere
+        return self._backoff.delay(max(attempts - 1, 0), self._rng)
 
     # Time is over, or the producer closes.
 

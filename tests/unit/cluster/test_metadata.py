@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -165,6 +166,47 @@ class TestSchedule:
                 now = step
         assert len(asked_at) <= 25
         assert asked_at[-1] - asked_at[-2] == pytest.approx(1.0, abs=0.01)
+
+    def test_a_leader_that_is_away_is_looked_after_often_while_an_election_may_take_that_long(
+        self,
+    ) -> None:
+        gaps = self._gaps_while_away(60.0)
+        assert gaps[:4] == pytest.approx([0.1, 0.1, 0.2, 0.4])
+        early = gaps[4:70]
+        assert early == pytest.approx([0.4] * 66)  # until about 27 s
+        assert gaps[-20:] == pytest.approx([1.0] * 20)
+
+    def test_large_answers_are_asked_for_less_often_but_as_often_as_for_any_other_need(
+        self,
+    ) -> None:
+        some = self._gaps_while_away(20.0, absorbing=0.06)
+        assert some[5:30] == pytest.approx([0.6] * 25)
+        assert self._gaps_while_away(20.0, absorbing=3.0)[5:15] == pytest.approx([1.0] * 10)
+
+    @staticmethod
+    def _gaps_while_away(seconds: float, absorbing: float = 0.0) -> list[float]:
+        """Seconds between the requests of a client that misses the only leader it knows."""
+        meta = ready("t", now=0.0)
+        meta.absorbing = absorbing
+        meta.miss(1, 0.0)
+        now, asked_at = 0.0, [0.0]
+        while now < seconds:
+            step = meta.decide(now)
+            if isinstance(step, Ask):
+                asked_at.append(now)
+                absorb(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
+                meta.look_after(lambda _: True)
+            else:
+                now = step
+        return [after - before for before, after in pairwise(asked_at)]
+
+    def test_nobody_is_looked_after_who_is_back_or_leads_nothing(self) -> None:
+        for back, leader in ((True, 1), (False, 2)):
+            meta = ready("t", now=0.0)
+            meta.miss(1, 0.0)
+            absorb(meta, ask(meta, 0.1), answer(topic("t", [(leader, 2)], topic_id=A)), 0.1)
+            meta.look_after(lambda _, back=back: not back)  # type: ignore[misc]
+            assert meta.decide(0.1) == 300.1
 
     def test_a_change_ends_the_thinning_out(self) -> None:
         meta = ready("t", now=0.0)

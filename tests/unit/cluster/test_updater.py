@@ -262,6 +262,29 @@ def test_a_refused_leader_makes_no_storm() -> None:
     run(main())
 
 
+def test_a_leader_that_is_away_is_looked_after_until_another_leads_or_it_is_back() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            for ends in ("it is back", "another leads"):
+                network.down = {1}
+                updater.leader_failed(1)
+                sent = len(network.sent)
+                await asyncio.sleep(20.0)
+                assert 40 <= len(network.sent) - sent <= 60
+                network.down = set() if ends == "it is back" else {1}
+                if ends == "another leads":
+                    updater.apply_leader_hint("t", 0, 2, 2)
+                await asyncio.sleep(1.0)
+                sent = len(network.sent)
+                await asyncio.sleep(60.0)
+                assert len(network.sent) == sent, ends
+
+    run(main())
+
+
 def test_an_idle_client_asks_by_age_only() -> None:
     async def main() -> None:
         network = FakeNetwork(knows("t"))

@@ -121,6 +121,9 @@ class FakeNetwork:
         ids = [*self.nodes, *bootstrap] if node_ids is None else list(node_ids)
         return next((n for n in ids if n not in self.down), None)
 
+    def trouble_with(self, node_id: int) -> Exception | None:
+        return BrokerUnreachable("down") if node_id in self.down else None
+
     def snapshot(self) -> tuple[()]:
         return ()
 

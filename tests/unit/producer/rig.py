@@ -78,6 +78,7 @@ class HandMetadata:
     def __init__(self, view: Cluster) -> None:
         self.view = view
         self.asked: list[str | None] = []
+        self.missed: list[int] = []
         self.touched: list[str] = []
         self.hints: list[Any] = []
         self.listeners: list[Callable[[Cluster], object]] = []
@@ -87,6 +88,10 @@ class HandMetadata:
 
     def request_update(self, topic: str | None = None) -> None:
         self.asked.append(topic)
+
+    def leader_failed(self, node_id: int) -> None:
+        self.missed.append(node_id)
+        self.request_update()
 
     def add_listener(self, listener: Callable[[Cluster], object]) -> None:
         self.listeners.append(listener)

@@ -274,6 +274,43 @@ def test_a_moved_leader_gets_the_waiting_batches() -> None:
     assert [sent.node_id for sent in rig.network.pending] == [2]
 
 
+def test_what_waits_to_be_sent_again_goes_to_a_new_leader_at_once() -> None:
+    rig, broker = Rig(retry_backoff=1.0), ModelBroker()
+    delivery = rig.send(b"v")
+    rig.step()
+    serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    rig.step()
+    assert not rig.network.pending
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [2])))
+    rig.step()
+    assert [sent.node_id for sent in rig.network.pending] == [2]
+    serve(rig, broker)
+    assert delivery.result().offset == 0
+
+
+def test_a_new_leader_that_refuses_is_asked_again_as_soon_as_the_first_one_was() -> None:
+    rig, broker = Rig(retry_backoff=0.1, retry_backoff_max=10.0), ModelBroker()
+    rig.send(b"v")
+    rig.step()
+    for _ in range(8):
+        serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        rig.pass_time(12.0)
+        rig.step()
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [2])))
+    serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    rig.pass_time(0.13)
+    rig.step()
+    assert [sent.node_id for sent in rig.network.pending] == [2]
+
+
+def test_a_leader_that_gives_no_answer_is_missed() -> None:
+    rig = Rig()
+    rig.send(b"v")
+    rig.step()
+    rig.lose(rig.take_request(), BrokerUnreachable("down"))
+    assert rig.metadata.missed == [1]
+
+
 def test_not_leader_asks_for_metadata_and_backs_off() -> None:
     rig, broker = Rig(retry_backoff=1.0), ModelBroker()
     delivery = rig.send(b"v")

@@ -1,0 +1,103 @@
+"""How soon a client goes on behind an election, whenever that comes (R21), on virtual time.
+
+The leader's process is gone at once; some seconds later, by no rhythm of the client's, another
+broker leads. From there on the first acknowledgement and the first record must come soon. The same
+with real brokers is in tests/nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from typing import Any
+
+import pytest
+
+import kclient
+from kclient.testing import Cluster
+from tests.virtual.relay import READ, network, now
+
+LIMIT = 0.6
+"""Seconds. Of the 1.0 that R21 allows a real cluster takes its part: for the moment of an election
+some brokers know of it and others don't."""
+ELECTIONS = 12
+
+
+class Elections:
+    """A topic whose leader dies again and again."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self._cluster = cluster
+        self._rng = random.Random(seed)
+        self.count = 0
+
+    async def next(self) -> float:
+        """Kill the leader, have another elected after a while; return when that was."""
+        cluster = self._cluster
+        old = cluster.leader("t")
+        # Not `crash`: an embedded cluster would have another leader at once.
+        network().refuse(cluster.brokers[old].address)
+        network().cut(cluster.brokers[old].address)
+        await asyncio.sleep(self._rng.uniform(0.5, 12.0))
+        new = self._rng.choice([node for node in cluster.brokers if node != old])
+        cluster.move_leader("t", 0, new)
+        self.count += 1
+        elected = now()
+        return elected
+
+    async def heal(self) -> None:
+        """Start it again, and let things settle."""
+        network().heal()
+        await asyncio.sleep(self._rng.uniform(3.0, 5.0))
+
+
+async def steadily(producer: kclient.Producer[Any, Any], told: list[float]) -> None:
+    """Send a record every 20 ms; note when acknowledgements come."""
+
+    def note(delivery: kclient.Delivery) -> None:
+        delivery.result()
+        told.append(now())
+
+    number = 0
+    while True:
+        producer.send("t", b"%d" % number).add_done_callback(note)
+        number += 1
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_the_first_acknowledgement_and_record_come_soon_behind_an_election(
+    seed: int,
+) -> None:
+    acks: list[float] = []
+    reads: list[float] = []
+    late: list[str] = []
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t")
+        elections = Elections(cluster, seed)
+        async with (
+            kclient.Producer(cluster.bootstrap) as producer,
+            kclient.Consumer(cluster.bootstrap, "t", **READ) as consumer,
+        ):
+            sending = asyncio.create_task(steadily(producer, acks))
+
+            async def read() -> None:
+                while True:
+                    if await consumer.poll(timeout=1.0):
+                        reads.append(now())
+
+            reading = asyncio.create_task(read())
+            await asyncio.sleep(1.0)
+            for _ in range(ELECTIONS):
+                elected = await elections.next()
+                await asyncio.sleep(LIMIT + 1.0)
+                ack = min((at for at in acks if at > elected), default=math.inf) - elected
+                record = min((at for at in reads if at > elected), default=math.inf) - elected
+                if max(ack, record) > LIMIT:
+                    late.append(f"election {elections.count}: ack {ack:.3f}, record {record:.3f}")
+                await elections.heal()
+            for task in (sending, reading):
+                task.cancel()
+            await asyncio.gather(sending, reading, return_exceptions=True)
+    assert elections.count == ELECTIONS and not late, late
