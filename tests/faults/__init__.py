@@ -3,7 +3,7 @@
 It runs on the loop of the test. Clients that are given ``proxy.bootstrap`` find all brokers behind
 it, for every address in an answer is replaced by that of a port of the proxy::
 
-    async def test_a_lost_answer(proxy, topic, producer):      # fixtures of tests/faults/conftest.py
+    async def test_a_lost_answer(proxy, topic, producer):        # fixtures of conftest.py
         name = await topic()
         out = await producer(bootstrap=proxy.bootstrap)
         lost = proxy.add(Drop("Produce", then="cut"))          # written, but nobody is told

@@ -80,6 +80,7 @@ class Pipe:
         arrived: Bytes that came so far, as they are to go out.
         units: Frames, or records of TLS, that came so far.
         muted: Nothing passes any more.
+        ending: What passes last is in it; all behind is lost.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Pipe:
         self.arrived = 0
         self.units = 0
         self.muted = False
+        self.ending = False
         self.out: asyncio.Transport | None = None
         self.source: asyncio.Transport | None = None
         self._passed = passed
@@ -106,12 +108,12 @@ class Pipe:
         """Whether something waits in it."""
         return bool(self._items)
 
+    # None of the two is called once it is ``ending``.
+
     def put(self, asked: Asked | None, data: bytes) -> None:
         """Let a frame pass behind whatever waits."""
         self.arrived += len(data)
         self.units += 1
-        if self.muted:
-            return
         if self._items or self.out is None:
             self._add(Part(data, asked))
         else:
@@ -122,10 +124,6 @@ class Pipe:
         """Let a frame pass as its rules want."""
         self.arrived += len(passage.data)
         self.units += 1
-        if self.muted:
-            for wait in passage.waits:
-                wait.forget()
-            return
         for wait in passage.waits:
             self._add(wait)
         data = passage.data if passage.limit is None else passage.data[: passage.limit]
@@ -133,6 +131,7 @@ class Pipe:
         for _ in range(passage.copies if data else 0):
             self._add(Part(data, passage.asked if whole else None, passage.pace))
         if passage.ending is not None:
+            self.ending = True
             self._add(passage.ending)
         self.run()
 
@@ -162,7 +161,7 @@ class Pipe:
 
     def discard(self) -> None:
         """Nothing passes from here on, and nothing is kept."""
-        self.muted = True
+        self.muted = self.ending = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

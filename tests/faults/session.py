@@ -156,6 +156,8 @@ class Session(asyncio.Protocol):
     # Frames.
 
     def _request(self, unit: bytes) -> None:
+        if self._up.ending:
+            return
         asked = None if self._proxy.opaque else Asked(unit)
         if asked is not None and self.client_id is None:
             self.client_id = asked.client_id
@@ -189,6 +191,8 @@ class Session(asyncio.Protocol):
             self._back_down(asked, asked.own)
 
     def _back_down(self, asked: Asked | None, unit: bytes) -> None:
+        if self._down.ending:
+            return
         if not self._proxy.rules:
             self._down.put(asked, unit)
             return
