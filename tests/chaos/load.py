@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,8 @@ TICK = (0.004, 0.03)
 MOST_DUE = 0.5
 """Seconds of the rate that are made up for after a wait."""
 CLOSE_TIMEOUT = 60.0
-_COMMON: Mapping[str, Any] = {"acks": "all", "idempotence": True, "max_in_flight": 5}
+COMMON: Mapping[str, Any] = {"acks": "all", "idempotence": True, "max_in_flight": 5}
+"""Settings of all: what the promises are made for."""
 
 
 class Load:
@@ -73,7 +75,7 @@ class Load:
         self._workers: list[_Worker] = []
         for number in range(count):
             name, settings = CAST[number % len(CAST)]
-            given = {**_COMMON, **settings}
+            given = {**COMMON, **settings}
             if compression != "mix":
                 given["compression"] = compression
             account = ledger.open(f"{name}-{number}")
@@ -124,22 +126,21 @@ class Load:
             await worker.producer.close(CLOSE_TIMEOUT)
 
     async def _work(self, worker: _Worker) -> None:
-        loop = asyncio.get_running_loop()
-        debt, last = 0.0, loop.time()
+        debt, last = 0.0, time.monotonic()
         while not self._over:
             await asyncio.sleep(worker.rng.uniform(*TICK))
-            now = loop.time()
+            now = time.monotonic()
             share = self.rate / len(self._workers)
             debt = min(debt + (now - last) * share, share * MOST_DUE)
             last = now
             while debt >= 1.0 and not self._over:
                 debt -= 1.0
-                await self._offer(worker, loop.time)
+                await self._offer(worker)
 
-    async def _offer(self, worker: _Worker, clock: Callable[[], float]) -> None:
+    async def _offer(self, worker: _Worker) -> None:
         """One record, by ``send`` or by ``enqueue``."""
         account = worker.account
-        number = account.offer(clock())
+        number = account.offer(time.monotonic())
         key, value, headers, partition = self._recipe.make(worker.number, number)
         more: dict[str, Any] = {"key": key, "headers": headers, "partition": partition}
         try:
@@ -149,9 +150,9 @@ class Load:
                 delivery = worker.producer.send(self._topic, value, **more)
         except KafkaError as error:
             account.refused.add(number)
-            account.fail(number, clock(), type(error).__name__, error.maybe_written)
+            account.fail(number, time.monotonic(), type(error).__name__, error.maybe_written)
             return
-        delivery.add_done_callback(partial(_told, account, number, clock))
+        delivery.add_done_callback(partial(_told, account, number))
 
 
 class _Worker:
@@ -172,10 +173,10 @@ class _Worker:
         """Whether it has back-pressure, by ``enqueue``, or parks, by ``send``."""
 
 
-def _told(account: Account, number: int, clock: Callable[[], float], delivery: Delivery) -> None:
-    error = delivery.exception()
+def _told(account: Account, number: int, delivery: Delivery) -> None:
+    now, error = time.monotonic(), delivery.exception()
     if error is None:
         meta = delivery.result()
-        account.ok(number, clock(), meta.partition, meta.offset)
+        account.ok(number, now, meta.partition, meta.offset)
     else:
-        account.fail(number, clock(), type(error).__name__, error.maybe_written)
+        account.fail(number, now, type(error).__name__, error.maybe_written)

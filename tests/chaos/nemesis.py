@@ -20,7 +20,7 @@ from tests.faults.passage import Side
 _PRODUCE = "Produce"
 _LOOK = 0.002
 """Seconds between two looks for a connection that can be cut."""
-_PATIENCE = 2.0
+PATIENCE = 2.0
 """Seconds in which a knife finds its connection, or another cut is tried."""
 
 
@@ -128,7 +128,7 @@ class Nemesis:
         on: Side = "request" if cut.knife is Knife.REQUEST else "answer"
         rule = self._proxy.add(rules.Cut(_PRODUCE, on=on, at=cut.depth, when=busy))
         try:
-            await rule.reached(timeout=_PATIENCE)
+            await rule.reached(timeout=PATIENCE)
         except TimeoutError:
             return  # none came; another cut makes up for it
         finally:
@@ -151,7 +151,7 @@ class Nemesis:
 
     async def _busy(self, dice: float) -> Session | None:
         """A connection with a Produce request under way; None if there is none for long."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             busy = [one for one in self._proxy.sessions() if one.in_flight(_PRODUCE)]
             if busy:

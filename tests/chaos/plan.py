@@ -19,9 +19,9 @@ STEADY_CUT = 1.0
 """Seconds between two cuts where no number of them is asked for."""
 SETTLE = 6.0
 """Seconds that the load goes on behind the last fault: its window of 5 s must be full."""
-_KILL_TAKES, _STOP_TAKES = 10.0, 15.0
+KILL_TAKES, STOP_TAKES = 10.0, 15.0
 """Seconds until all is well again, about: only the pace depends on them."""
-_SHORTEST = 20.0
+SHORTEST = 8.0
 _AWAY_KILLED, _AWAY_STOPPED = (0.3, 3.0), (5.0, 15.0)
 _REST = 1.5
 _STEADY_REST = 4.0
@@ -122,10 +122,10 @@ class Plan:
     def __init__(self, wishes: Wishes) -> None:
         self.wishes = wishes.complete()
         kills, stops = self.wishes.kills or 0, self.wishes.stops or 0
-        busy = kills * _KILL_TAKES + stops * _STOP_TAKES
+        busy = kills * KILL_TAKES + stops * STOP_TAKES
         least = busy + (kills + stops) * _REST
         asked = 0.0 if self.wishes.minutes is None else self.wishes.minutes * 60.0
-        self.seconds = max(least, asked, _SHORTEST)
+        self.seconds = max(least, asked, SHORTEST)
         endless = self.wishes.kills is None or self.wishes.stops is None
         idle = (self.seconds - busy) * 0.9 / max(1, kills + stops)
         self._rest = _STEADY_REST if endless else max(_REST, idle)

@@ -25,6 +25,7 @@ from kclient.errors import (
 )
 from tests.chaos.records import Recipe
 from tests.chaos.rows import Rows
+from tests.history import Written
 
 if TYPE_CHECKING:
     from kclient import ConsumerRecord, TopicPartition
@@ -56,6 +57,11 @@ class Trail:
     def take(self, record: ConsumerRecord[bytes, bytes]) -> None:
         """It was given a record."""
         self.given.add(record)
+        self._acts.append(Act.GIVEN)
+
+    def take_written(self, written: Written) -> None:
+        """The same, as a value."""
+        self.given.put(written)
         self._acts.append(Act.GIVEN)
 
     def act(self, act: Act, offset: int = -1) -> None:

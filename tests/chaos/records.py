@@ -18,7 +18,7 @@ KEYS = 61
 _FILL_SIZE = 32 * 1024
 _LARGE_EVERY, _LARGE = 997, 16 * 1024
 """Now and then a record of 16 KiB, so that a cut falls into the middle of one."""
-_NAME = re.compile(rb"(\d+)\.(\d+)\.")
+_NAME = re.compile(rb"(\d{1,4})\.(\d{1,12})\.")
 
 
 class Made(NamedTuple):
@@ -41,9 +41,9 @@ class Recipe:
 
     def __init__(self, seed: int, partitions: int) -> None:
         rng = random.Random(f"records {seed}")
-        words = [rng.randbytes(6) for _ in range(64)]
-        parts = [rng.choice(words) + rng.randbytes(2) for _ in range(_FILL_SIZE // 8)]
-        self._fill = b"".join(parts)  # half of it repeats, so that codecs have something to do
+        words = [rng.randbytes(2).hex() for _ in range(64)]
+        parts = [rng.choice(words) + rng.randbytes(2).hex() for _ in range(_FILL_SIZE // 8)]
+        self._fill = "".join(parts).encode()  # half repeats, so that codecs have something to do
         self._seed = seed
         self._partitions = partitions
 

@@ -26,6 +26,8 @@ from tests.chaos.plan import Wishes
 LEAST_SHARE = 0.10
 """Of the records in five seconds behind a fault, and of all: acknowledged there."""
 SHOWN = 10
+WIDTH = 250
+"""Characters of a line about a violation: some records are large."""
 
 
 @dataclass(slots=True)
@@ -127,7 +129,7 @@ def text(result: Result, known: Figures) -> str:
     steps = ", ".join(f"{step} {took:.1f}" for step, took in result.seconds.items())
     lines.append(f"seconds: {steps}; at most {result.peak_mib} MiB")
     if verdict.report.violations:
-        lines.append(str(verdict.report))
+        lines += [line[:WIDTH] for line in str(verdict.report).splitlines()]
     else:
         lines.append(
             f"history: 0 lost, 0 doubled, 0 reordered; of {verdict.report.failed:,} records "
@@ -162,7 +164,7 @@ def as_json(result: Result, known: Figures) -> dict[str, Any]:
             {"kind": one.fault.kind, "at": one.fault.at, "first": one.first, "last": one.last}
             for one in known.recoveries
         ],
-        "violations": [str(one) for one in result.verdict.report.violations],
+        "violations": [str(one)[:WIDTH] for one in result.verdict.report.violations],
         "wrong": _wrong(result.verdict),
         "shortfalls": shortfalls(result, known),
         "seconds": result.seconds,

@@ -78,7 +78,5 @@ class Rows:
                 yield written
 
     def _is(self, written: Written, producer: int, number: int) -> bool:
-        if producer > 0x7FFF or number > 1 << 62:
-            return False
         made = self._recipe.make(producer, number)
         return (written.key, written.value, written.headers) == made[:3]
