@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 import kclient
 from kclient.record import IMPLEMENTATION
 from kclient.testing import VirtualLoop
+from tests.docker.container import DEFAULT_IMAGE
+from tests.support.broker_fixtures import USED_IMAGE
 from tests.support.outcomes import OutcomeWriter
 
 # The same cases in every run; `--hypothesis-profile=default` explores others.
@@ -29,7 +32,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--broker",
         default="embedded",
-        help="embedded, or a release of Apache Kafka such as 4.3.0, for behaviours and interop",
+        help="embedded, docker, or a release of Apache Kafka, as 4.3.0, for behaviours and interop",
+    )
+    group.addoption(
+        "--docker",
+        action="store_true",
+        default=os.environ.get("KCLIENT_TEST_DOCKER", "0") not in ("", "0"),
+        help="the same as --broker docker: a container (KCLIENT_TEST_DOCKER=1 asks for it, too)",
+    )
+    group.addoption(
+        "--docker-image",
+        default=os.environ.get("KCLIENT_TEST_DOCKER_IMAGE") or DEFAULT_IMAGE,
+        help="the image of that container (else KCLIENT_TEST_DOCKER_IMAGE, else %(default)s)",
     )
     group.addoption(
         "--loop", choices=("asyncio", "uvloop"), default="asyncio", help="the event loop to run on"
@@ -43,7 +57,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to test another build than the one that was asked for."""
+    """Refuse to test on another build or broker than the one that was asked for."""
+    if config.getoption("--docker"):
+        if config.getoption("--broker") not in ("embedded", "docker"):
+            raise pytest.UsageError("asked for Docker and for another broker: choose one")
+        config.option.broker = "docker"
+    if config.getoption("--broker") == "docker" and "KCLIENT_TEST_BOOTSTRAP" in os.environ:
+        raise pytest.UsageError("asked for Docker, and KCLIENT_TEST_BOOTSTRAP is set: choose one")
     wanted = config.getoption("--implementation")
     if wanted not in (None, IMPLEMENTATION):
         raise pytest.UsageError(f"asked for the {wanted} build, but {IMPLEMENTATION} is in use")
@@ -60,10 +80,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     """Say in the header what is tested on what."""
     broker, loop = config.getoption("--broker"), config.getoption("--loop")
+    if broker == "docker":
+        broker += f" ({config.getoption('--docker-image')})"
     return (
         f"kclient {kclient.__version__}, record codec: {IMPLEMENTATION}, "
         f"broker: {broker}, loop: {loop}"
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which image ran."""
+    if used := terminalreporter.config.stash.get(USED_IMAGE, None):
+        terminalreporter.write_line(f"in Docker: {used}")
 
 
 def pytest_asyncio_loop_factories(

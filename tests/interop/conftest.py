@@ -21,5 +21,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Exchange records under every codec that the broker knows."""
     if "codec" in metafunc.fixturenames:
         version = metafunc.config.getoption("--broker")
-        knows_zstd = version == "embedded" or parse_version(version) >= ZSTD_SINCE
+        knows_zstd = version in ("embedded", "docker") or parse_version(version) >= ZSTD_SINCE
         metafunc.parametrize("codec", CODECS if knows_zstd else CODECS[:-1])

@@ -29,6 +29,7 @@ Column = tuple[str, str, str]
 COLUMNS: tuple[Column, ...] = (
     ("embedded", "cython", "asyncio"),
     *((release, "cython", "asyncio") for release in RELEASES),
+    ("docker", "cython", "asyncio"),
     ("embedded", "pure", "asyncio"),
     (RELEASES[0], "pure", "asyncio"),
     ("embedded", "cython", "uvloop"),
@@ -43,7 +44,8 @@ against real Apache Kafka. This page is made by `python -m tests.support.behavio
 outcomes of a CI run, and CI fails when it differs from what was seen.
 
 The columns without a word are the compiled build on asyncio; "pure" is the build without compiled
-code, "uvloop" the compiled build on uvloop. A number is how many variants of the test passed.
+code, "uvloop" the compiled build on uvloop, "docker" the newest release in a container. A number is
+how many variants of the test passed.
 
 """
 

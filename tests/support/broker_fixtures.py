@@ -6,7 +6,8 @@
         back = await consumer(name)
 
 `--broker embedded` (the default) starts `kclient.testing.Cluster` in the loop of each test;
-`--broker 4.3.0` uses one real broker for the session. `KCLIENT_TEST_BOOTSTRAP` (with
+`--broker 4.3.0` uses one real broker for the session; `--docker` (or KCLIENT_TEST_DOCKER=1) one in
+a container of `--docker-image` (or KCLIENT_TEST_DOCKER_IMAGE). `KCLIENT_TEST_BOOTSTRAP` (with
 `KCLIENT_TEST_VERSION`, else its release is guessed from what it speaks) wins over a release.
 A test must not care which it got, except for what an old release cannot do: there it asserts the
 typed error. Clients are closed when the test ends.
@@ -27,11 +28,14 @@ import pytest
 import pytest_asyncio
 
 import kclient
+from tests.docker import container
 from tests.support import kafka, raw_admin
 from tests.support.class_path import parse_version
 
 EMBEDDED_BROKERS = 3
 _READY_TIMEOUT = 30.0
+USED_IMAGE = pytest.StashKey[str]()
+"""What ran in Docker, and instead of what; known only once it runs, so told in the summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,10 @@ def real_broker(request: pytest.FixtureRequest) -> Iterator[Broker | None]:
     address = os.environ.get("KCLIENT_TEST_BOOTSTRAP")
     if version == "embedded":
         yield None
+    elif version == "docker":
+        with container.running(request.config.getoption("--docker-image")) as found:
+            request.config.stash[USED_IMAGE] = str(found.image)
+            yield Broker(found.bootstrap, found.version, "kafka", found.tls_bootstrap)
     elif address:
         raw_admin.wait_ready(address, _READY_TIMEOUT)
         named = os.environ.get("KCLIENT_TEST_VERSION")
