@@ -1,10 +1,15 @@
-"""A table out and back, without a Python object per row: ``python -m examples.send_arrow``."""
+"""A table out and back, without a Python object per row: ``python -m examples.send_arrow``.
 
+The broker is in this process, unless ``--bootstrap host:port`` names another one.
+"""
+
+import argparse
 import asyncio
+import uuid
 
 import pyarrow as pa
 
-from kclient import Consumer, Producer
+from kclient import Admin, Consumer, NewTopic, Producer
 from kclient.errors import RowsRejected
 from kclient.testing import Cluster
 
@@ -17,23 +22,34 @@ FLIGHTS = pa.table(
 )
 
 
-async def main() -> None:
-    async with Cluster(brokers=1) as cluster:
-        cluster.create_topic("flights", partitions=3)
-        async with Producer(cluster.bootstrap) as producer:
-            print(f"{await producer.send_arrow('flights', FLIGHTS)} rows written")
-            try:
-                await producer.send_arrow("flights", pa.table({"value": ["?"], "partition": [7]}))
-            except RowsRejected as error:
-                print(f"not sent: row {error.rows[0][0]}: {error.rows[0][1]}")
-        async with Consumer(cluster.bootstrap, "flights", auto_offset_reset="earliest") as consumer:
-            count = 0
-            while count < FLIGHTS.num_rows:
-                batch = await consumer.poll_arrow(timeout=1.0)
-                count += batch.num_rows
-                for row in batch.select(["partition", "key", "value"]).to_pylist():
-                    print(row)
+async def out_and_back(bootstrap: str) -> None:
+    topic = f"flights-{uuid.uuid4().hex[:8]}"
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(topic, partitions=3)])
+    async with Producer(bootstrap) as producer:
+        print(f"{await producer.send_arrow(topic, FLIGHTS)} rows written to {topic}")
+        try:
+            await producer.send_arrow(topic, pa.table({"value": ["?"], "partition": [7]}))
+        except RowsRejected as error:
+            print(f"not sent: row {error.rows[0][0]}: {error.rows[0][1]}")
+    async with Consumer(bootstrap, topic, auto_offset_reset="earliest") as consumer:
+        count = 0
+        while count < FLIGHTS.num_rows:
+            batch = await consumer.poll_arrow(timeout=1.0)
+            count += batch.num_rows
+            for row in batch.select(["partition", "key", "value"]).to_pylist():
+                print(row)
+
+
+async def main(bootstrap: str | None) -> None:
+    if bootstrap is not None:
+        await out_and_back(bootstrap)
+    else:
+        async with Cluster(brokers=1) as cluster:
+            await out_and_back(cluster.bootstrap)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--bootstrap", help="host:port of a broker; default: one in this process")
+    asyncio.run(main(options.parse_args().bootstrap))

@@ -1,7 +1,8 @@
-"""Each example runs as its docstring says, in a process of its own."""
+"""Each example runs as its docstring says, in a process of its own, with and without a broker."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -9,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from kclient.testing import Cluster
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "__init__")
+ANYWHERE: dict[str, list[str]] = {name: [] for name in SMALL if name != "virtual_time"}
+ANYWHERE["flights"] = ["--limit", "2000"]
+"""The examples that take `--bootstrap`, with what makes them quick."""
+COMPOSE = (ROOT / "examples" / "compose.yaml").read_text(encoding="utf-8")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -31,6 +38,18 @@ def test_small_example_runs_clean(name: str) -> None:
     assert done.stdout
 
 
+@pytest.mark.parametrize("name", ANYWHERE)
+async def test_an_example_runs_again_on_the_same_broker(name: str) -> None:
+    """Of an earlier run there are topics and records, which it must not take for its own."""
+    async with Cluster(brokers=1) as cluster:
+        command = [f"examples.{name}", *ANYWHERE[name], "--bootstrap", cluster.bootstrap]
+        runs = [await asyncio.to_thread(run, *command) for _ in range(2)]
+        assert [(done.returncode, done.stderr) for done in runs] == [(0, "")] * 2
+        assert len(cluster.topics) == 2
+        for topic in cluster.topics:
+            assert any(topic in done.stdout for done in runs)
+
+
 def test_flights_come_back_once_and_in_order() -> None:
     done = run("examples.flights", "--limit", "20000")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,9 +67,50 @@ def test_flights_say_what_is_wrong_with_an_address() -> None:
 
 
 def test_readme_shows_the_hello_example() -> None:
-    """README's ten lines run when they are pasted: they are the whole of ``examples/hello.py``."""
+    """README's lines run when they are pasted: they are the whole of ``examples/hello.py``."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     hello = (ROOT / "examples" / "hello.py").read_text(encoding="utf-8")
     docstring, _, code = hello.partition("\n\n")
     assert docstring.endswith('"""')
     assert f"```python\n{code}```\n" in readme
+
+
+def compose(key: str) -> str:
+    """The value of a key of the compose file, which has each but once."""
+    (value,) = re.findall(rf"^ +{key}: (.*)$", COMPOSE, re.M)
+    return str(value).strip('"')
+
+
+def test_the_compose_file_advertises_the_port_that_it_publishes() -> None:
+    (published,) = re.findall(r'^ +- "(127\.0\.0\.1:\d+:\d+)"$', COMPOSE, re.M)
+    _, outside, inside = published.split(":")
+    assert compose("KAFKA_ADVERTISED_LISTENERS") == f"PLAINTEXT://localhost:{outside}"
+    assert f"PLAINTEXT://:{inside}," in compose("KAFKA_LISTENERS")
+    assert re.search(rf'- "--bootstrap-server"\n +- "localhost:{inside}"\n', COMPOSE)
+    quorum = compose("KAFKA_CONTROLLER_QUORUM_VOTERS")
+    assert quorum.startswith(compose("KAFKA_NODE_ID") + "@")
+    assert f"CONTROLLER://{quorum.partition('@')[2]}" in compose("KAFKA_LISTENERS")
+    # The health check asks inside the container, and is then sent to what is advertised.
+    assert outside == inside
+
+
+def test_the_compose_file_is_plain_yaml() -> None:
+    """Two spaces for each level, and nothing but mappings, quoted lists and one-line values."""
+    lines = [line for line in COMPOSE.splitlines() if not line.lstrip().startswith("#")]
+    depth = 0
+    for line in lines:
+        match = re.fullmatch(r'((?:  )*)(?:- "[^"]+"|(\w+):( "[^"]*"| [^"\s].*)?)', line)
+        assert match, line
+        here = len(match[1]) // 2
+        assert here <= depth, line
+        depth = here + (match[2] is not None and match[3] is None)
+
+
+def test_readme_and_compose_file_say_the_same_of_how_to_start_it() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^#   (.+)$", COMPOSE, re.M)
+    assert len(commands) == 3
+    for command in commands:
+        assert f"\n{command.replace('python', '.venv/bin/python')}\n" in readme
+    (image,) = re.findall(r"image: apache/kafka:(\S+)", COMPOSE)
+    assert f"Apache Kafka {image} at `{compose('KAFKA_ADVERTISED_LISTENERS')[12:]}`" in readme
