@@ -23,9 +23,10 @@ from tests.faults.passage import Side
 from tests.faults.reading import all_records
 
 PRODUCE = 0
+SEED = "R27"
 TOPICS, PARTITIONS = 200, 2
 RECORDS = {"kafka": 1_000_000, "embedded": 50_000}
-BURSTS = 2000
+BURSTS = {"kafka": 2000, "embedded": 1200}
 """How many bursts all producers together send: the fewer the records, the smaller they are."""
 RUN = 5
 """Records for one partition one after the other."""
@@ -55,12 +56,11 @@ SENDERS = [
 ]
 
 
-async def send_bursts(book: Book, number: int, bootstrap: str, records: int, seed: str) -> None:
-    """Send ``records`` in bursts, and take down what becomes of each."""
-    rng, sender = random.Random(f"{seed} {number}"), SENDERS[number]
+async def send_bursts(book: Book, number: int, bootstrap: str, records: int, size: int) -> None:
+    """Send ``records`` in bursts of a size, and take down what becomes of each."""
+    rng, sender = random.Random(f"{SEED} {number}"), SENDERS[number]
     waiting: deque[tuple[int, Any]] = deque()
     ends: deque[Any] = deque()
-    size = records * len(SENDERS) // BURSTS
     async with kclient.Producer(
         bootstrap,
         **sender._asdict(),
@@ -138,13 +138,13 @@ async def create(bootstrap: str) -> list[str]:
 async def test_records_stay_in_their_places_while_batches_expire(
     proxy: FaultProxy, broker: Any
 ) -> None:
-    records, seed = RECORDS[broker.kind], "R27"
+    records = RECORDS[broker.kind]
     book = Book(await create(broker.bootstrap), records)
     done: Counter[str] = Counter()
-    breaking = asyncio.create_task(break_things(proxy, random.Random(seed), done))
-    share = records // len(SENDERS)
+    breaking = asyncio.create_task(break_things(proxy, random.Random(SEED), done))
+    share, size = records // len(SENDERS), records // BURSTS[broker.kind]
     await asyncio.gather(
-        *(send_bursts(book, number, proxy.bootstrap, share, seed) for number in range(len(SENDERS)))
+        *(send_bursts(book, number, proxy.bootstrap, share, size) for number in range(len(SENDERS)))
     )
     breaking.cancel()
     await asyncio.wait([breaking])
