@@ -6,6 +6,7 @@ run; knows nothing of clusters.
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -101,27 +102,40 @@ class Recovery:
     Attributes:
         first: On any partition that it concerned.
         last: On all of these; None where some had no record, or none that was acknowledged.
+        slowest: Of each producer's first, the latest; None where one had none.
+        who: That producer.
     """
 
     fault: Fault
     first: float | None
     last: float | None
+    slowest: float | None
+    who: str
 
 
 def recoveries(ledger: Ledger, faults: Iterable[Fault]) -> list[Recovery]:
     """How soon it went on behind each fault that counts."""
-    found = []
-    for fault in faults:
-        if not fault.counts or not fault.partitions:
-            continue
-        best: dict[int, float] = {}
-        for account in ledger.accounts:
-            if fault.producer in ("", account.name):
-                _first_acks(account, fault, best)
-        first = min(best.values()) - fault.at if best else None
-        complete = len(best) == len(fault.partitions)
-        found.append(Recovery(fault, first, max(best.values()) - fault.at if complete else None))
-    return found
+    return [_recovery(ledger, one) for one in faults if one.counts and one.partitions]
+
+
+def _recovery(ledger: Ledger, fault: Fault) -> Recovery:
+    best: dict[int, float] = {}
+    firsts: list[tuple[float, str]] = []
+    for account in ledger.accounts:
+        if fault.producer in ("", account.name):
+            mine: dict[int, float] = {}
+            _first_acks(account, fault, mine)
+            firsts.append((min(mine.values(), default=math.inf) - fault.at, account.name))
+            for partition, when in mine.items():
+                best[partition] = min(when, best.get(partition, when))
+    slowest, who = max(firsts, default=(math.inf, ""))
+    return Recovery(
+        fault,
+        min(best.values()) - fault.at if best else None,
+        max(best.values()) - fault.at if len(best) == len(fault.partitions) else None,
+        slowest if slowest < math.inf else None,
+        who,
+    )
 
 
 def _first_acks(account: Account, fault: Fault, best: dict[int, float]) -> None:

@@ -6,6 +6,7 @@ clients were told, and if it was the run that was asked for: all faults, met by 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -115,15 +116,7 @@ def text(result: Result, known: Figures) -> str:
         f"offered in a window, at least {min(shares, default=0.0):.1%} were acknowledged in it",
     ]
     for kind in ("kill", "stop", "cut"):
-        mine = [one for one in known.recoveries if one.fault.kind == kind]
-        if mine:
-            firsts = [one.first for one in mine if one.first is not None]
-            lasts = [one.last for one in mine if one.last is not None]
-            lines.append(
-                f"recovery behind a {kind} (min / median / max): first acknowledgement "
-                f"{spread(firsts)}; on all its partitions {spread(lasts)}"
-                + (f"; {len(mine) - len(firsts)} without any" * (len(firsts) < len(mine)))
-            )
+        lines += _recovered(kind, [one for one in known.recoveries if one.fault.kind == kind])
     lines += [f"knives: {_counted(_knives(result))}", f"failures: {_counted(ledger.failures())}"]
     lines.append(f"told to consumers: {_counted(result.reader_errors)}")
     steps = ", ".join(f"{step} {took:.1f}" for step, took in result.seconds.items())
@@ -138,6 +131,22 @@ def text(result: Result, known: Figures) -> str:
     lines += [f"WRONG {line}" for line in _wrong(verdict)]
     lines += [f"WRONG not what was asked for: {line}" for line in shortfalls(result, known)]
     return "\n".join(lines)
+
+
+def _recovered(kind: str, found: list[Recovery]) -> list[str]:
+    """How soon it went on behind the faults of a kind."""
+    if not found:
+        return []
+    firsts = [one.first for one in found if one.first is not None]
+    lasts = [one.last for one in found if one.last is not None]
+    slowest = [one.slowest for one in found if one.slowest is not None]
+    without = len(found) - len(firsts)
+    whose = max(found, key=lambda one: one.slowest or math.inf).who
+    return [
+        f"recovery behind a {kind} (min / median / max): first acknowledgement {spread(firsts)}; "
+        f"on all its partitions {spread(lasts)}; of each producer {spread(slowest)}, last {whose}"
+        + (f"; {without} without any" if without else "")
+    ]
 
 
 def as_json(result: Result, known: Figures) -> dict[str, Any]:
@@ -161,7 +170,16 @@ def as_json(result: Result, known: Figures) -> dict[str, Any]:
             for one in known.windows
         ],
         "recoveries": [
-            {"kind": one.fault.kind, "at": one.fault.at, "first": one.first, "last": one.last}
+            {
+                "kind": one.fault.kind,
+                "how": one.fault.how,
+                "at": one.fault.at,
+                "node": one.fault.node,
+                "first": one.first,
+                "last": one.last,
+                "slowest": one.slowest,
+                "who": one.who,
+            }
             for one in known.recoveries
         ],
         "violations": [str(one)[:WIDTH] for one in result.verdict.report.violations],

@@ -75,6 +75,7 @@ def test_recovery_is_the_first_acknowledgement_of_what_was_offered_behind_it() -
     acked(two, 102.5, 0.25, 0)
     (found,) = recoveries(ledger, [KILL])
     assert (found.first, found.last) == (2.75, 6.0)
+    assert (found.slowest, found.who) == (3.0, "one")
 
 
 def test_recovery_of_a_cut_is_of_the_producer_whose_connection_it_was(ledger: Ledger) -> None:
@@ -88,8 +89,10 @@ def test_recovery_of_a_cut_is_of_the_producer_whose_connection_it_was(ledger: Le
 def test_where_some_partition_has_no_record_its_recovery_is_unknown() -> None:
     ledger = Ledger()
     acked(ledger.open("one"), 100.5, 0.5, 0)
+    acked(ledger.open("two"), 100.5, 0.5, 7)
     (found,) = recoveries(ledger, [KILL])
     assert (found.first, found.last) == (1.0, None)
+    assert (found.slowest, found.who) == (None, "two")
 
 
 def test_a_spread_is_least_median_and_most() -> None:
