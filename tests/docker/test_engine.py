@@ -58,8 +58,17 @@ def test_the_behaviours_without_an_engine_fail_and_say_what_to_do(nowhere: str) 
     assert "skipped" not in done.stdout
 
 
-def test_docker_and_another_broker_is_refused() -> None:
-    done = pytest_says("--docker", "--broker", "4.3.0", "tests/behaviours")
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [
+        pytest.param(["--broker", "4.3.0"], {}, id="a release"),
+        pytest.param([], {"KCLIENT_TEST_BOOTSTRAP": "127.0.0.1:1"}, id="an address"),
+    ],
+)
+def test_docker_and_another_broker_is_refused(
+    options: list[str], variables: dict[str, str]
+) -> None:
+    done = pytest_says("--docker", *options, "tests/behaviours", **variables)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "choose one" in done.stderr
 
