@@ -23,12 +23,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kclient.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kclient.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from kclient.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
 )
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -49,7 +60,8 @@ _POLL = 0.05
 _ATTEMPTS = 3
 """Starts before giving up: another program may take a port between the choice and the bind."""
 _NO_ERROR, _TOPIC_EXISTS = 0, 36
-_CREATE_TOPICS_VERSION, _METADATA_VERSION = 5, 9
+_ELECTION_NOT_NEEDED = 84
+_CREATE_TOPICS_VERSION, _METADATA_VERSION, _REASSIGN_VERSION, _ELECT_VERSION = 5, 9, 0, 2
 
 
 class NodesFailed(RuntimeError):
@@ -189,6 +201,39 @@ class Nodes:
     def isr(self, topic: str) -> dict[int, tuple[int, ...]]:
         """Partition -> the nodes in sync, as the first running node knows it."""
         return {part.partition_index: tuple(part.isr_nodes) for part in self._partitions(topic)}
+
+    def lead(self, topic: str, partition: int, node: int) -> None:
+        """Have another node lead a partition, whose replicas stay where they are.
+
+        Returns when the controller has decided it; it reaches the nodes a little later.
+        """
+        (found,) = (one for one in self._partitions(topic) if one.partition_index == partition)
+        order = [node, *(other for other in found.replica_nodes if other != node)]
+        address = self.address(self.running()[0])
+        wanted = [ReassignableTopic(topic, [ReassignablePartition(partition, order)])]
+        ordered = ask_once(
+            address,
+            AlterPartitionReassignmentsRequest(topics=wanted),
+            _REASSIGN_VERSION,
+            AlterPartitionReassignmentsResponse,
+            TOPIC_TIMEOUT,
+        )
+        errors = [part.error_code for one in ordered.responses for part in one.partitions]
+        if ordered.error_code or any(errors):
+            raise NodesFailed(f"{topic}-{partition} isn't put on {order}: {ordered}")
+        elected = ask_once(
+            address,
+            ElectLeadersRequest(0, [TopicPartitions(topic, [partition])]),
+            _ELECT_VERSION,
+            ElectLeadersResponse,
+            TOPIC_TIMEOUT,
+        )
+        results = [
+            one for each in elected.replica_election_results for one in each.partition_result
+        ]
+        bad = [one for one in results if one.error_code not in (_NO_ERROR, _ELECTION_NOT_NEEDED)]
+        if elected.error_code or bad:
+            raise NodesFailed(f"node {node} isn't elected for {topic}-{partition}: {elected}")
 
     def wait_full_isr(self, *topics: str, timeout: float = 60.0) -> None:
         """Wait until all replicas are in sync and led, of these topics or of all.

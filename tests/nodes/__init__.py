@@ -1,0 +1,1 @@
+"""Tests of clients on three real nodes that are killed, stopped and made slow under them."""

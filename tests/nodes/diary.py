@@ -1,0 +1,57 @@
+"""An observer that keeps what a client's hooks tell, with times, for the message of a failure.
+
+Tests of recovery give one to each client; a figure that is too large is explained by its lines. It
+judges nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from kclient.hooks import BatchDelivered, Event, Fetched, RequestCompleted
+
+_SLOW = 0.6
+"""Seconds: a fetch that waits for records takes half a second."""
+
+
+class Diary:
+    """The events of one client, oldest first."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self._events: list[tuple[float, Event]] = []
+
+    def observe(self, event: Event, /) -> None:
+        """Take one event."""
+        self._events.append((time.monotonic(), event))
+
+    def times(self, kind: type[Event], start: float, end: float = math.inf) -> Sequence[float]:
+        """When events of a kind were told in a window."""
+        return [at for at, event in self._events if start <= at < end and isinstance(event, kind)]
+
+    def requests(
+        self, api: str, start: float, end: float = math.inf
+    ) -> Sequence[tuple[float, RequestCompleted]]:
+        """When which requests of an API were completed in a window."""
+        return [
+            (at, event)
+            for at, event in self._events
+            if start <= at < end and isinstance(event, RequestCompleted) and event.api == api
+        ]
+
+    def lines(self, start: float, end: float, zero: float) -> list[str]:
+        """The same as text, seconds reckoned from ``zero``, without those of an undisturbed run."""
+        return [
+            f"{at - zero:+7.3f} {self._client} {event}"
+            for at, event in self._events
+            if start <= at < end and not _usual(event)
+        ]
+
+
+def _usual(event: Event) -> bool:
+    """One of those that come with nearly every record, and would hide the others."""
+    if isinstance(event, RequestCompleted):
+        return event.api in ("Produce", "Fetch") and event.error is None and event.seconds < _SLOW
+    return isinstance(event, BatchDelivered | Fetched)
