@@ -26,7 +26,7 @@ from tests.chaos.plan import Wishes
 
 LEAST_SHARE = 0.10
 """Of the records in five seconds behind a fault, and of all: acknowledged there."""
-SHOWN = 10
+SHOWN, KEPT = 10, 500
 WIDTH = 250
 """Characters of a line about a violation: some records are large."""
 
@@ -182,7 +182,8 @@ def as_json(result: Result, known: Figures) -> dict[str, Any]:
             }
             for one in known.recoveries
         ],
-        "violations": [str(one)[:WIDTH] for one in result.verdict.report.violations],
+        "violation_count": len(result.verdict.report.violations),
+        "violations": [str(one)[:WIDTH] for one in result.verdict.report.violations[:KEPT]],
         "wrong": _wrong(result.verdict),
         "shortfalls": shortfalls(result, known),
         "seconds": result.seconds,

@@ -15,6 +15,7 @@ import pytest
 from kclient.testing import Cluster
 from tests.chaos import load, nemesis, plan, run
 from tests.chaos.plan import Wishes
+from tests.chaos.readers import Reader
 from tests.chaos.report import Result, figures, shortfalls, text
 from tests.history import Kind
 
@@ -116,3 +117,16 @@ async def test_a_producer_that_is_not_idempotent_is_found_out(
     result = await chaos(nodes)
     assert not result.verdict
     assert Kind.DUPLICATE in result.verdict.report.kinds
+
+
+async def test_a_consumer_that_dies_ends_the_run(
+    nodes: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(reader: Reader) -> None:
+        await asyncio.sleep(0.3)
+        raise LookupError("of its own")
+
+    monkeypatch.setattr(Reader, "_read", dies)
+    with pytest.raises(ExceptionGroup) as caught:
+        await run.run(WISHES, nodes, lambda line: None)
+    assert caught.group_contains(LookupError, match="of its own")

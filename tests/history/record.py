@@ -243,7 +243,7 @@ class History:
         self._event(Position(consumer, place, offset))
 
     def _event(self, event: Event) -> None:
-        number = self._note(_line(event))
+        number = self._note("" if self._lean else _line(event))
         self.events.append((number, event))
 
     # Both.
