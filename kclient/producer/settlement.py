@@ -21,6 +21,7 @@ from kclient.errors import (
     NoCommonVersion,
     broker_error,
 )
+from kclient.producer.accumulator import NO_LEADER
 from kclient.producer.batch_states import BatchState
 from kclient.producer.obstacles import Obstacles
 from kclient.producer.verdict import (
@@ -99,7 +100,8 @@ class Settlement:
         answers = shipment.answers(response)
         codes = {answer.code for answer in answers.values()}
         well = codes <= _ALL_WELL
-        moved = set() if well else self._take_hints(answers, response)
+        if not well:
+            self._take_hints(answers, response)
         for batch in shipment.batches:
             batch.shipment = None
             answer = answers.get(batch)
@@ -108,7 +110,7 @@ class Settlement:
             elif answer.code == 0:
                 self._written(batch, answer, now)
             else:
-                self._settle(batch, answer, shipment.node_id, now, moved=batch in moved)
+                self._settle(batch, answer, shipment.node_id, now)
         self._count_delivered()
         return not well and any(doubts_connection(code) for code in codes)
 
@@ -125,10 +127,9 @@ class Settlement:
                 batch.maybe_written = True
                 self._retry(batch, now + self._delay(batch), error)
 
-    def _settle(
-        self, batch: ProducerBatch, answer: Answer, node_id: int, now: float, *, moved: bool
-    ) -> None:
+    def _settle(self, batch: ProducerBatch, answer: Answer, node_id: int, now: float) -> None:
         queue = batch.queue
+        moved = queue.leader not in (node_id, NO_LEADER)  # it was sent before that was known
         verdict = judge(
             answer.code,
             batch.record_count,
@@ -400,13 +401,12 @@ class Settlement:
         self,
         answers: dict[ProducerBatch, Answer],
         response: CargoReply | ProduceResponse | None,
-    ) -> set[ProducerBatch]:
-        """Use what the answer tells about new leaders (KIP-951); return who has a new one."""
+    ) -> None:
+        """Use what the answer tells about new leaders (KIP-951)."""
         hinted = [(b, a.hint) for b, a in answers.items() if a.hint is not None and a.code]
         if not hinted or not isinstance(response, ProduceResponse):
-            return set()
+            return
         endpoints: Iterable[Endpoint] = response.node_endpoints or ()
-        before = {batch: batch.queue.leader for batch, _ in hinted}
         self._metadata.apply_leader_hints(
             [
                 LeaderHint(b.queue.topic, b.queue.index, h.leader_id, h.leader_epoch)
@@ -414,4 +414,3 @@ class Settlement:
             ],
             endpoints,
         )
-        return {batch for batch, leader in before.items() if batch.queue.leader != leader}

@@ -296,11 +296,36 @@ def test_a_new_leader_that_refuses_is_asked_again_as_soon_as_the_first_one_was()
         serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         rig.pass_time(12.0)
         rig.step()
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [2])))
     serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [2])))
+    rig.step()
+    serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert not rig.network.pending
     rig.pass_time(0.13)
     rig.step()
     assert [sent.node_id for sent in rig.network.pending] == [2]
+
+
+def test_what_a_former_leader_refuses_after_another_is_known_goes_there_without_asking() -> None:
+    rig, broker = Rig(retry_backoff=1.0, batch_size=200), ModelBroker()
+    first = rig.send(b"0")
+    rig.step()
+    serve(rig, broker)
+    later = []
+    for number in (1, 2, 3):
+        later.append(rig.send(b"%d" % number * 200))
+        rig.step()
+    asked = len(rig.metadata.asked)
+    shipped = [rig.take_request() for _ in range(3)]
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [2])))
+    for sent in shipped:
+        rig.answer(sent, broker.produce(sent.message(), refuse=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    for delivery in later:
+        rig.step()
+        assert [sent.node_id for sent in rig.network.pending] == [2]
+        serve(rig, broker)
+        assert delivery.result().offset > first.result().offset
+    assert len(rig.metadata.asked) == asked
 
 
 def test_a_leader_that_gives_no_answer_is_missed() -> None:
