@@ -1,0 +1,289 @@
+"""What producers put on the wire and are told, batch by batch: for tests of their recovery.
+
+A ``Wire`` is a relay before each broker of a cluster. It reads batches with the embedded broker's
+eyes, not with the client's, keeps requests and answers back or loses them with their connection
+where a test says so, and knows at any time what is under way. It must not judge what a test is
+about; ``check_numbers`` has what must hold in all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kclient.protocol.headers import decode_request_header, decode_response_header
+from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kclient.record.reader import read_batches
+from kclient.testing import Cluster
+from kclient.testing.stored_batch import StoredBatch
+from tests.virtual.relay import Asked, Relay, Session, now
+
+PRODUCE = 0
+_SIZE = struct.Struct(">i")
+_SEQUENCES = 1 << 31
+_CAP = 1 << 24
+
+
+class Owner(NamedTuple):
+    """Who numbered a batch."""
+
+    producer_id: int
+    epoch: int
+
+
+class Sent(NamedTuple):
+    """One batch in one Produce request.
+
+    Attributes:
+        at: When it passed.
+        node: The broker that it went to.
+        partition: Index in the topic.
+        owner: Who numbered it.
+        sequence: Number of its first record.
+        data: All its bytes.
+        values: Of its records.
+        beside: Owners of the partition's other batches that were under way then.
+    """
+
+    at: float
+    node: int
+    partition: int
+    owner: Owner
+    sequence: int
+    data: bytes
+    values: tuple[bytes, ...]
+    beside: tuple[Owner, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """The number that follows its last one."""
+        return (self.sequence + len(self.values)) % _SEQUENCES
+
+
+class Told(NamedTuple):
+    """What a broker said about one batch, and about which."""
+
+    at: float
+    code: int
+    offset: int
+    batch: Sent
+
+
+class Fate(enum.Enum):
+    """What becomes of a request or an answer."""
+
+    PASS = "it passes"
+    SPOIL = "it passes, with a bit turned over in the records of the request"
+    KEEP = "it stays, and what comes behind it on its connection, until it is let go"
+    CUT = "it is lost, and its connection with it"
+
+
+class _Way:
+    """One connection: what is under way on it, and what is kept back, both ways."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.under_way: list[list[Sent]] = []
+        self.requests: list[bytes] = []
+        self.answers: list[tuple[bytes, list[Told] | None]] = []
+
+
+class Wire:
+    """Relays before all brokers of a cluster, made once that is started.
+
+    Attributes:
+        sent: Batches in the order in which they came from producers, repeats included.
+        told: What went back about them, in order.
+        on_sent: Decides on each batch before its request passes.
+        on_told: Decides on each batch's answer before it passes.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.sent: list[Sent] = []
+        self.told: list[Told] = []
+        self.on_sent: Callable[[Sent], Fate] = _pass
+        self.on_told: Callable[[Told], Fate] = _pass
+        self._ways: dict[Session, _Way] = {}
+        self._news = asyncio.Event()
+        self.relays = {node: self._relay(node) for node in cluster.brokers}
+
+    def _relay(self, node: int) -> Relay:
+        relay = Relay(f"broker-{node}")
+        relay.on_request = lambda session, asked: self._asked(node, session, asked)
+        relay.on_answer = self._answered
+        return relay
+
+    def _asked(self, node: int, session: Session, asked: Asked) -> Iterable[bytes]:
+        way = self._ways.setdefault(session, _Way())
+        fate = Fate.PASS
+        if asked.api_key == PRODUCE:
+            batches = self._batches(node, asked)
+            way.under_way.append(batches)
+            self.sent += batches
+            fate = _worst([self.on_sent(one) for one in batches])
+        if fate is Fate.CUT:
+            self._cut(session)
+        if not way.open:
+            return []
+        frame = asked.frame
+        if fate is Fate.SPOIL:
+            last = bytearray(batches[-1].data)
+            last[-1] ^= 1
+            frame = frame.replace(batches[-1].data, last)
+        if fate is Fate.KEEP or way.requests:
+            way.requests.append(frame)
+            return []
+        return [frame]
+
+    def _batches(self, node: int, asked: Asked) -> list[Sent]:
+        body = decode_request_header(asked.frame).body_offset
+        request: Any = ProduceRequest.decode(asked.frame, asked.version, body)
+        return [
+            _read(node, part.index, bytes(part.records))._replace(beside=self._beside(part.index))
+            for topic in request.topic_data
+            for part in topic.partition_data
+        ]
+
+    def _beside(self, partition: int) -> tuple[Owner, ...]:
+        return tuple(
+            one.owner
+            for session, way in self._ways.items()
+            if way.open and not session._front.is_closing()
+            for batches in way.under_way
+            for one in batches
+            if one.partition == partition
+        )
+
+    def _answered(self, session: Session, asked: Asked, frame: bytes) -> Iterable[bytes]:
+        way = self._ways[session]
+        if not way.open:
+            return []
+        told = None
+        if asked.api_key == PRODUCE:
+            before = sum(kept is not None for _, kept in way.answers)
+            told = _told(asked, frame, way.under_way[before])
+        fate = _worst([self.on_told(one) for one in told or ()])
+        if fate is Fate.CUT:
+            self._cut(session)
+            return []
+        if fate is Fate.KEEP or way.answers:
+            way.answers.append((frame, told))
+            return []
+        self._pass_back(way, told)
+        return [frame]
+
+    def _pass_back(self, way: _Way, told: list[Told] | None) -> None:
+        if told is not None:
+            del way.under_way[0]
+            self.told += [one._replace(at=now()) for one in told]
+            self._news.set()
+
+    def _cut(self, session: Session) -> None:
+        self._ways[session].open = False
+        session.close()
+
+    def cut(self) -> None:
+        """Lose all that is under way, kept back or not, with its connections; keep no more."""
+        self.on_sent = self.on_told = _pass
+        for session, way in self._ways.items():
+            if way.open and way.under_way:
+                self._cut(session)
+
+    def let_requests_go(self) -> None:
+        """Pass on the requests that are kept back, and keep none from here on."""
+        self.on_sent = _pass
+        for session, way in self._ways.items():
+            requests, way.requests = way.requests, []
+            for frame in requests if way.open else ():
+                session._back.write(_SIZE.pack(len(frame)) + frame)
+
+    def let_answers_go(self, count: int | None = None) -> None:
+        """The same with answers; with ``count`` so many of each connection, and the rest stays."""
+        if count is None:
+            self.on_told = _pass
+        for session, way in self._ways.items():
+            answers = way.answers[:count]
+            del way.answers[: len(answers)]
+            for frame, told in answers if way.open else ():
+                self._pass_back(way, told)
+                session.say(frame)
+
+    async def wait_told(self, count: int) -> None:
+        """Wait until the answers for so many batches passed, since the beginning."""
+        while len(self.told) < count:
+            self._news.clear()
+            await self._news.wait()
+
+    def of(self, value: bytes) -> list[Sent]:
+        """The batches with a record of that value, repeats included."""
+        return [one for one in self.sent if value in one.values]
+
+    def in_partition(self, partition: int) -> list[Sent]:
+        """The batches for one partition."""
+        return [one for one in self.sent if one.partition == partition]
+
+    def check_numbers(self) -> None:
+        """``check_numbers`` of each partition."""
+        for partition in {one.partition for one in self.sent}:
+            check_numbers(self.in_partition(partition))
+
+    @property
+    def owners(self) -> list[Owner]:
+        """Who numbered batches, in the order of their first ones."""
+        return list(dict.fromkeys(one.owner for one in self.sent))
+
+
+def check_numbers(sent: Sequence[Sent]) -> None:
+    """In one partition, no number stands for two records, and no record has two numbers.
+
+    That is, of one owner. A new owner starts at 0, and not before all answers to the one before it
+    came: while one is out nobody knows what the log has.
+    """
+    numbers: dict[tuple[Owner, int], bytes] = {}
+    places: dict[tuple[Owner, bytes], int] = {}
+    owners: list[Owner] = []
+    for one in sent:
+        if one.owner not in owners:
+            assert one.sequence == 0 or not owners, f"{one.owner} begins at {one.sequence}"
+            assert not one.beside, f"{one.owner} begins while {one.beside} are under way"
+            owners.append(one.owner)
+        assert one.owner == owners[-1], f"{one.owner} sends behind {owners[-1]}"
+        for offset, value in enumerate(one.values):
+            number = (one.sequence + offset) % _SEQUENCES
+            known = numbers.setdefault((one.owner, number), value)
+            assert known == value, f"{number} of {one.owner} is {known!r} and {value!r}"
+            place = places.setdefault((one.owner, value), number)
+            assert place == number, f"{value!r} of {one.owner} is {place} and {number}"
+
+
+def _pass(_: object) -> Fate:
+    return Fate.PASS
+
+
+def _worst(fates: list[Fate]) -> Fate:
+    order = list(Fate)
+    return max(fates, key=order.index, default=Fate.PASS)
+
+
+def _read(node: int, partition: int, data: bytes) -> Sent:
+    header = StoredBatch(data)
+    values: list[bytes] = []
+    for batch in read_batches(memoryview(data)):
+        batch.inflate(_CAP)
+        values += [bytes(record.value or b"") for record in batch.records("", partition)]
+    owner = Owner(header.producer_id, header.producer_epoch)
+    return Sent(now(), node, partition, owner, header.base_sequence, data, tuple(values))
+
+
+def _told(asked: Asked, frame: bytes, batches: list[Sent]) -> list[Told]:
+    _, body = decode_response_header(frame, asked.api_key, asked.version)
+    response: Any = ProduceResponse.decode(frame, asked.version, body)
+    said = {
+        part.index: (part.error_code, part.base_offset)
+        for topic in response.responses
+        for part in topic.partition_responses
+    }
+    return [Told(now(), *said[one.partition], one) for one in batches if one.partition in said]
