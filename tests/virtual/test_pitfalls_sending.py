@@ -251,6 +251,21 @@ async def test_a_hint_is_followed_at_once_and_without_a_metadata_request() -> No
             assert cluster.requests.count("Metadata") == asked
 
 
+async def test_a_hint_serves_all_batches_under_way_and_not_only_the_first() -> None:
+    """The answers for those behind it say the same, which is no news by then."""
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t", assignments=[[1, 2, 3]])
+        async with sending(cluster, **SLOW_RETRY) as (wire, producer):
+            await asyncio.sleep(IDLE)
+            asked, began = cluster.requests.count("Metadata"), now()
+            cluster.move_leader("t", 0, 2)
+            assert await outcomes(send(producer, 1, 6)) == [1, 2, 3, 4, 5]
+            assert now() - began < 2 * AT_ONCE
+            assert cluster.requests.count("Metadata") == asked
+            assert wire.owners == [Owner(0, 0)]
+        assert values(cluster) == numbers(6)
+
+
 async def test_a_hint_brings_the_address_of_a_broker_that_nobody_has_heard_of() -> None:
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1, 2, 3]])
