@@ -162,7 +162,7 @@ class FaultProxy:
     async def until(
         self, condition: Callable[[], object], *, timeout: float = UNTIL_TIMEOUT
     ) -> None:
-        """Wait until something is so; asked whenever a frame passed, or a connection came or went.
+        """Wait until something is so; asked when a frame passed, a rule acted, a client came, left.
 
         Raises:
             TimeoutError: It wasn't in ``timeout`` seconds.
@@ -188,6 +188,7 @@ class FaultProxy:
             if rule.wants(passage):
                 rule.use()
                 rule.act(passage)
+                self.changed()
                 if not passage.data:
                     return
 

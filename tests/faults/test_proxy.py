@@ -125,6 +125,18 @@ async def test_nodes_are_known_from_the_beginning(proxy: FaultProxy, broker: Any
             assert session.node in nodes
 
 
+async def test_brokers_are_learned_on_the_way(broker: Any, topic: Any) -> None:
+    name = await topic(partitions=12)
+    async with (
+        FaultProxy(broker.bootstrap.split(",")[0], learn=False) as proxy,
+        kclient.Producer(proxy.bootstrap) as out,
+    ):
+        await asyncio.gather(*(out.send(name, b"v", partition=i) for i in range(12)))
+        nodes = [s.node for s in proxy.sessions() if s.requests[PRODUCE]]
+        assert len(nodes) == len(set(nodes)) == (3 if broker.kind == "embedded" else 1)
+        assert proxy.in_flight("Produce") == 0 < proxy.requests[PRODUCE]
+
+
 async def test_a_held_answer_comes_when_it_is_released(
     proxy: FaultProxy, topic: Any, producer: Any
 ) -> None:
