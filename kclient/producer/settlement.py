@@ -50,6 +50,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.producer")
 
 _ALL_WELL = {0}
+_SOON = Backoff(0.01, 0.08)
+"""Waits for a broker to learn that it leads; metadata would not make it quicker."""
+_TOLD_SOON = 4
+"""Attempts after which a broker that doesn't know it may be right."""
 
 
 class Settlement:
@@ -145,7 +149,8 @@ class Settlement:
         error = self._error(batch, answer, node_id)
         batch.last_error = error
         self.note(error, now, queue)
-        if wants_metadata(answer.code) and not moved:
+        soon = not moved and self._will_lead(batch, answer)
+        if wants_metadata(answer.code) and not (moved or soon):
             self._metadata.request_update(queue.topic)
         if verdict is Verdict.REJECT:
             queue.rejected(batch)
@@ -156,7 +161,16 @@ class Settlement:
             return
         if verdict in (Verdict.START_OVER, Verdict.DISOWNED):
             self._break(batch, verdict, answer.code)
-        self._retry(batch, now if moved else now + self._delay(batch), error)
+        delay = 0.0 if moved else self._delay(batch, _SOON if soon else None)
+        self._retry(batch, now + delay, error)
+
+    def _will_lead(self, batch: ProducerBatch, answer: Answer) -> bool:
+        """The broker was just elected, as others told us (KIP-951), and doesn't know that yet."""
+        if answer.hint is None or batch.attempts - batch.attempts_elsewhere > _TOLD_SOON:
+            return False
+        queue = batch.queue
+        known = self._metadata.view.leader_epoch(queue.topic, queue.index)
+        return 0 <= answer.hint.leader_epoch < known
 
     def _written(self, batch: ProducerBatch, answer: Answer, now: float) -> None:
         base = -1 if answer.code else answer.base_offset
@@ -221,7 +235,9 @@ class Settlement:
             self._failed(batch, error)
             return
         self._retry(
-            batch, now + self._delay(batch), error or BrokerUnreachable("the request was not sent")
+            batch,
+            now + self._delay(batch, self._backoff),
+            error or BrokerUnreachable("the request was not sent"),
         )
 
     def _split(self, batch: ProducerBatch) -> None:
@@ -255,9 +271,9 @@ class Settlement:
             batch.last_error,
         )
 
-    def _delay(self, batch: ProducerBatch) -> float:
+    def _delay(self, batch: ProducerBatch, backoff: Backoff | None = None) -> float:
         attempts = batch.attempts - batch.attempts_elsewhere
-        return self._backoff.delay(max(attempts - 1, 0), self._rng)
+        return (backoff or self._backoff).delay(max(attempts - 1, 0), self._rng)
 
     # Time is over, or the producer closes.
 

@@ -98,17 +98,16 @@ class HandMetadata:
 
     def apply_leader_hints(self, hints: list[Any], endpoints: Any = ()) -> bool:
         self.hints.extend(hints)
-        topics = {hint.topic: self.view.topics[hint.topic] for hint in hints}
-        for hint in hints:
-            topic = topics[hint.topic]
-            leaders = list(topic.leaders)
-            leaders[hint.partition] = hint.leader_id
-            topics[hint.topic] = make_topic(topic.name, leaders)
         view = self.view
-        for topic in topics.values():
-            view = view.with_topic(topic)
-        self.publish(view)
-        return True
+        for hint in hints:
+            if hint.leader_epoch > view.leader_epoch(hint.topic, hint.partition):
+                topic = view.topics[hint.topic]
+                led = topic.with_leader(hint.partition, hint.leader_id, hint.leader_epoch)
+                view = view.with_topic(led)
+        news = view is not self.view
+        if news:
+            self.publish(view)
+        return news
 
     def publish(self, view: Cluster) -> None:
         self.view = view

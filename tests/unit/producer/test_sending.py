@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kclient.cluster.partition import Partition
+from kclient.cluster.topic import Topic
 from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BrokerUnreachable,
@@ -326,6 +328,40 @@ def test_what_a_former_leader_refuses_after_another_is_known_goes_there_without_
         serve(rig, broker)
         assert delivery.result().offset > first.result().offset
     assert len(rig.metadata.asked) == asked
+
+
+def refuse_with_hint(rig: Rig, broker: ModelBroker, leader_id: int, leader_epoch: int) -> None:
+    sent = rig.take_request()
+    response = broker.produce(sent.message(), refuse=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    part_of(response).current_leader = LeaderIdAndEpoch(
+        leader_id=leader_id, leader_epoch=leader_epoch
+    )
+    rig.answer(sent, response)
+    rig.step()
+
+
+def test_a_broker_that_does_not_know_yet_that_it_leads_is_asked_again_soon() -> None:
+    rig, broker = Rig(retry_backoff=10.0, retry_backoff_max=10.0), ModelBroker()
+    delivery = rig.send(b"v")
+    rig.step()
+    part = Partition("t", 0, leader=2, leader_epoch=5)
+    rig.metadata.publish(rig.metadata.view.with_topic(Topic("t", [part])))
+    refuse_with_hint(rig, broker, 2, 5)
+    asked = len(rig.metadata.asked)
+    for wait in (0.012, 0.024, 0.048, 0.096):
+        refuse_with_hint(rig, broker, 1, 4)
+        assert not rig.network.pending
+        rig.pass_time(wait)
+        rig.step()
+        assert [sent.node_id for sent in rig.network.pending] == [2]
+    assert len(rig.metadata.asked) == asked
+    refuse_with_hint(rig, broker, 1, 4)  # for so long, it may well be right
+    assert len(rig.metadata.asked) == asked + 1
+    rig.pass_time(9.0 - 1.1)
+    assert not rig.network.pending
+    rig.pass_time(5.0)
+    serve(rig, broker)
+    assert delivery.result().offset == 0
 
 
 def test_a_leader_that_gives_no_answer_is_missed() -> None:
