@@ -20,6 +20,9 @@ from tests.faults.passage import Side
 _PRODUCE = "Produce"
 _LOOK = 0.002
 """Seconds between two looks for a connection that can be cut."""
+CALM = 1.0
+"""Seconds before a leader goes in which no connection is cut: of a cut's five seconds all but those
+would else tell nothing of the cut, since the whole cluster waits for the leader to be missed."""
 PATIENCE = 2.0
 """Seconds in which a knife finds its connection, or another cut is tried."""
 
@@ -62,6 +65,7 @@ class Nemesis:
         self._tell = tell
         self._leaders: Mapping[int, int] = {}
         self._enough = asyncio.Event()
+        self._calm = False
 
     def stop(self) -> None:
         """Begin no other fault; ``break_nodes`` still heals the last one."""
@@ -82,6 +86,8 @@ class Nemesis:
             await self.learn()
             if await self._rest(fault.rest):
                 return
+            self._calm = True
+            await asyncio.sleep(CALM)
             await self.learn()
             await self._strike(fault, self._leaders[fault.partition])
             await asyncio.to_thread(self._nodes.wait_full_isr, self._topic)
@@ -102,6 +108,7 @@ class Nemesis:
         kill = fault.blow is Blow.KILL
         await asyncio.to_thread(self._nodes.kill if kill else self._nodes.pause, node)
         at = time.monotonic()
+        self._calm = False
         kind = "kill" if kill else "stop"
         self.faults.append(Fault(kind, at, node, led, how=fault.blow.value))
         self._tell(f"{fault.blow.value}: node {node}, which led {len(led)} partitions")
@@ -119,7 +126,7 @@ class Nemesis:
         met: list[Session] = []
 
         def busy(passage: Passage) -> bool:
-            if not passage.session.in_flight(_PRODUCE):
+            if not self._may_be_cut(passage.session):
                 return False
             met.append(passage.session)
             self._note(passage.session, cut.knife)
@@ -145,7 +152,7 @@ class Nemesis:
                 led,
                 producer=session.client_id or "",
                 how=knife.value,
-                counts=session.in_flight(_PRODUCE) > 0,
+                counts=self._may_be_cut(session),
             )
         )
 
@@ -153,11 +160,17 @@ class Nemesis:
         """A connection with a Produce request under way; None if there is none for long."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            busy = [one for one in self._proxy.sessions() if one.in_flight(_PRODUCE)]
+            busy = [one for one in self._proxy.sessions() if self._may_be_cut(one)]
             if busy:
                 return busy[int(dice * len(busy))]
             await asyncio.sleep(_LOOK)
         return None
+
+    def _may_be_cut(self, session: Session) -> bool:
+        """Whether a client is there and waits for the answer to a Produce request; in no calm."""
+        if self._calm:
+            return False
+        return session.in_flight(_PRODUCE) > 0 and session in self._proxy.sessions()
 
     async def _rest(self, seconds: float) -> bool:
         """Wait; whether it was stopped meanwhile."""

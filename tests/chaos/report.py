@@ -40,6 +40,7 @@ class Result:
         cut_short: Why it ended before all was reached; empty where it didn't.
         reader_errors: What consumers' polls raised.
         found: Records in the logs.
+        cuts_made: How many connections the proxy says that it cut.
         peak_mib: Most memory that this process took.
     """
 
@@ -51,6 +52,7 @@ class Result:
     cut_short: str = ""
     reader_errors: Counter[str] = field(default_factory=Counter)
     found: int = 0
+    cuts_made: int = 0
     peak_mib: int = 0
 
     def count(self, kind: str) -> int:
@@ -85,6 +87,8 @@ def shortfalls(result: Result, known: Figures) -> list[str]:
     for kind, wanted in (("kill", wishes.kills), ("stop", wishes.stops), ("cut", wishes.cuts)):
         if result.count(kind) < (wanted or 0):
             found.append(f"{result.count(kind)} {kind}s of {wanted}")
+    if result.cuts_made < result.count("cut"):
+        found.append(f"the proxy cut {result.cuts_made} connections only")
     if not known.windows:
         found.append("no fault at all")
     elif known.share < LEAST_SHARE:

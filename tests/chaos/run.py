@@ -113,6 +113,7 @@ class _Run:
             cut_short=self._cut_short,
             reader_errors=Counter(error for reader in readers for error in reader.errors),
             found=sum(len(rows) for rows in logs.values()),
+            cuts_made=proxy.cuts,
             peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         )
 

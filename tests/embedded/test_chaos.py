@@ -84,6 +84,7 @@ async def nodes(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Standin]:
     monkeypatch.setattr(plan, "KILL_TAKES", 1.0)
     monkeypatch.setattr(plan, "SHORTEST", 1.0)
     monkeypatch.setattr(run, "SETTLE", 0.5)
+    monkeypatch.setattr(nemesis, "CALM", 0.1)
     monkeypatch.setattr(nemesis, "PATIENCE", 0.2)
     async with asyncio.timeout(60.0), Cluster(brokers=3) as cluster:
         yield Standin(cluster)

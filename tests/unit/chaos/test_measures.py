@@ -113,7 +113,7 @@ def result() -> Result:
     run.read()
     faults = [replace(KILL, at=101.0), replace(CUT, at=102.0), replace(CUT, at=103.0)]
     wishes = Wishes(records=1000, kills=1, stops=0, cuts=2)
-    return Result(wishes, run.ledger, faults, run.judge(), found=1000)
+    return Result(wishes, run.ledger, faults, run.judge(), found=1000, cuts_made=2)
 
 
 def short_of(result: Result) -> str:
@@ -154,6 +154,11 @@ def test_too_few_stops_are_a_failure(result: Result) -> None:
 def test_a_cut_without_a_produce_under_way_does_not_count(result: Result) -> None:
     result.faults[-1] = replace(result.faults[-1], counts=False)
     assert short_of(result) == "1 cuts of 2"
+
+
+def test_cuts_that_the_proxy_does_not_know_of_are_a_failure(result: Result) -> None:
+    result.cuts_made = 1
+    assert short_of(result) == "the proxy cut 1 connections only"
 
 
 def test_a_fault_behind_which_nothing_is_acknowledged_is_a_failure(result: Result) -> None:
