@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
 from kclient.hooks import BatchDelivered, Event, Fetched, RequestCompleted
 
+E = TypeVar("E", bound=Event)
 _SLOW = 0.6
 """Seconds: a fetch that waits for records takes half a second."""
 
@@ -20,7 +22,7 @@ class Diary:
     """The events of one client, oldest first."""
 
     def __init__(self, client: str) -> None:
-        self._client = client
+        self.client = client
         self._events: list[tuple[float, Event]] = []
 
     def observe(self, event: Event, /) -> None:
@@ -30,6 +32,12 @@ class Diary:
     def times(self, kind: type[Event], start: float, end: float = math.inf) -> Sequence[float]:
         """When events of a kind were told in a window."""
         return [at for at, event in self._events if start <= at < end and isinstance(event, kind)]
+
+    def of(self, kind: type[E], start: float, end: float = math.inf) -> Sequence[E]:
+        """The events of a kind that were told in a window."""
+        return [
+            event for at, event in self._events if start <= at < end and isinstance(event, kind)
+        ]
 
     def requests(
         self, api: str, start: float, end: float = math.inf
@@ -44,7 +52,7 @@ class Diary:
     def lines(self, start: float, end: float, zero: float) -> list[str]:
         """The same as text, seconds reckoned from ``zero``, without those of an undisturbed run."""
         return [
-            f"{at - zero:+7.3f} {self._client} {event}"
+            f"{at - zero:+7.3f} {self.client} {event}"
             for at, event in self._events
             if start <= at < end and not _usual(event)
         ]
