@@ -70,7 +70,6 @@ class _Run:
         self._cut_short = ""
 
     async def go(self) -> Result:
-        wishes = self.plan.wishes
         begun = time.monotonic()
         async with FaultProxy(self._nodes.bootstrap) as proxy:
             nemesis = Nemesis(self.plan, self._nodes, proxy, TOPIC, self._tell)
@@ -91,7 +90,14 @@ class _Run:
                 await load.abandon()
                 await asyncio.gather(*(reader.abandon() for reader in readers))
                 raise
+        return await self._judge(nemesis, proxy, readers, begun)
+
+    async def _judge(
+        self, nemesis: Nemesis, proxy: FaultProxy, readers: Sequence[Reader], begun: float
+    ) -> Result:
+        """Read all of it back, past the proxy, and say what is wrong."""
         self._tell("reading all of it back")
+        ends = await self._offsets(LATEST)
         logs = await read_all(self._nodes.bootstrap, TOPIC, ends, self._recipe)
         begun = self._took("read", begun)
         verdict = judge(
@@ -100,12 +106,12 @@ class _Run:
             self._recipe,
             logs,
             starts=await self._offsets(EARLIEST),
-            ends=await self._offsets(LATEST),
+            ends=ends,
             trails={reader.name: reader.trails for reader in readers},
         )
         self._took("judge", begun)
         return Result(
-            wishes,
+            self.plan.wishes,
             self._ledger,
             nemesis.faults,
             verdict,
