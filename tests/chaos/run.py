@@ -106,7 +106,7 @@ class _Run:
             self._recipe,
             logs,
             starts=await self._offsets(EARLIEST),
-            ends=ends,
+            ends=await self._offsets(LATEST),  # anew: nothing may have come behind what was read
             trails={reader.name: reader.trails for reader in readers},
         )
         self._took("judge", begun)
