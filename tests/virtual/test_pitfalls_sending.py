@@ -306,26 +306,50 @@ async def test_hints_for_many_partitions_are_followed_in_one_request_to_each_new
             assert sorted(asked) == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("leader", "epoch"), [(3, 0), (-1, -1), (9, 99)])
-async def test_a_hint_of_the_past_of_nobody_or_without_an_address_is_not_followed(
+def mislead(cluster: Cluster, leader: int, epoch: int, times: int) -> None:
+    """Have the leader refuse batches and tell such a hint, without any address."""
+
+    def change(_: Any, response: Any) -> None:
+        hint = response.responses[0].partition_responses[0].current_leader
+        hint.leader_id, hint.leader_epoch = leader, epoch
+        response.node_endpoints = []
+
+    cluster.faults.error("Produce", MOVED, times=times)
+    cluster.faults.rewrite("Produce", change, times=times)
+
+
+@pytest.mark.parametrize(("leader", "epoch"), [(-1, -1), (9, 99)])
+async def test_a_hint_of_nobody_or_without_an_address_is_not_followed(
     leader: int, epoch: int
 ) -> None:
     """Then metadata is asked, and the batch waits for its back-off."""
     async with Cluster(brokers=3) as cluster:
         cluster.create_topic("t", assignments=[[1, 2, 3]])
         cluster.move_leader("t", 0, 2)
-
-        def mislead(_: Any, response: Any) -> None:
-            part = response.responses[0].partition_responses[0]
-            part.current_leader.leader_id, part.current_leader.leader_epoch = leader, epoch
-            response.node_endpoints = []
-
         async with sending(cluster, retry_backoff=1.0, retry_backoff_max=1.0) as (wire, producer):
             await asyncio.sleep(IDLE)
             asked, began = cluster.requests.count("Metadata"), now()
-            cluster.faults.error("Produce", MOVED)
-            cluster.faults.rewrite("Produce", mislead)
+            mislead(cluster, leader, epoch, 1)
             assert await outcomes(send(producer, 1, 2)) == [1]
             assert 0.5 < now() - began < 2.0
             assert [one.node for one in wire.of(b"1")] == [2, 2]
             assert cluster.requests.count("Metadata") == asked + 1
+
+
+async def test_a_hint_of_the_past_is_not_followed_and_the_broker_asked_again_soon() -> None:
+    """It will have heard of its election; where it hasn't after a few times, others are asked."""
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t", assignments=[[1, 2, 3]])
+        cluster.move_leader("t", 0, 2)
+        async with sending(cluster, retry_backoff=1.0, retry_backoff_max=1.0) as (wire, producer):
+            await asyncio.sleep(IDLE)
+            asked, began = cluster.requests.count("Metadata"), now()
+            mislead(cluster, 3, 0, 2)
+            assert await outcomes(send(producer, 1, 2)) == [1]
+            assert now() - began < 0.1
+            assert cluster.requests.count("Metadata") == asked
+            mislead(cluster, 3, 0, 8)
+            assert await outcomes(send(producer, 2, 3)) == [2]
+            assert 2.0 < now() - began < 8.0
+            assert cluster.requests.count("Metadata") > asked
+            assert {one.node for one in wire.sent} == {2}
