@@ -7,6 +7,7 @@ the end, which are read past the proxy.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +25,7 @@ PRODUCE = 0
 SEED = "R2 R4"
 PARTITIONS = 12
 LOST_ANSWERS = {"kafka": 200_000, "embedded": 20_000}
-BATCH_SIZE = {"kafka": 8192, "embedded": 2048}
+BATCH_SIZE = {"kafka": 4096, "embedded": 2048}
 """Small, so that there are many requests."""
 UNDER_EXPIRY = {"kafka": 100_000, "embedded": 10_000}
 FILLER = b"." * 80
@@ -84,7 +85,12 @@ async def sending(
     """Start a producer; when it ends, all that it was given is settled."""
     history.producer(name)
     async with kclient.Producer(
-        bootstrap, reconnect_backoff_max=0.1, max_in_flight=5, **settings
+        bootstrap,
+        max_in_flight=5,
+        reconnect_backoff=0.01,
+        reconnect_backoff_max=0.05,
+        retry_backoff=0.02,
+        **settings,
     ) as client:
         one = Sending(history, name, topic, client)
         yield one
@@ -107,7 +113,7 @@ async def test_nothing_is_lost_doubled_or_reordered_where_answers_are_lost(
 ) -> None:
     name, history, rng = await topic(partitions=PARTITIONS), History(lean=True), random.Random(SEED)
     records = LOST_ANSWERS[broker.kind]
-    most = 0
+    numbers, most = itertools.count(), 0
 
     def tenth(_: Any) -> bool:
         nonlocal most
@@ -115,9 +121,9 @@ async def test_nothing_is_lost_doubled_or_reordered_where_answers_are_lost(
         return rng.random() < 0.1
 
     settings: Any = {"request_timeout": 0.5, "batch_size": BATCH_SIZE[broker.kind]}
-    # Most are lost with their connections, and one in ten just never comes.
+    # Most are lost with their connections, and a few just never come.
     cut = proxy.add(Drop("Produce", then="cut", times=None, when=tenth))
-    silent = proxy.add(Drop("Produce", times=None, when=lambda _: rng.random() < 0.01))
+    silent = proxy.add(Drop("Produce", times=None, when=lambda _: next(numbers) % 100 == 99))
     async with (
         sending(history, "one", name, proxy.bootstrap, **settings) as one,
         sending(history, "two", name, proxy.bootstrap, **settings) as two,
@@ -128,7 +134,7 @@ async def test_nothing_is_lost_doubled_or_reordered_where_answers_are_lost(
     assert report, str(report)
     assert report.acknowledged == report.written == records, str(report)
     lost = cut.hits + silent.hits
-    assert silent.hits and lost >= 20 and lost / (lost + answered) > 0.06, (lost, answered)
+    assert silent.hits and lost >= 20 and lost / (lost + answered) > 0.04, (lost, answered)
     assert most == 5
 
 
