@@ -39,7 +39,7 @@ SOON: dict[str, Any] = {
     "connection_setup_timeout": TIMEOUT,
     "connection_setup_timeout_max": TIMEOUT,
 }
-BEFORE, DURING = 3.0, 4.5
+BEFORE, DURING = 2.0, 4.0
 """Seconds of the two windows; the second is longer than anybody may wait."""
 BITES_WITHIN = 0.5
 _PATIENCE = 30.0
