@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kclient.protocol.headers import encode_request, encode_response
-from kclient.protocol.messages import fetch, produce
+from kclient.protocol.messages import fetch, find_coordinator, produce
 from tests.faults.answers import Address, with_own_addresses
 from tests.faults.passage import Asked
 from tests.faults.units import Frames, Opaque
@@ -86,6 +86,24 @@ def test_acks_are_found_in_every_version(version: int) -> None:
         if version >= 3:
             request.transactional_id = name
         assert Asked(encode_request(request, version, 1, client_id)).answered == (acks != 0)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_coordinators_move_and_errors_stay(version: int) -> None:
+    asked = asked_for(find_coordinator.FindCoordinatorRequest(), version)
+    for node_id, host, port in ((3, "broker", 9092), (-1, "", -1)):
+        if version >= 4:
+            one = find_coordinator.Coordinator("g", node_id, host, port, 0, None)
+            answer = find_coordinator.FindCoordinatorResponse(coordinators=[one])
+        else:
+            answer = find_coordinator.FindCoordinatorResponse(
+                node_id=node_id, host=host, port=port, error_message=None
+            )
+        frame = encode_response(answer, version, 7)
+        found = asked.decode_answer(with_own_addresses(asked, frame, own, {}))
+        [found] = found.coordinators if version >= 4 else [found]
+        assert found.node_id == node_id
+        assert (found.host, found.port) == (own(3, (host, port)) if port > 0 else ("", -1))
 
 
 def pieces(data: bytes, rng: random.Random) -> list[bytes]:
