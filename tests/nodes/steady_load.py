@@ -138,6 +138,11 @@ def first_since(times: Sequence[float], instant: float) -> float | None:
     return times[place] if place < len(times) else None
 
 
+def p95(values: Sequence[float]) -> float:
+    """The nearest rank: of twenty values the largest but one."""
+    return sorted(values)[-(-len(values) * 95 // 100) - 1]
+
+
 @contextlib.asynccontextmanager
 async def under_load(load: SteadyLoad) -> AsyncIterator[SteadyLoad]:
     """Offer and read for the time of the context; what is under way at its end is abandoned."""

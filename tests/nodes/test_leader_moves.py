@@ -17,7 +17,7 @@ from kclient import Consumer, Producer
 from kclient.hooks import BatchRetried
 from tests.nodes.diary import Diary
 from tests.nodes.election_watch import ElectionWatch, watching
-from tests.nodes.steady_load import SteadyLoad, first_since, under_load
+from tests.nodes.steady_load import SteadyLoad, first_since, p95, under_load
 from tests.support.nodes import Nodes
 
 MOVES = 20
@@ -69,11 +69,6 @@ def followed(load: SteadyLoad, diary: Diary, began: float, leader: int) -> Move 
     read = None if acked is None else first_since(load.read[0], acked)
     assert acked is not None and read is not None, f"it goes on behind a move: {load.wrong[:5]}"
     return Move(written - refusals[0], acked - written, read - acked)
-
-
-def p95(values: list[float]) -> float:
-    """The nearest rank: of twenty values the largest but one."""
-    return sorted(values)[-(-len(values) * 95 // 100) - 1]
 
 
 @pytest.mark.timeout(120)

@@ -17,7 +17,7 @@ import pytest
 from kclient import Consumer, Producer
 from tests.nodes.diary import Diary
 from tests.nodes.election_watch import Election, ElectionWatch, watching
-from tests.nodes.steady_load import SteadyLoad, first_since, under_load
+from tests.nodes.steady_load import SteadyLoad, first_since, p95, under_load
 from tests.support.nodes import Nodes
 
 KILLS = 20
@@ -80,11 +80,6 @@ async def first_of(load: SteadyLoad, times: list[float], election: Election) -> 
         assert time.monotonic() < deadline, f"nothing after {election}: {load.wrong[:5]}"
         await asyncio.sleep(_POLL)
     return found
-
-
-def p95(values: list[float]) -> float:
-    """The nearest rank: of twenty values the largest but one."""
-    return sorted(values)[-(-len(values) * 95 // 100) - 1]
 
 
 @pytest.mark.timeout(300)
