@@ -216,6 +216,10 @@ class MetadataState:
         self._missing.setdefault(node_id, now)
         self.need()
 
+    def misses(self, node_id: int) -> bool:
+        """It is looked after already."""
+        return node_id in self._missing
+
     def look_after(self, is_away: Callable[[int], bool]) -> None:
         """An answer was absorbed: who is back, or leads nothing any more, isn't missed now."""
         for node_id in list(self._missing):
@@ -223,6 +227,11 @@ class MetadataState:
                 del self._missing[node_id]
         if self._missing:
             self.need()
+
+    def not_missing(self, known: Iterable[int]) -> list[int]:
+        """Whom to ask: a leader that gives no answer may let this request wait as well."""
+        known = list(known)
+        return [node_id for node_id in known if node_id not in self._missing] or known
 
     # When to ask.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnknownTopicOrPartition
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kclient.cluster.topic import Topic
     from kclient.cluster.view import Cluster
     from kclient.hooks import Counters, Hooks
-    from kclient.network import NetworkClient, RawResponse, RequestFuture
+    from kclient.network import Lane, NetworkClient, RawResponse, RequestFuture
 
 logger = logging.getLogger("kclient.cluster")
 
@@ -121,6 +121,18 @@ class MetadataUpdater:
         """
         self._state.miss(node_id, self._clock.now())
         self._wake()
+
+    def doubt_leader(self, node_id: int, lane: Lane) -> None:
+        """The same for one that is about to be asked, if the last connection to it broke.
+
+        A broker that hangs accepts the next one, and then lets requests wait for as long as a dial
+        may take.
+        """
+        network = self._network
+        if network.is_connected(node_id, lane) or self._state.misses(node_id):
+            return
+        if network.trouble_with(node_id) is not None:
+            self.leader_failed(node_id)
 
     def add_listener(self, listener: Callable[[Cluster], object]) -> None:
         """Have ``listener(view)`` called after each refresh; it must be quick and not raise."""
@@ -289,7 +301,8 @@ class MetadataUpdater:
     def _choose(self, ask: Ask) -> int | None:
         network, known = self._network, self.view.brokers
         if known and not ask.bootstrap:
-            node_id = network.least_loaded(self._untried(known) if ask.elsewhere else known)
+            likely = self._state.not_missing(known)
+            node_id = network.least_loaded(self._untried(likely) if ask.elsewhere else likely)
             if node_id is None:
                 node_id = network.least_loaded(known)
             if node_id is not None:
@@ -297,14 +310,14 @@ class MetadataUpdater:
                 return node_id
         return network.least_loaded([node.node_id for node in network.bootstrap_nodes])
 
-    def _untried(self, known: Iterable[int]) -> list[int]:
+    def _untried(self, known: Sequence[int]) -> list[int]:
         """Those that were not asked since an answer helped; the next round where all were."""
         untried = [node_id for node_id in known if node_id not in self._tried]
         if not untried:
             last = self._tried[-1]
             self._tried = []
             untried = [node_id for node_id in known if node_id != last]
-        return untried
+        return untried or list(known)
 
     def send(self, ask: Ask, node_id: int) -> RequestFuture[RawResponse]:
         """Ask ``node_id``; the answer is not decoded yet, hand it to ``absorb``."""

@@ -197,6 +197,7 @@ class Fetcher:
 
         queue.begin(now)
         try:
+            self._core.metadata.doubt_leader(queue.node_id, Lane.FETCH)
             raw = await self._core.network.send(
                 queue.node_id,
                 build,

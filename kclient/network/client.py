@@ -266,6 +266,12 @@ class NetworkClient:
         if line is not None:
             line.retire("it is made anew")
 
+    def fail_waiting(self, node_id: int, lane: Lane, error: KafkaError) -> None:
+        """Fail the requests that wait to be written to a node with errors like ``error``."""
+        line = self._lines.get((node_id, lane))
+        if line is not None:
+            line.fail_waiting(error)
+
     def can_send(self, node_id: int, lane: Lane = Lane.GENERAL) -> bool:
         """A request would be written now, or once a connection that may be dialed now is there.
 

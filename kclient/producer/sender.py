@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from kclient.backoff import Backoff
 from kclient.cluster.targets import AnyNode
-from kclient.errors import BrokerError, KafkaError, NoCommonVersion, ProtocolError
+from kclient.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    KafkaError,
+    NoCommonVersion,
+    ProtocolError,
+)
 from kclient.network import Lane
 from kclient.producer.cargo import Cargo
 from kclient.producer.idempotence import Identity, IdentityState
@@ -235,6 +241,7 @@ class Sender:
         network, sent = self._network, 0
         if node_id not in self._metadata.view.brokers:
             self._metadata.request_update()  # a leader without an address
+        self._metadata.doubt_leader(node_id, _PRODUCE)
         while sent < most:
             queues = self._accumulator.ready_queues(node_id)
             if not queues or not network.can_send(node_id, _PRODUCE):
@@ -387,7 +394,31 @@ class Sender:
 
     def _metadata_changed(self) -> None:
         self._intake.metadata_changed(self._metadata.view)
+        self._call_back()
         self.wake()
+
+    def _call_back(self) -> None:
+        """What waits for the connection to a broker that leads it no more goes elsewhere.
+
+        A broker that hangs accepts connections, and lets them wait for as long as dials may take.
+        """
+        network = self._network
+        away = {node for node in self.in_flight if not network.is_connected(node, _PRODUCE)}
+        if not away:
+            return
+        moved: dict[int, None] = {}
+        for queue in self._accumulator.busy:
+            for batch in queue.outstanding:
+                shipment = batch.shipment
+                if shipment is not None and shipment.node_id != queue.leader:
+                    moved[shipment.node_id] = None
+        for node_id in moved:
+            if node_id in away:
+                network.fail_waiting(
+                    node_id,
+                    _PRODUCE,
+                    BrokerUnreachable("another broker leads what waited for a connection to it"),
+                )
 
     # The producer id.
 

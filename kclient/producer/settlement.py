@@ -110,7 +110,7 @@ class Settlement:
             batch.shipment = None
             answer = answers.get(batch)
             if answer is None:
-                self._not_sent(batch, now)
+                self._not_sent(batch, shipment.node_id, now)
             elif answer.code == 0:
                 self._written(batch, answer, now)
             else:
@@ -126,14 +126,14 @@ class Settlement:
             batch.shipment = None
             batch.last_error = error
             if unsent or not shipment.carries(batch):
-                self._not_sent(batch, now, fatal=isinstance(error, NoCommonVersion))
+                fatal = isinstance(error, NoCommonVersion)
+                self._not_sent(batch, shipment.node_id, now, fatal=fatal)
             else:
                 batch.maybe_written = True
-                self._retry(batch, now + self._delay(batch), error)
+                self._retry(batch, now + self._delay(batch, shipment.node_id), error)
 
     def _settle(self, batch: ProducerBatch, answer: Answer, node_id: int, now: float) -> None:
         queue = batch.queue
-        moved = queue.leader not in (node_id, NO_LEADER)  # it was sent before that was known
         verdict = judge(
             answer.code,
             batch.record_count,
@@ -149,6 +149,7 @@ class Settlement:
         error = self._error(batch, answer, node_id)
         batch.last_error = error
         self.note(error, now, queue)
+        moved = _has_moved(batch, node_id)  # it was sent before that was known
         soon = not moved and self._will_lead(batch, answer)
         if wants_metadata(answer.code) and not (moved or soon):
             self._metadata.request_update(queue.topic)
@@ -161,8 +162,7 @@ class Settlement:
             return
         if verdict in (Verdict.START_OVER, Verdict.DISOWNED):
             self._break(batch, verdict, answer.code)
-        delay = 0.0 if moved else self._delay(batch, _SOON if soon else None)
-        self._retry(batch, now + delay, error)
+        self._retry(batch, now + self._delay(batch, node_id, _SOON if soon else None), error)
 
     def _will_lead(self, batch: ProducerBatch, answer: Answer) -> bool:
         """The broker was just elected, as others told us (KIP-951), and doesn't know that yet."""
@@ -227,7 +227,9 @@ class Settlement:
             )
         self._accumulator.mark(batch.queue)
 
-    def _not_sent(self, batch: ProducerBatch, now: float, *, fatal: bool = False) -> None:
+    def _not_sent(
+        self, batch: ProducerBatch, node_id: int, now: float, *, fatal: bool = False
+    ) -> None:
         """The request never got as far as having ``batch`` in it."""
         error = batch.last_error
         if fatal and error is not None and batch.state is BatchState.IN_FLIGHT:
@@ -236,7 +238,7 @@ class Settlement:
             return
         self._retry(
             batch,
-            now + self._delay(batch, self._backoff),
+            now + self._delay(batch, node_id),
             error or BrokerUnreachable("the request was not sent"),
         )
 
@@ -271,7 +273,10 @@ class Settlement:
             batch.last_error,
         )
 
-    def _delay(self, batch: ProducerBatch, backoff: Backoff | None = None) -> float:
+    def _delay(self, batch: ProducerBatch, node_id: int, backoff: Backoff | None = None) -> float:
+        """Seconds until the next attempt behind one with a broker."""
+        if _has_moved(batch, node_id):
+            return 0.0
         attempts = batch.attempts - batch.attempts_elsewhere
         return (backoff or self._backoff).delay(max(attempts - 1, 0), self._rng)
 
@@ -393,23 +398,22 @@ class Settlement:
         """Own errors for the records that the broker named (KIP-467); the rest gets told so."""
         if not answer.record_errors:
             return None
-        where = batch.queue.topic_partition
+        where, doubt = batch.queue.topic_partition, batch.maybe_written
+        whole = "an attempt before may have written it" if doubt else "nothing of it was written"
         named = dict(answer.record_errors)
         errors: dict[int, KafkaError] = {}
         for index in range(batch.record_count):
             if index in named:
                 said = named[index] or answer.message
             else:
-                said = (
-                    f"{len(named)} other records of the same batch were refused, so nothing of it "
-                    "was written: send this one again"
-                )
+                said = f"{len(named)} other records of the same batch were refused, and {whole}"
+                said += "" if doubt else ": send this one again"
             errors[index] = broker_error(
                 answer.code,
-                f"record {index} of a batch for {where} was not written",
+                f"record {index} of a batch for {where} was refused",
                 broker_message=said,
                 topic_partition=where,
-                maybe_written=False,
+                maybe_written=doubt,
             )
         return errors
 
@@ -430,3 +434,8 @@ class Settlement:
             ],
             endpoints,
         )
+
+
+def _has_moved(batch: ProducerBatch, node_id: int) -> bool:
+    """Another broker than ``node_id`` leads its partition, as far as is known now."""
+    return batch.queue.leader not in (node_id, NO_LEADER)

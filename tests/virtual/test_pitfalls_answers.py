@@ -255,6 +255,26 @@ async def test_pitfall_8_records_that_are_named_fail_for_that_and_the_others_are
         assert values(cluster) == [b"0", b"7", b"8", b"1", b"3", b"4", b"6"]
 
 
+@pytest.mark.parametrize("refusal", ["a key is needed", "they are too old"])
+async def test_pitfall_8_records_that_are_named_when_they_are_repeated_may_be_written(
+    refusal: str,
+) -> None:
+    """The log has them, the answer is lost, and the repeat is refused: brokers check that first."""
+    settings: dict[str, Any] = {"linger": 0.01, "batch_size": 1000}
+    async with one_broker() as cluster, sending(cluster, **settings) as (wire, producer):
+        wire.on_told = lambda told: Fate.KEEP
+        deliveries = send(producer, 1, 4)
+        await asyncio.sleep(0.1)
+        config = cluster._state.topics["t"].config
+        if refusal == "a key is needed":
+            config.compacted = True
+        else:
+            config.timestamp_before_max_ms = 50  # which the repeat is older than
+        wire.cut()
+        assert await outcomes(deliveries) == [True] * 3
+        assert values(cluster) == numbers(4)
+
+
 # 12: bytes that were damaged, with others of their partition behind them
 
 

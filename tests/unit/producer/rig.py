@@ -79,6 +79,7 @@ class HandMetadata:
         self.view = view
         self.asked: list[str | None] = []
         self.missed: list[int] = []
+        self.doubted: list[int] = []
         self.touched: list[str] = []
         self.hints: list[Any] = []
         self.listeners: list[Callable[[Cluster], object]] = []
@@ -92,6 +93,9 @@ class HandMetadata:
     def leader_failed(self, node_id: int) -> None:
         self.missed.append(node_id)
         self.request_update()
+
+    def doubt_leader(self, node_id: int, lane: Lane) -> None:
+        self.doubted.append(node_id)
 
     def add_listener(self, listener: Callable[[Cluster], object]) -> None:
         self.listeners.append(listener)
