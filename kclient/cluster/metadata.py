@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Protocol
 from kclient import error_codes
 from kclient.cluster import merge
 from kclient.cluster.broker import Broker
+from kclient.cluster.missing import LONGEST_LOOK, MissingLeaders
 from kclient.cluster.topic import Topic, Topics
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
     )
 
 NEVER = math.inf
-LONGEST_LOOK = 0.4
-"""Seconds between two looks for a new leader at most, unless answers are large or it takes long."""
-ELECTION = 30.0
-"""Seconds that an election may take; from then on there is no hurry."""
 _SHARE = 10
 """Looks for a new leader may take one such part of the time."""
 
@@ -163,7 +160,7 @@ class MetadataState:
         self._needs = _Needs(full=1, serial=1)
         self._allowed_at = -math.inf
         self._stalls = 0
-        self._missing: dict[int, float] = {}
+        self.missing = MissingLeaders()
         self.absorbing = 0.0
         """Seconds that the latest answer took to be absorbed."""
         self._past = merge.Past()
@@ -213,25 +210,14 @@ class MetadataState:
 
     def miss(self, node_id: int, now: float) -> None:
         """A leader gave no answer: a refresh is due, and again until ``look_after`` says no."""
-        self._missing.setdefault(node_id, now)
+        self.missing.add(node_id, now)
         self.need()
 
-    def misses(self, node_id: int) -> bool:
-        """It is looked after already."""
-        return node_id in self._missing
-
-    def look_after(self, is_away: Callable[[int], bool]) -> None:
-        """An answer was absorbed: who is back, or leads nothing any more, isn't missed now."""
-        for node_id in list(self._missing):
-            if not is_away(node_id) or next(self.view.led_by(node_id), None) is None:
-                del self._missing[node_id]
-        if self._missing:
+    def look_after(self, is_away: Callable[[int], bool], now: float) -> None:
+        """An answer was absorbed: see which leaders are still missing."""
+        self.missing.review(self.view, is_away, now)
+        if self.missing:
             self.need()
-
-    def not_missing(self, known: Iterable[int]) -> list[int]:
-        """Whom to ask: a leader that gives no answer may let this request wait as well."""
-        known = list(known)
-        return [node_id for node_id in known if node_id not in self._missing] or known
 
     # When to ask.
 
@@ -380,7 +366,7 @@ class MetadataState:
 
     def _until_next_look(self, now: float) -> float:
         wait = self._backoff.delay(max(0, self._stalls - 1), self._rng)
-        if any(now - since < ELECTION for since in self._missing.values()):
+        if self.missing.hurry(now):
             wait = min(wait, max(LONGEST_LOOK, self._backoff.initial, _SHARE * self.absorbing))
         return wait
 

@@ -117,7 +117,7 @@ class MetadataUpdater:
         """A broker that was taken for a leader gave no answer: look whether another leads now.
 
         And look again, as often as allowed, as long as the view has it as a leader and it can't be
-        reached: an election takes a while.
+        reached: an election takes a while. A minute after the last call it is forgotten.
         """
         self._state.miss(node_id, self._clock.now())
         self._wake()
@@ -128,10 +128,9 @@ class MetadataUpdater:
         A broker that hangs accepts the next one, and then lets requests wait for as long as a dial
         may take.
         """
-        network = self._network
-        if network.is_connected(node_id, lane) or self._state.misses(node_id):
+        if self._network.is_connected(node_id, lane) or not self._is_away(node_id):
             return
-        if network.trouble_with(node_id) is not None:
+        if not self._state.missing.wanted(node_id, self._clock.now()):
             self.leader_failed(node_id)
 
     def add_listener(self, listener: Callable[[Cluster], object]) -> None:
@@ -301,7 +300,7 @@ class MetadataUpdater:
     def _choose(self, ask: Ask) -> int | None:
         network, known = self._network, self.view.brokers
         if known and not ask.bootstrap:
-            likely = self._state.not_missing(known)
+            likely = self._state.missing.others(known)
             node_id = network.least_loaded(self._untried(likely) if ask.elsewhere else likely)
             if node_id is None:
                 node_id = network.least_loaded(known)
@@ -342,7 +341,7 @@ class MetadataUpdater:
         self._state.absorbing = self._clock.now() - started
         self._counters.add("metadata.refreshes")
         self._publish()
-        self._state.look_after(lambda node_id: self._network.trouble_with(node_id) is not None)
+        self._state.look_after(self._is_away, self._clock.now())
         if self._hooks.active:
             from kclient.events import MetadataUpdated
 
@@ -356,6 +355,9 @@ class MetadataUpdater:
                 )
             )
         return view
+
+    def _is_away(self, node_id: int) -> bool:
+        return self._network.trouble_with(node_id) is not None
 
     def _failed(self, ask: Ask, error: KafkaError) -> None:
         first = self._state.failures == 0

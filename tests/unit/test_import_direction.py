@@ -64,8 +64,8 @@ SANS_IO = tuple(
         "settings.py config.py",
         "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
         "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
-        "cluster": "broker.py merge.py metadata.py offset_query.py partition.py retry.py "
-        "targets.py topic.py view.py",
+        "cluster": "broker.py merge.py metadata.py missing.py offset_query.py partition.py "
+        "retry.py targets.py topic.py view.py",
         "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py feed.py "
         "idempotence.py partition_queue.py partitioner.py flush.py outgoing.py serializing.py "
         "shipment.py transactions.py verdict.py",

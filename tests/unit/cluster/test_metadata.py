@@ -195,17 +195,32 @@ class TestSchedule:
             if isinstance(step, Ask):
                 asked_at.append(now)
                 absorb(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
-                meta.look_after(lambda _: True)
+                meta.missing.wanted(1, now)
+                meta.look_after(lambda _: True, now)
             else:
                 now = step
         return [after - before for before, after in pairwise(asked_at)]
+
+    def test_a_leader_that_nobody_asks_for_any_more_is_forgotten(self) -> None:
+        meta = ready("t", now=0.0)
+        meta.miss(1, 0.0)
+        now, last = 0.0, 0.0
+        while now < 200.0:
+            step = meta.decide(now)
+            if isinstance(step, Ask):
+                last = now
+                absorb(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
+                meta.look_after(lambda _: True, now)
+            else:
+                now = step
+        assert 60.0 <= last <= 61.0
 
     def test_nobody_is_looked_after_who_is_back_or_leads_nothing(self) -> None:
         for back, leader in ((True, 1), (False, 2)):
             meta = ready("t", now=0.0)
             meta.miss(1, 0.0)
             absorb(meta, ask(meta, 0.1), answer(topic("t", [(leader, 2)], topic_id=A)), 0.1)
-            meta.look_after(lambda _, back=back: not back)  # type: ignore[misc]
+            meta.look_after(lambda _, back=back: not back, 0.1)  # type: ignore[misc]
             assert meta.decide(0.1) == 300.1
 
     def test_a_change_ends_the_thinning_out(self) -> None:

@@ -1,0 +1,69 @@
+"""Leaders that gave no answer, and for how long to look whether others lead now. Sans-IO.
+
+``MetadataState`` has one, told by ``MetadataUpdater`` what the producer's sender and the consumer's
+fetcher find out. When to ask, and what an answer changes, is not decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kclient.cluster.view import Cluster
+
+LONGEST_LOOK = 0.4
+"""Seconds between two looks for a new leader at most, unless answers are large or it takes long."""
+ELECTION = 30.0
+"""Seconds that an election may take; from then on there is no hurry."""
+FORGOTTEN = 60.0
+"""Seconds after which a leader that nobody asked for any more isn't looked after."""
+
+
+@dataclass(slots=True)
+class _Missing:
+    """One leader: since when, and when it was last wanted."""
+
+    since: float
+    wanted_at: float
+
+
+class MissingLeaders:
+    """The leaders of one client that gave no answer."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, _Missing] = {}
+
+    def __bool__(self) -> bool:
+        """Whether to look after some."""
+        return bool(self._nodes)
+
+    def add(self, node_id: int, now: float) -> None:
+        """It gave no answer."""
+        if not self.wanted(node_id, now):
+            self._nodes[node_id] = _Missing(now, now)
+
+    def wanted(self, node_id: int, now: float) -> bool:
+        """It would be asked now; whether it is one of these already."""
+        missing = self._nodes.get(node_id)
+        if missing is not None:
+            missing.wanted_at = now
+        return missing is not None
+
+    def review(self, view: Cluster, is_away: Callable[[int], bool], now: float) -> None:
+        """Forget who is back, who leads nothing any more, and whom nobody wants."""
+        for node_id, missing in list(self._nodes.items()):
+            unwanted = now - missing.wanted_at >= FORGOTTEN
+            if unwanted or not is_away(node_id) or next(view.led_by(node_id), None) is None:
+                del self._nodes[node_id]
+
+    def hurry(self, now: float) -> bool:
+        """Whether an election may be about to end."""
+        return any(now - missing.since < ELECTION for missing in self._nodes.values())
+
+    def others(self, known: Iterable[int]) -> list[int]:
+        """Of ``known`` those that aren't missing, or all if that is none."""
+        known = list(known)
+        return [node_id for node_id in known if node_id not in self._nodes] or known
