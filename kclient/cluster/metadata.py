@@ -210,7 +210,9 @@ class MetadataState:
 
     def miss(self, node_id: int, now: float) -> None:
         """A leader gave no answer: a refresh is due, and again until ``look_after`` says no."""
-        self.missing.add(node_id, now)
+        if self.missing.add(node_id, now) and not self.failures:
+            # Quiet times may have made the back-off long.
+            self._allowed_at = min(self._allowed_at, now + self._longest_look())
         self.need()
 
     def look_after(self, is_away: Callable[[int], bool], now: float) -> None:
@@ -367,8 +369,11 @@ class MetadataState:
     def _until_next_look(self, now: float) -> float:
         wait = self._backoff.delay(max(0, self._stalls - 1), self._rng)
         if self.missing.hurry(now):
-            wait = min(wait, max(LONGEST_LOOK, self._backoff.initial, _SHARE * self.absorbing))
+            wait = min(wait, self._longest_look())
         return wait
+
+    def _longest_look(self) -> float:
+        return max(LONGEST_LOOK, self._backoff.initial, _SHARE * self.absorbing)
 
     def hint(self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()) -> bool:
         """Take brokers' word on new leaders; True if any was news.

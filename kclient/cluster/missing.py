@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from kclient.cluster.view import Cluster
 
@@ -40,10 +40,15 @@ class MissingLeaders:
         """Whether to look after some."""
         return bool(self._nodes)
 
-    def add(self, node_id: int, now: float) -> None:
-        """It gave no answer."""
-        if not self.wanted(node_id, now):
+    def __contains__(self, node_id: int) -> bool:
+        return node_id in self._nodes
+
+    def add(self, node_id: int, now: float) -> bool:
+        """It gave no answer. Whether that is news."""
+        news = not self.wanted(node_id, now)
+        if news:
             self._nodes[node_id] = _Missing(now, now)
+        return news
 
     def wanted(self, node_id: int, now: float) -> bool:
         """It would be asked now; whether it is one of these already."""
@@ -62,8 +67,3 @@ class MissingLeaders:
     def hurry(self, now: float) -> bool:
         """Whether an election may be about to end."""
         return any(now - missing.since < ELECTION for missing in self._nodes.values())
-
-    def others(self, known: Iterable[int]) -> list[int]:
-        """Of ``known`` those that aren't missing, or all if that is none."""
-        known = list(known)
-        return [node_id for node_id in known if node_id not in self._nodes] or known

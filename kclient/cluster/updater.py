@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.cluster")
 
+_DIAL = 0.2
+"""Seconds that a dial to a broker that is well doesn't take."""
+
 
 class MetadataUpdater:
     """The view of one client and the task that refreshes it.
@@ -62,6 +65,7 @@ class MetadataUpdater:
         self._alarm: asyncio.Future[None] | None = None
         self._ended: KafkaError | None = None
         self._tried: list[int] = []
+        self._doubts: dict[int, asyncio.TimerHandle] = {}
         counters.gauge("metadata.version", lambda: float(self.view.version))
         counters.gauge("metadata.topics", lambda: float(len(self.view.topics)))
         counters.gauge("metadata.brokers", lambda: float(len(self.view.brokers)))
@@ -123,14 +127,21 @@ class MetadataUpdater:
         self._wake()
 
     def doubt_leader(self, node_id: int, lane: Lane) -> None:
-        """The same for one that is about to be asked, if the last connection to it broke.
+        """The same for one that is asked now, if the last connection to it broke and none is made.
 
         A broker that hangs accepts the next one, and then lets requests wait for as long as a dial
         may take.
         """
         if self._network.is_connected(node_id, lane) or not self._is_away(node_id):
             return
-        if not self._state.missing.wanted(node_id, self._clock.now()):
+        if self._state.missing.wanted(node_id, self._clock.now()) or node_id in self._doubts:
+            return
+        loop = asyncio.get_running_loop()
+        self._doubts[node_id] = loop.call_later(_DIAL, self._still_doubted, node_id, lane)
+
+    def _still_doubted(self, node_id: int, lane: Lane) -> None:
+        del self._doubts[node_id]
+        if not self._network.is_connected(node_id, lane) and self._is_away(node_id):
             self.leader_failed(node_id)
 
     def add_listener(self, listener: Callable[[Cluster], object]) -> None:
@@ -264,6 +275,9 @@ class MetadataUpdater:
     def end(self, error: KafkaError) -> None:
         """No refresh will come any more: all who wait, now or later, get ``error``."""
         self._ended = error
+        for timer in self._doubts.values():
+            timer.cancel()
+        self._doubts.clear()
         self._wake_waiters()
 
     # The task, and the pieces of it that the first refresh is made of, too.
@@ -300,7 +314,9 @@ class MetadataUpdater:
     def _choose(self, ask: Ask) -> int | None:
         network, known = self._network, self.view.brokers
         if known and not ask.bootstrap:
-            likely = self._state.missing.others(known)
+            # One that hangs would let this request wait as well.
+            likely = [n for n in known if not (n in self._state.missing and self._is_away(n))]
+            likely = likely or list(known)
             node_id = network.least_loaded(self._untried(likely) if ask.elsewhere else likely)
             if node_id is None:
                 node_id = network.least_loaded(known)

@@ -29,6 +29,7 @@ cdef class PartitionQueue:
     cdef public Filling filling
     cdef public object index
     cdef public object leader
+    cdef public int64_t leader_epoch
     cdef public ProducerBatch open
     cdef public object outstanding
     cdef public object sealed

@@ -69,23 +69,35 @@ class TopicQueues:
         topic_id: Its id as last heard, None where no broker told one.
         count: Partitions; it never shrinks for the same topic id, whatever a stale broker says.
         leaders: Leader of each partition, ``NO_LEADER`` without one.
+        epochs: Of these leaders, -1 where brokers don't tell.
         sticky: Where records without a key go.
         way: What the quick way sees of it.
     """
 
-    __slots__ = ("_available", "count", "leaders", "name", "queues", "sticky", "topic_id", "way")
+    __slots__ = (
+        "_available",
+        "count",
+        "epochs",
+        "leaders",
+        "name",
+        "queues",
+        "sticky",
+        "topic_id",
+        "way",
+    )
 
     def __init__(self, name: str, switch_bytes: int, rng: random.Random) -> None:
         self.name = name
         self.topic_id: bytes | None = None
         self.count = 0
         self.leaders: Sequence[int] = ()
+        self.epochs: Sequence[int] = ()
         self.queues: list[PartitionQueue | None] = []
         self.sticky = StickyChoice(switch_bytes, rng, self._backlog)
         self.way = TopicWay(self.sticky)
         self._available: list[int] | None = None
 
-    def learn(self, leaders: Sequence[int], topic_id: bytes | None) -> None:
+    def learn(self, leaders: Sequence[int], epochs: Sequence[int], topic_id: bytes | None) -> None:
         """Take what metadata says about the topic."""
         if topic_id is not None and topic_id == self.topic_id and len(leaders) < self.count:
             return
@@ -95,7 +107,7 @@ class TopicQueues:
                     queue.made_anew()
         self.topic_id = topic_id or self.topic_id
         self.count = len(leaders)
-        self.leaders = leaders
+        self.leaders, self.epochs = leaders, epochs
         self._available = None
         new = [None] * (self.count - len(self.queues))
         self.queues.extend(new)
@@ -107,6 +119,10 @@ class TopicQueues:
     def leader_of(self, partition: int) -> int:
         """Node id of the leader, ``NO_LEADER`` without one."""
         return self.leaders[partition] if partition < len(self.leaders) else NO_LEADER
+
+    def epoch_of(self, partition: int) -> int:
+        """Epoch of that leader, -1 where it isn't known."""
+        return self.epochs[partition] if partition < len(self.epochs) else -1
 
     def move_sticky(self) -> int:
         """Choose another partition for records without a key."""
@@ -187,7 +203,7 @@ class Accumulator:
                 max_in_flight=self._max_in_flight,
                 batch_limit=self._batch_size,
             )
-            queue.leader = topic.leader_of(partition)
+            queue.follow(topic.leader_of(partition), topic.epoch_of(partition))
             topic.way.fillings[partition] = queue.filling
         return queue
 
@@ -355,7 +371,7 @@ class Accumulator:
                 leader = topic.leader_of(queue.index)
                 if leader != queue.leader:
                     self.unmark(queue)
-                    queue.follow(leader)
+                    queue.follow(leader, topic.epoch_of(queue.index))
                     if not queue.idle:
                         self.mark(queue)
 

@@ -149,6 +149,11 @@ class ProducerBatch:
                 wait.unsent += self.reserved
 
     @property
+    def attempts_here(self) -> int:
+        """How often it was sent to the leader that its partition has."""
+        return self.attempts - self.attempts_elsewhere
+
+    @property
     def record_count(self) -> int:
         """Records in it."""
         return self.outcome.count

@@ -395,7 +395,7 @@ class Intake:
             return
         self._unknown.discard(name)
         topic = self._accumulator.topic(name)
-        topic.learn(found.leaders, view.topic_id(name))
+        topic.learn(found.leaders, found.leader_epochs, view.topic_id(name))
         if self._partitioner is None and self._key_serializer is None is self._value_serializer:
             self.quick.ways[name] = topic.way
         self._accumulator.lead(topic)

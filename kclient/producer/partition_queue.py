@@ -65,6 +65,7 @@ class PartitionQueue:
         index: Partition index.
         topic_partition: Both.
         leader: Node id of the leader as last heard, None without one.
+        leader_epoch: The highest that one had, -1 where brokers don't tell.
         open: The batch that takes records, or None.
         filling: The same, as those see it who add records.
         sealed: Batches that were never sent, oldest first.
@@ -85,6 +86,7 @@ class PartitionQueue:
         "filling",
         "index",
         "leader",
+        "leader_epoch",
         "open",
         "outstanding",
         "sealed",
@@ -100,6 +102,7 @@ class PartitionQueue:
         self.index = index
         self.topic_partition = TopicPartition(topic, index)
         self.leader: int | None = None
+        self.leader_epoch = -1
         self.open: ProducerBatch | None = None
         self.filling = Filling()
         self.sealed: deque[ProducerBatch] = deque()
@@ -162,10 +165,16 @@ class PartitionQueue:
         head = self.sealed[0]
         return head if head.retry_at <= now else None
 
-    def follow(self, leader: int) -> None:
-        """``leader`` is who to send to now: no wait that the former one caused goes on."""
+    def follow(self, leader: int, epoch: int) -> None:
+        """``leader`` is who to send to now. No wait that the one before caused goes on.
+
+        Unless its epoch doesn't say that it is a later one: a broker that lags may have named it.
+        """
         self.leader = leader
-        for batch in self.outstanding:
+        if epoch <= self.leader_epoch:
+            return
+        self.leader_epoch = epoch
+        for batch in (*self.outstanding, *self.sealed):
             batch.attempts_elsewhere = batch.attempts
             batch.retry_at = 0.0
 

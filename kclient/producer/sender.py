@@ -22,6 +22,7 @@ from kclient.errors import (
     ProtocolError,
 )
 from kclient.network import Lane
+from kclient.producer.accumulator import NO_LEADER
 from kclient.producer.cargo import Cargo
 from kclient.producer.idempotence import Identity, IdentityState
 from kclient.producer.shipment import Shipment
@@ -408,6 +409,8 @@ class Sender:
             return
         moved: dict[int, None] = {}
         for queue in self._accumulator.busy:
+            if queue.leader in (None, NO_LEADER):
+                continue
             for batch in queue.outstanding:
                 shipment = batch.shipment
                 if shipment is not None and shipment.node_id != queue.leader:
@@ -417,7 +420,9 @@ class Sender:
                 network.fail_waiting(
                     node_id,
                     _PRODUCE,
-                    BrokerUnreachable("another broker leads what waited for a connection to it"),
+                    BrokerUnreachable(
+                        "others lead what waited for a connection to it, or some of it"
+                    ),
                 )
 
     # The producer id.

@@ -50,10 +50,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.producer")
 
 _ALL_WELL = {0}
-_SOON = Backoff(0.01, 0.08)
-"""Waits for a broker to learn that it leads; metadata would not make it quicker."""
-_TOLD_SOON = 4
-"""Attempts after which a broker that doesn't know it may be right."""
+_SOON = Backoff(0.01, 0.16)
+"""Waits for a broker to learn that it leads."""
+_NOBODY_ASKED, _TOLD_SOON = 4, 8
+"""Attempts after which others are asked, since a broker that doesn't know it may be right, and
+after which there is no hurry any more."""
 
 
 class Settlement:
@@ -151,7 +152,8 @@ class Settlement:
         self.note(error, now, queue)
         moved = _has_moved(batch, node_id)  # it was sent before that was known
         soon = not moved and self._will_lead(batch, answer)
-        if wants_metadata(answer.code) and not (moved or soon):
+        sure = moved or (soon and batch.attempts_here <= _NOBODY_ASKED)
+        if wants_metadata(answer.code) and not sure:
             self._metadata.request_update(queue.topic)
         if verdict is Verdict.REJECT:
             queue.rejected(batch)
@@ -166,7 +168,7 @@ class Settlement:
 
     def _will_lead(self, batch: ProducerBatch, answer: Answer) -> bool:
         """The broker was just elected, as others told us (KIP-951), and doesn't know that yet."""
-        if answer.hint is None or batch.attempts - batch.attempts_elsewhere > _TOLD_SOON:
+        if answer.hint is None or batch.attempts_here > _TOLD_SOON:
             return False
         queue = batch.queue
         known = self._metadata.view.leader_epoch(queue.topic, queue.index)
@@ -277,8 +279,7 @@ class Settlement:
         """Seconds until the next attempt behind one with a broker."""
         if _has_moved(batch, node_id):
             return 0.0
-        attempts = batch.attempts - batch.attempts_elsewhere
-        return (backoff or self._backoff).delay(max(attempts - 1, 0), self._rng)
+        return (backoff or self._backoff).delay(max(batch.attempts_here - 1, 0), self._rng)
 
     # Time is over, or the producer closes.
 

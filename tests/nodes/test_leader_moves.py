@@ -60,11 +60,10 @@ def followed(load: SteadyLoad, diary: Diary, began: float, leader: int) -> Move 
     refusals = diary.times(BatchRetried, began)
     if not refusals:
         return None
-    written = min(
-        at - answer.seconds
-        for at, answer in diary.requests("Produce", refusals[0])
-        if answer.node_id == leader
-    )
+    requests = diary.requests("Produce", refusals[0])
+    there = [at - answer.seconds for at, answer in requests if answer.node_id == leader]
+    assert there, f"nothing went to {leader} behind its refusal: {load.wrong[:5]}"
+    written = min(there)
     acked = first_since(load.acked[0], refusals[0])
     read = None if acked is None else first_since(load.read[0], acked)
     assert acked is not None and read is not None, f"it goes on behind a move: {load.wrong[:5]}"

@@ -348,7 +348,7 @@ async def test_a_hint_of_the_past_is_not_followed_and_the_broker_asked_again_soo
             assert await outcomes(send(producer, 1, 2)) == [1]
             assert now() - began < 0.1
             assert cluster.requests.count("Metadata") == asked
-            mislead(cluster, 3, 0, 8)
+            mislead(cluster, 3, 0, 12)
             assert await outcomes(send(producer, 2, 3)) == [2]
             assert 2.0 < now() - began < 8.0
             assert cluster.requests.count("Metadata") > asked

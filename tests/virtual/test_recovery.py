@@ -108,3 +108,18 @@ async def test_the_first_acknowledgement_and_record_come_soon_behind_an_election
                 task.cancel()
             await asyncio.gather(sending, reading, return_exceptions=True)
     assert elections.count == ELECTIONS and not late, late
+
+
+async def test_a_connection_that_is_lost_in_idle_times_costs_no_metadata() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        async with kclient.Producer(cluster.bootstrap) as producer:
+            await producer.send("t", b"first")
+            await asyncio.sleep(5.0)
+            asked = cluster.requests.count("Metadata")
+            for number in range(10):
+                network().cut()
+                await asyncio.sleep(2.0)
+                await producer.send("t", b"%d" % number)
+                await asyncio.sleep(2.0)
+            assert cluster.requests.count("Metadata") == asked

@@ -201,6 +201,20 @@ class TestSchedule:
                 now = step
         return [after - before for before, after in pairwise(asked_at)]
 
+    def test_a_long_back_off_of_quiet_times_does_not_delay_the_first_look(self) -> None:
+        meta = ready("t", now=0.0)
+        now = 0.0
+        for _ in range(8):
+            meta.need()
+            step = meta.decide(now)
+            now = step if isinstance(step, float) else now
+            absorb(meta, ask(meta, now), answer(topic("t", [(1, 1)], topic_id=A)), now)
+        assert meta.decide(now) == now + 300.0
+        meta.miss(1, now)
+        assert meta.decide(now) == pytest.approx(now + 0.4)
+        meta.miss(1, now + 0.1)
+        assert meta.decide(now) == pytest.approx(now + 0.4)
+
     def test_a_leader_that_nobody_asks_for_any_more_is_forgotten(self) -> None:
         meta = ready("t", now=0.0)
         meta.miss(1, 0.0)
