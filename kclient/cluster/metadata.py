@@ -8,8 +8,9 @@ The rules in one place:
   age (``max_age``), and only a topic that was never asked for doesn't wait for the back-off;
 - the back-off grows while attempts fail, and also while answers change nothing: ten partitions
   whose leader refuses don't make a storm of equal requests (KIP-580);
-- a leader that can't be reached is looked after until another one leads or it is back. For as long
-  as elections take, the back-off stays short then: a new leader must not be found late;
+- a leader that can't be reached is looked after until another one leads, it is back, or nobody
+  wants it any more. For as long as elections take, the back-off stays short then: a new leader must
+  not be found late;
 - an answer that changes less than all is merged in (see ``merge`` for epochs and topic ids);
 - a topic id that was left behind for another one is not believed again at once: ids are never used
   twice, so whoever still tells the old one lags behind;

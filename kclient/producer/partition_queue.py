@@ -286,6 +286,7 @@ class PartitionQueue:
 
     def made_anew(self) -> None:
         """The topic was created again: new batches start over, once the old ones are settled."""
+        self.leader_epoch = -1
         if self.sequences is not None and self.sequences.identity is not None:
             self._log_is_new = True
             self._conclude()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kclient.cluster.partition import Partition
-from kclient.cluster.topic import Topic
+from kclient.cluster.topic import NO_TOPIC_ID, Topic
 from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BrokerUnreachable,
@@ -290,6 +290,22 @@ def test_what_waits_to_be_sent_again_goes_to_a_new_leader_at_once() -> None:
     assert delivery.result().offset == 0
 
 
+def test_a_new_leader_of_a_topic_that_was_created_again_ends_waits_though_epochs_begin_anew() -> (
+    None
+):
+    rig, broker = Rig(retry_backoff=1.0), ModelBroker()
+    lead(rig, 1, 7, topic_id=bytes(15) + b"1")
+    rig.send(b"v")
+    rig.step()
+    lead(rig, 1, 0, topic_id=bytes(15) + b"2")
+    serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    rig.step()
+    assert not rig.network.pending
+    lead(rig, 2, 1, topic_id=bytes(15) + b"2")
+    rig.step()
+    assert [sent.node_id for sent in rig.network.pending] == [2]
+
+
 def test_leaders_that_brokers_name_in_turn_without_epochs_end_no_wait() -> None:
     rig, broker = Rig(retry_backoff=1.0), ModelBroker()
     rig.send(b"v")
@@ -341,9 +357,9 @@ def test_what_a_former_leader_refuses_after_another_is_known_goes_there_without_
     assert len(rig.metadata.asked) == asked
 
 
-def lead(rig: Rig, leader: int, epoch: int) -> None:
+def lead(rig: Rig, leader: int, epoch: int, topic_id: bytes = NO_TOPIC_ID) -> None:
     part = Partition("t", 0, leader=leader, leader_epoch=epoch)
-    rig.metadata.publish(rig.metadata.view.with_topic(Topic("t", [part])))
+    rig.metadata.publish(rig.metadata.view.with_topic(Topic("t", [part], topic_id=topic_id)))
 
 
 def refuse_with_hint(rig: Rig, broker: ModelBroker, leader_id: int, leader_epoch: int) -> None:
