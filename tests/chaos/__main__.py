@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.chaos.plan import Wishes
@@ -42,8 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         producers=options.producers,
         compression=options.compression,
     )
-    if not options.verbose:
-        logging.getLogger("kclient").setLevel(logging.ERROR)
     begun = time.monotonic()
 
     def tell(line: str) -> None:
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     tell(f"seed {wishes.seed}: starting three nodes of {options.version}")
     try:
-        with three_nodes(options.version, purpose="chaos") as nodes:
+        with quiet(options.verbose), three_nodes(options.version, purpose="chaos") as nodes:
             started = time.monotonic() - begun
             tell("they are up")
             result = asyncio.run(run(wishes, nodes, tell))
@@ -62,6 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     result.seconds = {"nodes": started, **result.seconds, "all": time.monotonic() - begun}
     return _show(result, options.json)
+
+
+@contextlib.contextmanager
+def quiet(verbose: bool) -> Iterator[None]:
+    """Clients log errors only, unless more is wanted: that nodes go away is no news here."""
+    log = logging.getLogger("kclient")
+    level = log.level
+    if not verbose:
+        log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _show(result: Result, path: Path | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,11 +25,13 @@ class Stage:
     Attributes:
         asked: What was wished for.
         verdict: What comes of it.
+        level: From which on clients logged meanwhile.
     """
 
     def __init__(self) -> None:
         self.asked: list[Wishes] = []
         self.verdict = Verdict()
+        self.level = 0
         self.dies: Exception | None = None
 
     @contextlib.contextmanager
@@ -40,6 +43,7 @@ class Stage:
 
     async def run(self, wishes: Wishes, nodes: None, tell: Callable[[str], object]) -> Result:
         self.asked.append(wishes)
+        self.level = logging.getLogger("kclient").getEffectiveLevel()
         tell("at work")
         ledger = Ledger()
         account = ledger.open("one")
@@ -98,6 +102,18 @@ def test_nodes_that_do_not_come_up_end_it_with_1_and_say_why(
     said = capsys.readouterr()
     assert "node 2 ended while starting" in said.err
     assert "FAILED: the run with seed 3 did not come to an end" in said.out
+
+
+def test_clients_log_errors_only_unless_more_is_wanted_and_as_before_behind_it(
+    stage: Stage,
+) -> None:
+    before = logging.getLogger("kclient").level
+    levels = []
+    for options in ([], ["--verbose"]):
+        command.main([*SMALL, *options])
+        levels.append(stage.level)
+    assert levels == [logging.ERROR, logging.WARNING]
+    assert logging.getLogger("kclient").level == before
 
 
 def test_without_options_it_is_the_run_of_ci(stage: Stage) -> None:
