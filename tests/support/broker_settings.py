@@ -91,6 +91,11 @@ def write_settings(
     if version >= (4, 0, 0):
         settings |= _KRAFT_4
     write_properties(directory / "server.properties", settings)
+    write_log_settings(directory)
+
+
+def write_log_settings(directory: Path) -> None:
+    """Write the log settings of releases before 4.0."""
     (directory / "log4j.properties").write_text(_LOG4J)
 
 

@@ -48,7 +48,7 @@ from kclient.protocol.messages.metadata import (
     MetadataResponsePartition,
 )
 from tests.support import jvm, kafka, node_runs, raw_admin
-from tests.support.broker_settings import log_option
+from tests.support.broker_settings import log_option, uses_zookeeper, write_log_settings
 from tests.support.class_path import class_path, parse_version, require_java
 from tests.support.node_settings import IDS, PORTS_PER_NODE, write_node_settings
 from tests.support.raw_connection import ask_once
@@ -266,6 +266,7 @@ class Nodes:
     def start(self, settings: Mapping[str, object]) -> None:
         """Prepare the folders and start all nodes; `three_nodes` calls it."""
         node_runs.write(self._directory, self._run())
+        write_log_settings(self._directory)
         for node, one in self._nodes.items():
             one.directory.mkdir(parents=True)
             write_node_settings(one.directory, node, self._ports, settings)
@@ -341,6 +342,7 @@ def three_nodes(
         settings: More lines for server.properties, which override what is usual here.
 
     Raises:
+        ValueError: Of another version.
         ToolMissing: Java or Maven are not installed.
         NodesFailed: They did not come up; the ends of their logs are in the message.
     """
@@ -352,6 +354,8 @@ def three_nodes(
 
 
 def _start(version: str, purpose: str, settings: Mapping[str, object]) -> Nodes:
+    if uses_zookeeper(parse_version(version)):
+        raise ValueError(f"three KRaft nodes are Apache Kafka 3.3 or newer, not {version}")
     for attempt in range(_ATTEMPTS):
         count = len(IDS) * PORTS_PER_NODE
         directory, free = node_runs.begin(purpose, version, count, attempt)
@@ -373,7 +377,11 @@ def main(arguments: list[str]) -> int:
     """The command line; returns the exit status."""
     command, *rest = arguments or [""]
     if command == "start" and len(rest) <= 1:
-        nodes = _start(rest[0] if rest else "4.3.0", "by-hand", {})
+        try:
+            nodes = _start(rest[0] if rest else "4.3.0", "by-hand", {})
+        except (ValueError, RuntimeError) as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
         nodes.leave()
         sys.stdout.write(f"{nodes.bootstrap}\n")
     elif command == "status" and not rest:
