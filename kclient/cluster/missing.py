@@ -40,9 +40,6 @@ class MissingLeaders:
         """Whether to look after some."""
         return bool(self._nodes)
 
-    def __contains__(self, node_id: int) -> bool:
-        return node_id in self._nodes
-
     def add(self, node_id: int, now: float) -> bool:
         """It gave no answer. Whether that is news."""
         news = not self.wanted(node_id, now)

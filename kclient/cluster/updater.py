@@ -35,7 +35,8 @@ class MetadataUpdater:
     """The view of one client and the task that refreshes it.
 
     Tasks: ``run``, one per client, started by ``ClientCore.start`` after the first metadata and
-    cancelled by its ``close``. It makes one request at a time.
+    cancelled by its ``close``. It makes one request at a time. Timers: one for the sleep of that
+    task, and one for each leader in doubt, until ``end``.
 
     Args:
         state: The rules.
@@ -121,7 +122,7 @@ class MetadataUpdater:
         """A broker that was taken for a leader gave no answer: look whether another leads now.
 
         And look again, as often as allowed, as long as the view has it as a leader and it can't be
-        reached: an election takes a while. A minute after the last call it is forgotten.
+        reached: an election takes a while. It is forgotten a minute after it was last wanted.
         """
         self._state.miss(node_id, self._clock.now())
         self._wake()
@@ -133,6 +134,8 @@ class MetadataUpdater:
         may take.
         """
         if self._network.is_connected(node_id, lane) or not self._is_away(node_id):
+            return
+        if self._ended is not None:
             return
         if self._state.missing.wanted(node_id, self._clock.now()) or node_id in self._doubts:
             return
@@ -314,16 +317,23 @@ class MetadataUpdater:
     def _choose(self, ask: Ask) -> int | None:
         network, known = self._network, self.view.brokers
         if known and not ask.bootstrap:
-            # One that hangs would let this request wait as well.
-            likely = [n for n in known if not (n in self._state.missing and self._is_away(n))]
-            likely = likely or list(known)
+            likely = self._likely(known)
             node_id = network.least_loaded(self._untried(likely) if ask.elsewhere else likely)
+            if node_id is None:
+                node_id = network.least_loaded(likely)
             if node_id is None:
                 node_id = network.least_loaded(known)
             if node_id is not None:
                 self._tried = [node_id] if not ask.elsewhere else [*self._tried, node_id]
                 return node_id
         return network.least_loaded([node.node_id for node in network.bootstrap_nodes])
+
+    def _likely(self, known: Iterable[int]) -> list[int]:
+        """Where a leader is missing nobody is asked who is away: who hangs would let it wait."""
+        known = list(known)
+        if not self._state.missing:
+            return known
+        return [node_id for node_id in known if not self._is_away(node_id)] or known
 
     def _untried(self, known: Sequence[int]) -> list[int]:
         """Those that were not asked since an answer helped; the next round where all were."""

@@ -368,10 +368,10 @@ class Accumulator:
         """Leaders of ``topic`` may have changed: move its queues over."""
         for queue in topic.queues:
             if queue is not None:
-                leader = topic.leader_of(queue.index)
-                if leader != queue.leader:
+                leader, epoch = topic.leader_of(queue.index), topic.epoch_of(queue.index)
+                if leader != queue.leader or epoch != queue.leader_epoch:
                     self.unmark(queue)
-                    queue.follow(leader, topic.epoch_of(queue.index))
+                    queue.follow(leader, epoch)
                     if not queue.idle:
                         self.mark(queue)
 

@@ -150,7 +150,7 @@ class ProducerBatch:
 
     @property
     def attempts_here(self) -> int:
-        """How often it was sent to the leader that its partition has."""
+        """How often it was sent since its partition got its leader, where brokers tell epochs."""
         return self.attempts - self.attempts_elsewhere
 
     @property

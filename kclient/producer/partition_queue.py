@@ -65,7 +65,7 @@ class PartitionQueue:
         index: Partition index.
         topic_partition: Both.
         leader: Node id of the leader as last heard, None without one.
-        leader_epoch: The highest that one had, -1 where brokers don't tell.
+        leader_epoch: Of the last leader that had one, -1 where brokers don't tell.
         open: The batch that takes records, or None.
         filling: The same, as those see it who add records.
         sealed: Batches that were never sent, oldest first.
@@ -168,10 +168,10 @@ class PartitionQueue:
     def follow(self, leader: int, epoch: int) -> None:
         """``leader`` is who to send to now. No wait that the one before caused goes on.
 
-        Unless its epoch doesn't say that it is a later one: a broker that lags may have named it.
+        Without another epoch it may be that brokers name two in turn: then waits go on.
         """
         self.leader = leader
-        if epoch <= self.leader_epoch:
+        if leader < 0 or epoch < 0 or epoch == self.leader_epoch:
             return
         self.leader_epoch = epoch
         for batch in (*self.outstanding, *self.sealed):
@@ -286,7 +286,6 @@ class PartitionQueue:
 
     def made_anew(self) -> None:
         """The topic was created again: new batches start over, once the old ones are settled."""
-        self.leader_epoch = -1
         if self.sequences is not None and self.sequences.identity is not None:
             self._log_is_new = True
             self._conclude()

@@ -306,6 +306,23 @@ def test_a_new_leader_of_a_topic_that_was_created_again_ends_waits_though_epochs
     assert [sent.node_id for sent in rig.network.pending] == [2]
 
 
+@pytest.mark.parametrize(
+    "then",
+    [[(1, 6)], [(-1, 6), (2, 6)], [(2, 3)]],
+    ids=["elected again", "none in between", "epochs went back"],
+)
+def test_every_election_ends_waits(then: list[tuple[int, int]]) -> None:
+    rig, broker = Rig(retry_backoff=1.0), ModelBroker()
+    lead(rig, 1, 5)
+    rig.send(b"v")
+    rig.step()
+    serve(rig, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for leader, epoch in then:
+        lead(rig, leader, epoch)
+    rig.step()
+    assert [sent.node_id for sent in rig.network.pending] == [then[-1][0]]
+
+
 def test_leaders_that_brokers_name_in_turn_without_epochs_end_no_wait() -> None:
     rig, broker = Rig(retry_backoff=1.0), ModelBroker()
     rig.send(b"v")
@@ -358,7 +375,8 @@ def test_what_a_former_leader_refuses_after_another_is_known_goes_there_without_
 
 
 def lead(rig: Rig, leader: int, epoch: int, topic_id: bytes = NO_TOPIC_ID) -> None:
-    part = Partition("t", 0, leader=leader, leader_epoch=epoch)
+    known = None if leader < 0 else leader
+    part = Partition("t", 0, leader=known, leader_epoch=epoch)
     rig.metadata.publish(rig.metadata.view.with_topic(Topic("t", [part], topic_id=topic_id)))
 
 
