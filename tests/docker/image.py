@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from tests.docker import engine
 from tests.support.class_path import cache_directory, class_path, parse_version, require
+from tests.support.programs import output_of
 
 if TYPE_CHECKING:
     import docker
@@ -190,18 +191,7 @@ def _build(client: docker.DockerClient, context: Path, name: str, recipe: str) -
 
 
 def _run(command: list[str], what: str) -> str:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_JLINK_TIMEOUT,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{what} failed ({' '.join(command)}):\n{done.stdout[-4000:]}")
-    return done.stdout
+    return output_of(command, f"{what} failed ({' '.join(command)})", _JLINK_TIMEOUT)
 
 
 def main(arguments: list[str]) -> int:

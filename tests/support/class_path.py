@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
+
+from tests.support.programs import output_of
 
 MAVEN_TIMEOUT = 600.0
 """Seconds for the first resolution of one release, which downloads about 100 jars."""
@@ -84,19 +85,11 @@ def class_path(version: str) -> str:
     pom.write_text(wanted)
     fresh = directory / "classpath.new"
     command = [maven, "-q", "-B", "-f", str(pom), "dependency:build-classpath"]
-    done = subprocess.run(
+    output_of(
         [*command, f"-Dmdep.outputFile={fresh}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=MAVEN_TIMEOUT,
-        check=False,
+        f"Maven could not resolve Apache Kafka {version}",
+        MAVEN_TIMEOUT,
     )
-    if done.returncode != 0:
-        raise RuntimeError(
-            f"Maven could not resolve Apache Kafka {version}:\n{done.stdout[-4000:]}"
-        )
     fresh.replace(listing)
     return listing.read_text().strip()
 

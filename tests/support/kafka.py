@@ -21,7 +21,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -37,6 +36,7 @@ from tests.support.broker_settings import (
     write_settings,
 )
 from tests.support.class_path import cache_directory, class_path, parse_version, require_java
+from tests.support.programs import output_of
 
 RELEASES = ("4.3.0", "3.9.1", "2.8.2", "1.0.2")
 """The releases that CI runs against."""
@@ -209,18 +209,12 @@ def start_server(base: list[str], jars: str, directory: Path) -> jvm.JavaProcess
 def format_storage(base: list[str], jars: str, directory: Path) -> None:
     """Prepare the folder of a KRaft node, whose settings file is written."""
     settings = str(directory / "server.properties")
-    done = subprocess.run(
+    output_of(
         [*base, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", settings],
-        env=jvm.environment(jars),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_FORMAT_TIMEOUT,
-        check=False,
+        "formatting the storage failed",
+        _FORMAT_TIMEOUT,
+        jvm.environment(jars),
     )
-    if done.returncode != 0:
-        raise RuntimeError(f"formatting the storage failed:\n{done.stdout[-4000:]}")
 
 
 def _await_ready(process: jvm.JavaProcess, ports: Ports) -> None:

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from tests.support.class_path import cache_directory, require
+from tests.support.programs import output_of
 
 KEYSTORE_PASSWORD = "kclient-tests"
 """Of a throw-away key for the loopback interface: not a secret."""
@@ -47,14 +47,4 @@ def keystore() -> Path:
 def _keytool(arguments: list[str], store: Path) -> None:
     command = [require("keytool", "it comes with the JDK"), *arguments, "-alias", _ALIAS]
     command += ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", KEYSTORE_PASSWORD]
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60.0,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"keytool failed:\n{done.stdout[-2000:]}")
+    output_of(command, "keytool failed", 60.0)
