@@ -366,3 +366,43 @@ def test_callers_who_wait_for_room_are_told_at_once() -> None:
             await asyncio.gather(closing, *world.waiting, return_exceptions=True)
 
     run_virtually(main())
+
+
+def test_giving_up_very_many_batches_leaves_the_loop_its_turns() -> None:
+    partitions = 2_000
+
+    async def main() -> int:
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic("t", partitions=partitions)
+            cluster.faults.drop("Produce", times=None)
+            producer = kclient.Producer(cluster.bootstrap, linger=60.0)
+            await producer.start()
+            await producer.partitions_for("t")
+            for index in range(partitions):
+                producer.send("t", b"x", partition=index)
+            turns = -1
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            settling = producer._ending._settlement
+            given_up_at: list[int] = []
+            give_up = settling.give_up
+
+            def noting(batch: Any, error: Any) -> None:
+                given_up_at.append(turns)
+                give_up(batch, error)
+
+            settling.give_up = noting  # type: ignore[method-assign]
+            counting = asyncio.create_task(count())
+            with pytest.raises(FlushFailed):
+                await producer.close(timeout=0.0)
+            counting.cancel()
+            assert len(given_up_at) == partitions
+            return given_up_at[-1] - given_up_at[0]
+
+    # A slice is 0.01 s of effort, and each batch costs a reading of 0.0001 s.
+    assert run_virtually(main()) >= partitions // 200
