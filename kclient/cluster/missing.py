@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kclient.cluster.topic import LEADERS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -58,9 +60,14 @@ class MissingLeaders:
         """Forget who is back, who leads nothing any more, and whom nobody wants."""
         for node_id, missing in list(self._nodes.items()):
             unwanted = now - missing.wanted_at >= FORGOTTEN
-            if unwanted or not is_away(node_id) or next(view.led_by(node_id), None) is None:
+            if unwanted or not is_away(node_id) or not _leads(view, node_id):
                 del self._nodes[node_id]
 
     def hurry(self, now: float) -> bool:
         """Whether an election may be about to end."""
         return any(now - missing.since < ELECTION for missing in self._nodes.values())
+
+
+def _leads(view: Cluster, node_id: int) -> bool:
+    """Whether it leads anything; not by `led_by`, which makes an object of each topic."""
+    return any(node_id in facts[LEADERS] for facts in view.topics.raw.values())

@@ -123,12 +123,10 @@ class Nemesis:
                 self._note(session, cut.knife)
                 session.cut(reset=cut.knife is Knife.RESET)
             return
-        met: list[Session] = []
 
         def busy(passage: Passage) -> bool:
             if not self._may_be_cut(passage.session):
                 return False
-            met.append(passage.session)
             self._note(passage.session, cut.knife)
             return True
 
