@@ -18,6 +18,7 @@ from kclient.clock import Clock, SystemClock
 from kclient.error_codes import ErrorCode
 from kclient.errors import ClientClosed, InvalidArgument, broker_error
 from kclient.record.reader import read_batches
+from kclient.testing.addresses import check_address
 from kclient.testing.broker import LOOPBACK, Broker, Services
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
@@ -64,6 +65,8 @@ class Cluster:
         clock: Of record times; the system's by default.
         network: Where brokers listen, as ``broker-1:9092`` and so on. By default on loopback
             sockets, or on the network of the ``VirtualLoop`` that it is started on.
+        host: Where brokers listen, and what clients are told.
+        port: Of the first broker; the next one has the next port, and so on. 0 for free ones.
 
     Raises:
         InvalidArgument: A count that can't be.
@@ -93,9 +96,12 @@ class Cluster:
         seed: int = 0,
         clock: Clock | None = None,
         network: MemoryNet | None = None,
+        host: str = LOOPBACK,
+        port: int = 0,
     ) -> None:
         if brokers < 1:
             raise InvalidArgument(f"brokers must be at least 1, not {brokers}")
+        check_address(host, port, brokers)
         if network is not None and not isinstance(network, MemoryNet):
             raise InvalidArgument(f"network={network!r} must be a MemoryNet")
         if racks is not None and len(racks) != brokers:
@@ -119,7 +125,8 @@ class Cluster:
         )
         self._brokers: dict[int, Broker] = {}
         for index in range(brokers):
-            info = BrokerState(index + 1, LOOPBACK, None if racks is None else racks[index])
+            rack = None if racks is None else racks[index]
+            info = BrokerState(index + 1, host, rack, port and port + index)
             self._state.brokers[info.node_id] = info
             self._brokers[info.node_id] = Broker(info, services)
         self._started = False

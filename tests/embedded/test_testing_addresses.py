@@ -1,0 +1,68 @@
+"""Clusters at fixed addresses, as somebody who develops with one wants them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+import kclient
+from kclient.errors import InvalidArgument
+from kclient.testing import Cluster, MemoryNet
+from tests.support.free_ports import ports_in_a_row
+
+
+async def test_brokers_are_at_the_port_and_those_behind_it() -> None:
+    port = ports_in_a_row(3)
+    async with asyncio.timeout(60), Cluster(3, port=port) as cluster:
+        assert cluster.bootstrap.split(",") == [f"127.0.0.1:{port + index}" for index in range(3)]
+        cluster.create_topic("t")
+        await cluster.crash(1)
+        await cluster.restart(1)
+        assert cluster.brokers[1].port == port
+        async with kclient.Admin(cluster.bootstrap) as admin:
+            seen = await admin.describe_cluster()
+        assert sorted(one.port for one in seen.brokers) == [port, port + 1, port + 2]
+
+
+async def test_a_cluster_may_start_again_at_once_where_one_was() -> None:
+    port = ports_in_a_row(1)
+    for _ in range(2):
+        async with asyncio.timeout(60), Cluster(1, port=port) as cluster:
+            async with kclient.Admin(cluster.bootstrap) as admin:
+                await admin.describe_cluster()
+
+
+async def test_clients_are_told_the_host_that_was_given() -> None:
+    async with asyncio.timeout(60), Cluster(2, host="127.0.0.2") as cluster:
+        assert all(one.startswith("127.0.0.2:") for one in cluster.bootstrap.split(","))
+        async with kclient.Admin(cluster.bootstrap) as admin:
+            seen = await admin.describe_cluster()
+        assert {one.host for one in seen.brokers} == {"127.0.0.2"}
+
+
+async def test_a_port_that_is_taken_fails_the_start_and_frees_the_others() -> None:
+    port = ports_in_a_row(2)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        with pytest.raises(OSError, match=str(port + 1)):
+            await Cluster(2, port=port).start()
+        socket.create_server(("127.0.0.1", port)).close()
+
+
+async def test_brokers_on_a_network_in_memory_have_the_ports_that_were_asked_for() -> None:
+    async with asyncio.timeout(60), Cluster(2, network=MemoryNet(), port=9092) as cluster:
+        assert cluster.bootstrap == "broker-1:9092,broker-2:9093"
+
+
+@pytest.mark.parametrize("port", [-1, 65_534, 65_536, True, "9092", None])
+def test_ports_that_cannot_be_are_refused(port: int) -> None:
+    with pytest.raises(InvalidArgument, match=r"0 \(any that is free\) or 1 to 65533"):
+        Cluster(3, port=port)
+    Cluster(3, port=65_533)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", None])
+def test_hosts_that_nobody_can_connect_to_are_refused(host: str) -> None:
+    with pytest.raises(InvalidArgument, match="clients connect to"):
+        Cluster(1, host=host)
