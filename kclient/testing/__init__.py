@@ -19,6 +19,7 @@ from kclient.testing.memory_link import Link
 from kclient.testing.memory_net import MemoryNet, NetStats
 from kclient.testing.request_log import RequestLog, ServedRequest
 from kclient.testing.stored_batch import StoredBatch
+from kclient.testing.threaded import ThreadedCluster
 
 __all__ = [
     "Action",
@@ -39,6 +40,7 @@ __all__ = [
     "ServedRequest",
     "StoredBatch",
     "Stuck",
+    "ThreadedCluster",
     "TopicDefaults",
     "VirtualLoop",
     "run_virtually",

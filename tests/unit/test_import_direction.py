@@ -39,6 +39,7 @@ ALLOWED = {
     "consumer": {"protocol", "record", "network", "cluster"},
     "admin": {"protocol", "record", "network", "cluster"},
     "testing": {"protocol", "record"},
+    "pytest_plugin": {"testing"},
 }
 """Room -> the rooms below it. Each may also import the ground floor and itself."""
 HEAVY = ("pyarrow", "numpy", "lz4", "snappy", "zstandard", "uvloop", "confluent_kafka", "aiokafka")

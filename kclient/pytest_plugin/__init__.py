@@ -1,0 +1,95 @@
+"""pytest fixtures: a Kafka cluster inside the test process, for clients in any library.
+
+``kafka_cluster`` is a started cluster and ``kafka_bootstrap`` its address; the marker
+``kafka_cluster`` says what it is like. pytest loads this file in every project where kclient is
+installed, so it must stay cheap: nothing of kclient is imported before a fixture is used. That is
+why it doesn't live in ``kclient.testing``, whose import takes longer than many a test run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from kclient.testing import Cluster, ThreadedCluster
+
+MARKER = "kafka_cluster"
+_IN_LOOP = "kclient-in-loop"
+"""The name under which ``in_loop`` is registered."""
+_DEFAULT_BROKERS = "3"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Names begin with ``kclient``: a project may have its own ``--kafka-brokers``."""
+    group = parser.getgroup("kclient")
+    group.addoption(
+        "--kclient-brokers",
+        metavar="COUNT",
+        help="brokers of the kafka_cluster fixture where its marker doesn't say (else the ini "
+        "option kclient_brokers)",
+    )
+    parser.addini(
+        "kclient_brokers",
+        "brokers of the kafka_cluster fixture where its marker doesn't say",
+        default=_DEFAULT_BROKERS,
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known, and refuse a count that can't be."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(brokers=3, broker_configs=None, thread=False, ...): the cluster that the "
+        "fixture of this name gives, by the arguments of kclient.testing.Cluster; thread=True "
+        "runs it in a thread of its own in an async test, too, for clients that block",
+    )
+    default_brokers(config)
+
+
+def default_brokers(config: pytest.Config) -> int:
+    """How many brokers a cluster has where its marker doesn't say.
+
+    Raises:
+        pytest.UsageError: An option that is no count.
+    """
+    given, source = config.getoption("--kclient-brokers"), "--kclient-brokers"
+    if given is None:
+        given, source = config.getini("kclient_brokers"), "the ini option kclient_brokers"
+    if not str(given).isdecimal() or int(given) < 1:
+        raise pytest.UsageError(f"{source} is {given!r}, but must be a count of at least 1")
+    return int(given)
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster | ThreadedCluster]:
+    """A started Kafka cluster in this process, fresh for each test.
+
+    In tests that pytest-asyncio runs it is a ``kclient.testing.Cluster`` in the test's own loop;
+    in all others a ``ThreadedCluster``, which has the same methods without ``await``. The marker
+    ``@pytest.mark.kafka_cluster(brokers=1, auto_create_topics=True)`` takes the arguments of
+    ``Cluster``.
+    """
+    from kclient.pytest_plugin import marked
+
+    scope = marked.loop_scope(request.node)
+    if scope is not None:
+        plugins = request.config.pluginmanager
+        if not plugins.has_plugin(_IN_LOOP):
+            from kclient.pytest_plugin import in_loop
+
+            plugins.register(in_loop, _IN_LOOP)
+        yield request.getfixturevalue(f"kafka_cluster_in_{scope}_loop")
+        return
+    from kclient.testing import ThreadedCluster
+
+    with ThreadedCluster(marked.new_cluster(request.node)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_bootstrap(kafka_cluster: Cluster | ThreadedCluster) -> str:
+    """``host:port`` of each broker of ``kafka_cluster``, joined with commas."""
+    return kafka_cluster.bootstrap

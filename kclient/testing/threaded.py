@@ -1,0 +1,97 @@
+"""``ThreadedCluster``: a cluster for code without an event loop of its own, in a thread.
+
+For plain tests and for clients that block, in whatever library. The pytest fixture makes one for
+each test that doesn't run in a loop. What is called on it is carried out in the cluster's loop.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from kclient.testing.cluster import Cluster
+from kclient.testing.loop_thread import LoopThread
+from kclient.testing.remote import Remote
+
+if TYPE_CHECKING:
+    from kclient.testing.api_names import ApiName
+    from kclient.testing.request_log import RequestLog
+
+    class _BlockingLog(RequestLog):
+        def wait_count(self, api: ApiName, count: int) -> None: ...  # type: ignore[override]
+
+    class _BlockingCluster(Cluster):
+        """What type checkers see: a ``Cluster`` whose coroutines are plain functions."""
+
+        requests: _BlockingLog
+        _thread: LoopThread
+
+        def stop(self, broker: int) -> None: ...  # type: ignore[override]
+        def crash(self, broker: int) -> None: ...  # type: ignore[override]
+        def restart(self, broker: int) -> None: ...  # type: ignore[override]
+        def move(  # type: ignore[override]
+            self, broker: int, *, host: str | None = None, port: int = 0
+        ) -> None: ...
+        def swap_addresses(self, one: int, other: int) -> None: ...  # type: ignore[override]
+
+else:
+    _BlockingCluster = Remote
+
+
+class ThreadedCluster(_BlockingCluster):
+    """A ``Cluster`` in a thread of its own: it has all that a ``Cluster`` has, without ``await``.
+
+    Each call, on it and on what it gives (``faults``, ``requests``, ``brokers[1]``, a log), is
+    carried out in the cluster's loop while the caller waits; coroutines are waited for. Any thread
+    may call. Functions that are handed in, as to ``faults.rewrite``, run in the cluster's thread.
+
+    Args:
+        cluster: One that isn't started.
+        call_timeout: Seconds that a call may take; None for ever.
+
+    Raises:
+        RequestTimedOut: By any call that takes longer than ``call_timeout``.
+        ClientClosed: By what needs the loop, when the cluster isn't started or was closed.
+
+    Example::
+
+        with ThreadedCluster(Cluster(brokers=3)) as cluster:
+            cluster.create_topic("flights")
+            cluster.faults.error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+            producer.produce("flights", b"UA 1545")
+            producer.flush()
+            cluster.crash(cluster.leader("flights"))
+    """
+
+    __slots__ = ()
+
+    def __init__(self, cluster: Cluster, *, call_timeout: float | None = 60.0) -> None:
+        Remote.__init__(self, cluster, LoopThread(cluster, call_timeout))  # type: ignore[arg-type]
+
+    def __enter__(self) -> Self:
+        """``start``."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """``close``."""
+        self.close()
+
+    def start(self) -> None:  # type: ignore[override]
+        """Start the thread, and the cluster in it; does nothing when it is started.
+
+        Raises:
+            OSError: A listener can't be opened.
+            ClientClosed: It was closed.
+        """
+        self._thread.start()
+
+    def close(self) -> None:  # type: ignore[override]
+        """Close the cluster and end its thread; the logs stay readable. Twice is fine."""
+        self._thread.end()

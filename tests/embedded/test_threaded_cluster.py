@@ -1,0 +1,182 @@
+"""A cluster in a thread of its own: everything a cluster has, from threads without a loop."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kclient.errors import BrokerError, ClientClosed, RequestTimedOut
+from kclient.testing import Cluster, ErrorCode, RequestLog, ThreadedCluster, threaded
+from tests.unit.testing.batches import batch_bytes
+
+
+@pytest.fixture
+def cluster() -> Iterator[ThreadedCluster]:
+    before = threading.enumerate()
+    with ThreadedCluster(Cluster(3)) as one:
+        yield one
+    assert threading.enumerate() == before
+
+
+def connect(cluster: ThreadedCluster, broker: int = 1) -> socket.socket:
+    return socket.create_connection((cluster.brokers[broker].host, cluster.brokers[broker].port), 9)
+
+
+def test_what_is_done_to_it_is_done_in_its_loop(cluster: ThreadedCluster) -> None:
+    assert cluster.create_topic("t", partitions=2) == "t"
+    assert (cluster.topics, cluster.partition_count("t")) == (["t"], 2)
+    cluster.append("t", 1, batch_bytes(3))
+    assert [one.offset for one in cluster.records("t", 1)] == [0, 1, 2]
+    assert cluster.log("t", 1).size_bytes > 0
+    with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):
+        cluster.create_topic("t")
+
+
+def test_coroutines_are_waited_for(cluster: ThreadedCluster) -> None:
+    cluster.crash(1)
+    assert not cluster.brokers[1].running
+    with pytest.raises(ConnectionRefusedError):
+        connect(cluster)
+    cluster.restart(1)
+    assert cluster.brokers[1].running
+    ask_versions(cluster)
+
+
+def test_faults_come_back_as_live_objects(cluster: ThreadedCluster) -> None:
+    fault = cluster.faults.error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=2)
+    assert (fault.times, fault.hits, fault.active) == (2, 0, True)
+    assert fault in cluster.faults
+    assert list(cluster.faults) == [fault]
+    fault.times = 5
+    assert next(iter(cluster.faults)).times == 5
+    cluster.faults.remove(fault)
+    assert not cluster.faults
+    assert cluster.brokers[1] != cluster.brokers[2]
+    assert len({cluster.brokers[1], cluster.brokers[1]}) == 1
+
+
+def test_requests_can_be_read_and_waited_for(cluster: ThreadedCluster) -> None:
+    assert (len(cluster.requests), list(cluster.requests)) == (0, [])
+    asked = threading.Thread(target=ask_versions, args=(cluster,))
+    asked.start()
+    cluster.requests.wait_count("ApiVersions", 1)
+    asked.join()
+    assert [one.broker for one in cluster.requests.of("ApiVersions")] == [1]
+
+
+def ask_versions(cluster: ThreadedCluster) -> None:
+    with connect(cluster) as connection:
+        connection.sendall(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
+        assert len(connection.recv(4)) == 4
+
+
+def test_any_thread_may_call(cluster: ThreadedCluster) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: cluster.create_topic(f"t{index}"), range(40)))
+    assert len(cluster.topics) == 40
+
+
+def test_a_function_that_is_handed_in_may_use_it_too(cluster: ThreadedCluster) -> None:
+    seen: list[Any] = []
+
+    def look(request: Any, response: Any) -> None:
+        seen.append(cluster.topics)
+        with pytest.raises(RuntimeError, match="can't wait for it"):
+            cluster.crash(1)
+
+    cluster.create_topic("t")
+    cluster.faults.rewrite("ApiVersions", look)
+    ask_versions(cluster)
+    assert seen == [["t"]]
+
+
+def test_a_call_that_takes_too_long_is_given_up() -> None:
+    with ThreadedCluster(Cluster(1), call_timeout=0.05) as cluster:
+        with pytest.raises(RequestTimedOut, match=r"wait_count took more than 0\.05 s"):
+            cluster.requests.wait_count("Produce", 1)
+
+
+def test_a_call_that_waits_ends_with_the_cluster() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with ThreadedCluster(Cluster(1)) as cluster:
+            entered = threading.Event()
+            cluster.faults.rewrite("ApiVersions", lambda request, response: entered.set())
+            waiting = pool.submit(cluster.requests.wait_count, "Produce", 1)
+            ask_versions(cluster)
+            assert entered.wait(30)
+        with pytest.raises(ClientClosed):
+            waiting.result(30)
+
+
+def test_outside_its_life_only_what_needs_no_loop_works() -> None:
+    cluster = ThreadedCluster(Cluster(1))
+    with pytest.raises(ClientClosed):
+        cluster.crash(1)
+    cluster.start()
+    cluster.start()
+    cluster.create_topic("t")
+    cluster.append("t", 0, batch_bytes(2))
+    cluster.close()
+    cluster.close()
+    assert len(cluster.records("t")) == 2
+    with pytest.raises(ClientClosed):
+        cluster.restart(1)
+    with pytest.raises(ClientClosed, match="make another"):
+        cluster.start()
+
+
+def test_one_that_was_never_started_closes() -> None:
+    cluster = ThreadedCluster(Cluster(1))
+    cluster.close()
+    with pytest.raises(ClientClosed):
+        cluster.start()
+
+
+def test_a_start_that_fails_says_why_and_leaves_no_thread() -> None:
+    before = threading.enumerate()
+    with ThreadedCluster(Cluster(1)) as first:
+        cluster = ThreadedCluster(Cluster(1, port=first.brokers[1].port))
+        with pytest.raises(OSError, match="in use"):
+            cluster.start()
+        cluster.close()
+    assert threading.enumerate() == before
+
+
+def test_what_is_private_stays_so(cluster: ThreadedCluster) -> None:
+    with pytest.raises(AttributeError, match="_state"):
+        cluster._state  # noqa: B018
+    with pytest.raises(AttributeError):
+        cluster.nope  # type: ignore[attr-defined]  # noqa: B018
+    assert "create_topic" in dir(cluster)
+    assert repr(cluster) == "<Cluster in a thread of its own>"
+    assert cluster.create_topic.__doc__ == Cluster.create_topic.__doc__
+
+
+@pytest.mark.parametrize(
+    ("real", "blocking"),
+    [(Cluster, ("_BlockingCluster", "ThreadedCluster")), (RequestLog, ("_BlockingLog",))],
+)
+def test_type_checkers_know_what_blocks(real: type, blocking: tuple[str, ...]) -> None:
+    """Each coroutine of a cluster is told as a plain function in threaded.py; add what is new."""
+    coroutines = {
+        name
+        for name, function in vars(real).items()
+        if inspect.iscoroutinefunction(function) and not name.startswith("_")
+    }
+    tree = ast.parse(Path(threaded.__file__).read_text())
+    told = {
+        function.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name in blocking
+        for function in node.body
+        if isinstance(function, ast.FunctionDef)
+    }
+    assert coroutines <= told

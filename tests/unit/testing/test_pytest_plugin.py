@@ -1,0 +1,273 @@
+"""The pytest plugin, in sessions of pytest inside this one, as a project would have them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = "kclient.pytest_plugin"
+# By its module: which tree is installed, and when, doesn't matter then.
+ARGUMENTS = ("-p", PLUGIN, "-p", "no:kclient", "-p", "no:randomly")
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_thread_and_no_socket() -> Iterator[None]:
+    before = (threading.enumerate(), open_sockets())
+    yield
+    assert (threading.enumerate(), open_sockets()) == before
+
+
+def open_sockets() -> list[str]:
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:  # that of the listing itself
+            continue
+    return sorted(one for one in found if one.startswith("socket:"))
+
+
+def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
+    pytester.makepyfile(source)
+    strict = ["--strict-markers", "-W", "error"]
+    # An earlier session in this process may have imported the plugin.
+    strict += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    if "no:asyncio" not in arguments:
+        strict += ["-o", "asyncio_default_fixture_loop_scope=function"]
+    return pytester.runpytest_inprocess(*ARGUMENTS, *strict, *arguments)
+
+
+def test_an_async_test_has_the_cluster_in_its_own_loop(pytester: pytest.Pytester) -> None:
+    done = run(
+        pytester,
+        """
+        import asyncio, threading
+        import pytest, pytest_asyncio
+        import kclient
+        from kclient.testing import Cluster
+
+        async def use(cluster, bootstrap):
+            assert type(cluster) is Cluster
+            assert cluster.topics == []
+            cluster.create_topic("flights")
+            async with asyncio.timeout(30), kclient.Producer(bootstrap) as producer:
+                await producer.send("flights", b"UA 1545")
+            assert cluster.records("flights")[0].value == b"UA 1545"
+            assert "kclient-cluster" not in [one.name for one in threading.enumerate()]
+
+        @pytest.mark.asyncio
+        async def test_own_loop(kafka_cluster, kafka_bootstrap):
+            assert len(kafka_cluster.brokers) == 3
+            await use(kafka_cluster, kafka_bootstrap)
+
+        @pytest.mark.asyncio(loop_scope="module")
+        class TestInTheLoopOfTheModule:
+            async def test_one(self, kafka_cluster, kafka_bootstrap):
+                await use(kafka_cluster, kafka_bootstrap)
+
+            async def test_another(self, kafka_cluster, kafka_bootstrap):
+                await use(kafka_cluster, kafka_bootstrap)
+
+        @pytest_asyncio.fixture
+        async def producer(kafka_bootstrap):
+            async with kclient.Producer(kafka_bootstrap) as producer:
+                yield producer
+
+        @pytest.mark.asyncio
+        async def test_fixtures_of_the_project_use_it(kafka_cluster, producer):
+            kafka_cluster.create_topic("flights")
+            await producer.send("flights", b"UA 1545")
+        """,
+        "-o",
+        "asyncio_mode=strict",
+    )
+    done.assert_outcomes(passed=4)
+
+
+def test_the_loop_that_the_project_chose_for_its_tests_counts(pytester: pytest.Pytester) -> None:
+    done = run(
+        pytester,
+        """
+        import kclient
+
+        async def test_all_in_one_loop(kafka_bootstrap):
+            async with kclient.Admin(kafka_bootstrap) as admin:
+                assert len((await admin.describe_cluster()).brokers) == 3
+        """,
+        "--asyncio-mode=auto",
+        *("-o", "asyncio_default_test_loop_scope=session"),
+    )
+    done.assert_outcomes(passed=1)
+
+
+def test_on_virtual_time_the_cluster_is_on_the_network_in_memory(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(
+        """
+        from kclient.testing import VirtualLoop
+
+        def pytest_asyncio_loop_factories(config, item):
+            return {"virtual": VirtualLoop}
+        """
+    )
+    done = run(
+        pytester,
+        """
+        import asyncio
+
+        async def test_a_day(kafka_bootstrap):
+            assert kafka_bootstrap.startswith("broker-1:9092,")
+            await asyncio.sleep(80_000)
+        """,
+        "--asyncio-mode=auto",
+    )
+    done.assert_outcomes(passed=1)
+
+
+def test_a_plain_test_has_the_cluster_in_a_thread(pytester: pytest.Pytester) -> None:
+    done = run(
+        pytester,
+        """
+        import socket
+        import pytest
+        from kclient.testing import ThreadedCluster
+
+        def test_plain(kafka_cluster, kafka_bootstrap):
+            assert type(kafka_cluster) is ThreadedCluster
+            assert kafka_bootstrap == kafka_cluster.bootstrap
+            kafka_cluster.create_topic("flights")
+            assert kafka_cluster.topics == ["flights"]
+            host, port = kafka_bootstrap.split(",")[0].split(":")
+            socket.create_connection((host, int(port))).close()
+
+        def test_that_fails(kafka_cluster):
+            assert kafka_cluster.topics == ["flights"]  # of the test before
+
+        @pytest.mark.asyncio
+        @pytest.mark.kafka_cluster(thread=True)
+        async def test_that_blocks_its_loop(kafka_cluster):
+            assert type(kafka_cluster) is ThreadedCluster
+            kafka_cluster.crash(1)
+        """,
+    )
+    done.assert_outcomes(passed=2, failed=1)
+
+
+def test_pytest_asyncio_is_not_needed(pytester: pytest.Pytester) -> None:
+    done = run(
+        pytester,
+        "def test_it(kafka_cluster): assert kafka_cluster.topics == []",
+        "-p",
+        "no:asyncio",
+    )
+    done.assert_outcomes(passed=1)
+
+
+def test_markers_say_what_the_cluster_is_like(pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest
+
+        pytestmark = pytest.mark.kafka_cluster(broker_configs={"num.partitions": 7})
+
+        def test_default(kafka_cluster):
+            assert (len(kafka_cluster.brokers), partitions(kafka_cluster)) == (%d, 7)
+
+        @pytest.mark.kafka_cluster(brokers=2, racks=["a", "b"])
+        class TestOfAClass:
+            def test_of_the_class(self, kafka_cluster):
+                racks = [one.rack for one in kafka_cluster.brokers.values()]
+                assert (racks, partitions(kafka_cluster)) == (["a", "b"], 7)
+
+            @pytest.mark.kafka_cluster(broker_configs=None)
+            def test_of_its_own(self, kafka_cluster):
+                assert (len(kafka_cluster.brokers), partitions(kafka_cluster)) == (2, 1)
+
+        def partitions(cluster):
+            return cluster.partition_count(cluster.create_topic("t"))
+    """
+    pytester.makeini("[pytest]\nkclient_brokers = 4")
+    run(pytester, source % 4).assert_outcomes(passed=3)
+    run(pytester, source % 1, "--kclient-brokers=1").assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("brokers=0", "brokers=0 must be a count of at least 1"),
+        ("brokers='3'", "brokers='3' must be a count of at least 1"),
+        ("racks=['a']", "racks names 1 racks for 3 brokers"),
+        ("broker_configs={'nope': 1}", "has no configuration 'nope'"),
+        ("broker=3", "knows no 'broker', only brokers, "),
+        ("3", "takes keyword arguments only: what is 3?"),
+    ],
+)
+def test_a_marker_that_cannot_be_is_one_line(
+    pytester: pytest.Pytester, arguments: str, text: str
+) -> None:
+    done = run(
+        pytester,
+        f"""
+        import pytest
+
+        @pytest.mark.kafka_cluster({arguments})
+        def test_it(kafka_cluster):
+            pass
+        """,
+    )
+    done.assert_outcomes(errors=1)
+    at = done.outlines.index(next(one for one in done.outlines if "ERROR at setup" in one))
+    assert done.outlines[at + 1].startswith("@pytest.mark.kafka_cluster: ")
+    assert text in done.outlines[at + 1]
+    assert done.outlines[at + 2].startswith("=====")
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "three", ""])
+def test_an_option_that_is_no_count_is_refused(pytester: pytest.Pytester, given: str) -> None:
+    done = run(pytester, "", f"--kclient-brokers={given}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"--kclient-brokers is {given!r}, but must be a count" in "\n".join(done.errlines)
+    done = run(pytester, "", "-o", f"kclient_brokers={given}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"kclient_brokers is {given!r}, but must be" in "\n".join(done.errlines)
+
+
+def test_projects_that_do_not_use_it_load_next_to_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(): pass")
+    code = f"""
+import sys, pytest
+class Watch:
+    def pytest_sessionfinish(self):
+        ours = [one for one in sys.modules if one.startswith("kclient")]
+        print("loaded:", *sorted(ours), "asyncio" in sys.modules)
+sys.exit(pytest.main([*{(*ARGUMENTS, "-p", "no:asyncio", "-p", "no:anyio")!r}, "-s"], [Watch()]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=pytester.path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(HERE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "loaded: kclient kclient.pytest_plugin False\n" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+HERE = Path(__file__).parents[3]
+
+
+def test_pytest_is_told_where_the_plugin_is() -> None:
+    project = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"kclient": PLUGIN}
+    assert import_module(PLUGIN).kafka_cluster
