@@ -1,9 +1,10 @@
-"""The configurations of brokers that the embedded cluster knows, by Kafka's names.
+"""The configurations of brokers, by Kafka's names, and which of them matter here.
 
-Given as ``Cluster(broker_configs={"message.max.bytes": 2_000_000})``. A name that is not here is
-refused rather than ignored: a test must not believe in a setting that does nothing.
+Given as ``Cluster(broker_configs={"message.max.bytes": 2_000_000})``. All that Apache Kafka 4.3.0
+has are checked and described; those that the embedded cluster acts on are attributes of
+``BrokerConfig``, and the defaults of topics. An unknown name is refused: it is a typing error.
 
-One default is not Kafka's: ``fetch.max.bytes`` is 8 MiB instead of 55, as one answer is made in one
+One value is not Kafka's: ``fetch.max.bytes`` is 8 MiB instead of 55, as one answer is made in one
 callback of the loop that the user's own code runs in (28 MiB took 15 to 100 ms).
 """
 
@@ -14,52 +15,70 @@ from typing import cast
 
 from kclient.errors import InvalidConfig
 from kclient.settings import nearest
-from kclient.testing import topic_configs
-from kclient.testing.config_defs import MAX_INT, ConfigDef, Value, as_texts
+from kclient.testing import config_table, topic_configs
+from kclient.testing.config_defs import ConfigDef, Value, as_texts, read_table
 from kclient.testing.refused import Refused
 
-_OWN: tuple[ConfigDef, ...] = (
-    ConfigDef("auto.create.topics.enable", "BOOLEAN", "false"),
-    ConfigDef("default.replication.factor", "INT", "1", 1),
-    ConfigDef("fetch.max.bytes", "INT", str(8 << 20), 1024),
-    ConfigDef("max.incremental.fetch.session.cache.slots", "INT", "1000", 0),
-    ConfigDef("max.request.partition.size.limit", "INT", "2000", 1),
-    ConfigDef("num.partitions", "INT", "1", 1),
-    ConfigDef("socket.request.max.bytes", "INT", "104857600", 1, MAX_INT),
-)
+ALL_DEFINITIONS = read_table(config_table.BROKER)
+"""Those included that are never described."""
 
-DEFINITIONS: dict[str, ConfigDef] = {one.name: one for one in _OWN}
-for _topic_name, _name in topic_configs.BROKER_SYNONYMS.items():
-    _like = topic_configs.DEFINITIONS[_topic_name]
-    DEFINITIONS[_name] = ConfigDef(
-        _name, _like.kind, _like.default, _like.low, _like.high, _like.choices, _like.or_value
-    )
+DEFINITIONS: dict[str, ConfigDef] = {
+    name: one for name, one in ALL_DEFINITIONS.items() if not one.internal
+}
+
+_SAME: tuple[tuple[str, ...], ...] = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    **{name: same for same in _SAME for name in same},
+}
+"""Names that stand for the same, the first one that is set counts."""
+
+_UNITS = {"minutes": 60_000, "hours": 3_600_000}
+
+DEFAULT_LOG_DIR = "/tmp/kraft-combined-logs"
+_OWN = {
+    "auto.create.topics.enable": "false",
+    "fetch.max.bytes": str(8 << 20),
+    "log.dirs": DEFAULT_LOG_DIR,
+}
+"""What this cluster sets itself, where nothing else is given."""
 
 
 class BrokerConfig:
     """Checked configuration of all brokers of a cluster.
 
     Attributes:
-        given: What was set.
+        given: What was set for the cluster.
+        static: The same with what the cluster sets itself: a broker's properties file.
+        dynamic: What clients changed for all brokers (KIP-226).
         auto_create_topics: Metadata requests may create topics.
         partitions: Of topics that don't say.
         replication_factor: Of topics that don't say.
         fetch_max_bytes: Most in one fetch response.
         session_slots: Fetch sessions per broker.
+        partition_limit: Most partitions in one answer of DescribeTopicPartitions.
         request_max_bytes: Largest frame that is read.
+        log_dirs: Where a broker says that its logs are.
         topic_defaults: Defaults of topic configurations.
     """
 
     __slots__ = (
         "_values",
         "auto_create_topics",
+        "dynamic",
         "fetch_max_bytes",
         "given",
+        "log_dirs",
         "partition_limit",
         "partitions",
         "replication_factor",
         "request_max_bytes",
         "session_slots",
+        "static",
         "topic_defaults",
     )
 
@@ -71,12 +90,25 @@ class BrokerConfig:
         """
         self.given = as_texts(given)
         for name in self.given:
-            if name not in DEFINITIONS:
+            if name not in ALL_DEFINITIONS:
                 raise InvalidConfig(_unknown(name))
+        self.static = {**_OWN, **self.given}
+        # With eligible leader replicas the controller keeps this one for the cluster (KIP-966).
+        self.dynamic = {"min.insync.replicas": self.static.get("min.insync.replicas", "1")}
+        self.apply(self.dynamic)
+
+    def apply(self, dynamic: Mapping[str, str]) -> None:
+        """Let these dynamic configurations of all brokers count from now on.
+
+        Raises:
+            InvalidConfig: A value that Kafka would refuse.
+        """
+        self.dynamic = dict(dynamic)
         try:
             self._values: dict[str, Value] = {
-                name: one.parse(self.given.get(name, one.default))
-                for name, one in DEFINITIONS.items()
+                name: None if text is None else one.parse(text)
+                for name, one in ALL_DEFINITIONS.items()
+                for text in (self.dynamic.get(name, self.static.get(name, one.default)),)
             }
         except Refused as refused:
             raise InvalidConfig(f"broker_configs: {refused}") from refused
@@ -87,17 +119,42 @@ class BrokerConfig:
         self.session_slots = self._int("max.incremental.fetch.session.cache.slots")
         self.partition_limit = self._int("max.request.partition.size.limit")
         self.request_max_bytes = self._int("socket.request.max.bytes")
-        self.topic_defaults = {
-            topic_name: self.given[name]
-            for topic_name, name in topic_configs.BROKER_SYNONYMS.items()
-            if name in self.given
-        }
+        self.log_dirs = tuple(cast("list[str]", self._values["log.dirs"]))
+        self.topic_defaults = topic_defaults({**self.static, **self.dynamic})
+
+    def value(self, name: str) -> Value:
+        """The value in force of any configuration."""
+        return self._values[name]
 
     def _int(self, name: str) -> int:
         return cast(int, self._values[name])
 
 
+
+def topic_defaults(texts: Mapping[str, str]) -> dict[str, str]:
+    """The defaults of topics, by their names, where a broker's configurations ``texts`` set them.
+
+    What is set in hours or minutes counts where it isn't set in milliseconds.
+    """
+    found = {}
+    for topic_name, name in topic_configs.BROKER_SYNONYMS.items():
+        for synonym in SYNONYMS.get(name, (name,)):
+            text = texts.get(synonym)
+            if text is not None:
+                unit = _UNITS.get(synonym.rpartition(".")[2])
+                found[topic_name] = text if unit is None else _in_ms(text, unit)
+                break
+    if found.get("retention.ms", "").strip().startswith("-"):
+        found["retention.ms"] = "-1"  # any negative number is none
+    return found
+
+
+def _in_ms(text: str, unit: int) -> str:
+    number = int(text)
+    return str(number * unit) if number >= 0 else "-1"
+
+
 def _unknown(name: str) -> str:
     near = nearest(name, DEFINITIONS)
-    hint = f"; did you mean {near!r}?" if near else f"; known are {', '.join(DEFINITIONS)}"
-    return f"broker_configs: the embedded cluster has no configuration {name!r}{hint}"
+    hint = f"; did you mean {near!r}?" if near else ""
+    return f"broker_configs: Apache Kafka has no configuration {name!r}{hint}"

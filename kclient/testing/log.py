@@ -9,7 +9,7 @@ a read returns whole batches. Used by the handlers of Produce, Fetch and ListOff
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kclient.error_codes import ErrorCode
@@ -17,6 +17,7 @@ from kclient.record.reader import read_batches
 from kclient.testing.leader_epochs import LeaderEpochs
 from kclient.testing.producer_states import ProducerStates
 from kclient.testing.refused import Refused
+from kclient.testing.segments import Segments
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.transaction_index import TransactionIndex
 
@@ -61,6 +62,7 @@ class PartitionLog:
         epochs: Leader epochs and where they began.
         producers: Sequences of idempotent producers.
         transactions: Open and aborted transactions.
+        segments: Where Kafka's files would begin, as far as ``note_segments`` was asked.
     """
 
     __slots__ = (
@@ -71,6 +73,7 @@ class PartitionLog:
         "epochs",
         "high_watermark",
         "producers",
+        "segments",
         "start_offset",
         "transactions",
     )
@@ -85,16 +88,26 @@ class PartitionLog:
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self.transactions = TransactionIndex()
+        self.segments = Segments()
 
     @property
     def batches(self) -> tuple[StoredBatch, ...]:
         """All batches, oldest first."""
         return tuple(self._batches)
 
+    def batches_between(self, start: int, end: int) -> Sequence[StoredBatch]:
+        """The batches with ``start <= base offset < end``."""
+        return self._batches[bisect_left(self._bases, start) : bisect_left(self._bases, end)]
+
     @property
     def size_bytes(self) -> int:
         """Of all batches."""
         return sum(len(batch.data) for batch in self._batches)
+
+    @property
+    def stored_bytes(self) -> int:
+        """What Kafka's files would take: deleted records stay until their segment goes."""
+        return self.size_bytes + self.segments.deleted_bytes
 
     @property
     def last_stable_offset(self) -> int:
@@ -200,7 +213,8 @@ class PartitionLog:
 
     def offset_of_max_time(self) -> FoundOffset | None:
         """The first record with the greatest timestamp; None in an empty log (KIP-734)."""
-        batches = self._batches[self._index_of(self.start_offset) :]
+        found = self._batches[self._index_of(self.start_offset) :]
+        batches = [batch for batch in found if batch.record_count]
         if not batches:
             return None
         best = max(batches, key=lambda batch: batch.max_timestamp)
@@ -221,6 +235,7 @@ class PartitionLog:
             return
         self.start_offset = offset
         gone = self._index_of(offset)
+        self.segments.forget_records(self._batches[:gone])
         del self._batches[:gone]
         del self._bases[:gone]
         self.epochs.truncate_start(offset)
@@ -234,7 +249,20 @@ class PartitionLog:
         self.end_offset = self._batches[-1].next_offset if self._batches else self.start_offset
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self.epochs.truncate_end(self.end_offset)
+        self.segments.truncate_end(self.end_offset)
         self._rebuild()
+
+    def note_segments(self, segment_bytes: int, segment_ms: int) -> None:
+        """Bring ``segments`` up to the log's start and end, with the limits that count now."""
+        first = bisect_left(self._bases, self.segments.counted_to)
+        self.segments.note(self._batches[first:], segment_bytes, segment_ms)
+        self.segments.truncate_start(self.start_offset)
+
+    def replace_below(self, end: int, batches: Sequence[StoredBatch]) -> None:
+        """Put what compaction left in the place of all batches below ``end``."""
+        count = bisect_left(self._bases, end)
+        self._batches[:count] = batches
+        self._bases[:count] = [batch.base_offset for batch in batches]
 
     def listen(self, listener: Callable[[int], None]) -> None:
         """Call ``listener(size_bytes)`` when there is more to read, until ``unlisten``."""

@@ -1,7 +1,7 @@
 """The configurations of topics, as Apache Kafka 4.3.0 has them, and which of them matter here.
 
 All are accepted, checked and shown; those that the embedded cluster acts on are attributes of
-``TopicConfig``. Used by the topic rules and the append path.
+``TopicConfig``. Used by the topic rules, the append path and the cleaner.
 """
 
 from __future__ import annotations
@@ -10,59 +10,20 @@ from collections.abc import Mapping
 from typing import cast
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.config_defs import MAX_INT, MAX_LONG, ConfigDef, Value
+from kclient.testing import config_table
+from kclient.testing.config_defs import ConfigDef, Value, read_table, text_of
 from kclient.testing.refused import Refused
 
-_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+ALL_DEFINITIONS = read_table(config_table.TOPIC)
+"""Those included that Kafka keeps for its own tests, such as ``internal.segment.bytes``."""
 
 DEFINITIONS: dict[str, ConfigDef] = {
-    one.name: one
-    for one in (
-        ConfigDef("cleanup.policy", "LIST", "delete", choices=("compact", "delete")),
-        ConfigDef("compression.gzip.level", "INT", "-1", 1, 9, or_value=-1),
-        ConfigDef("compression.lz4.level", "INT", "9", 1, 17),
-        ConfigDef("compression.type", "STRING", "producer", choices=_CODECS),
-        ConfigDef("compression.zstd.level", "INT", "3", -131072, 22),
-        ConfigDef("delete.retention.ms", "LONG", "86400000", 0),
-        ConfigDef("file.delete.delay.ms", "LONG", "60000", 0),
-        ConfigDef("flush.messages", "LONG", str(MAX_LONG), 1),
-        ConfigDef("flush.ms", "LONG", str(MAX_LONG), 0),
-        ConfigDef("follower.replication.throttled.replicas", "LIST", ""),
-        ConfigDef("index.interval.bytes", "INT", "4096", 0),
-        ConfigDef("leader.replication.throttled.replicas", "LIST", ""),
-        ConfigDef("local.retention.bytes", "LONG", "-2", -2),
-        ConfigDef("local.retention.ms", "LONG", "-2", -2),
-        ConfigDef("max.compaction.lag.ms", "LONG", str(MAX_LONG), 1),
-        ConfigDef("max.message.bytes", "INT", "1048588", 0),
-        ConfigDef("message.timestamp.after.max.ms", "LONG", "3600000", 0),
-        ConfigDef("message.timestamp.before.max.ms", "LONG", str(MAX_LONG), 0),
-        ConfigDef("message.timestamp.type", "STRING", "CreateTime", choices=_TIMESTAMP_TYPES),
-        ConfigDef("min.cleanable.dirty.ratio", "DOUBLE", "0.5", 0, 1),
-        ConfigDef("min.compaction.lag.ms", "LONG", "0", 0),
-        ConfigDef("min.insync.replicas", "INT", "1", 1),
-        ConfigDef("preallocate", "BOOLEAN", "false"),
-        ConfigDef("remote.log.copy.disable", "BOOLEAN", "false"),
-        ConfigDef("remote.log.delete.on.disable", "BOOLEAN", "false"),
-        ConfigDef("remote.storage.enable", "BOOLEAN", "false"),
-        ConfigDef("retention.bytes", "LONG", "-1"),
-        ConfigDef("retention.ms", "LONG", "604800000", -1),
-        ConfigDef("segment.bytes", "INT", "1073741824", 1048576, MAX_INT),
-        ConfigDef("segment.index.bytes", "INT", "10485760", 4),
-        ConfigDef("segment.jitter.ms", "LONG", "0", 0),
-        ConfigDef("segment.ms", "LONG", "604800000", 1),
-        ConfigDef("unclean.leader.election.enable", "BOOLEAN", "false"),
-    )
+    name: one for name, one in ALL_DEFINITIONS.items() if not one.internal
 }
+"""Those that are described."""
 
 BROKER_SYNONYMS = {
-    "cleanup.policy": "log.cleanup.policy",
-    "compression.type": "compression.type",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.insync.replicas": "min.insync.replicas",
+    name: one.broker_name for name, one in DEFINITIONS.items() if one.broker_name is not None
 }
 """Topic configurations that a broker's configuration gives the default of, by that one's name."""
 
@@ -73,22 +34,42 @@ class TopicConfig:
     Attributes:
         given: What was set on the topic itself.
         max_message_bytes: Largest batch, compressed, with its header.
-        compacted: Records without a key are refused.
+        compacted: Records without a key are refused; of each key the last one stays.
+        deletes: Retention applies.
         log_append_time: The broker gives the timestamps.
         timestamp_before_max_ms: How old a timestamp may be.
         timestamp_after_max_ms: How far in the future.
         min_insync_replicas: How many must be in sync for acks=all.
+        unclean_elections: A replica that is not in sync may lead.
+        retention_bytes: Of a partition; -1 for no limit.
+        retention_ms: How long segments are kept; -1 for ever.
+        segment_bytes: Most in one segment.
+        delete_retention_ms: How long tombstones stay at least.
+        min_cleanable_dirty_ratio: How much must be dirty for compaction.
+        min_compaction_lag_ms: How long a record stays at least.
+        max_compaction_lag_ms: After how long it is compacted at the latest.
+        max_segment_ms: Most time in one segment.
     """
 
     __slots__ = (
         "_values",
         "compacted",
+        "delete_retention_ms",
+        "deletes",
         "given",
         "log_append_time",
+        "max_compaction_lag_ms",
         "max_message_bytes",
+        "max_segment_ms",
+        "min_cleanable_dirty_ratio",
+        "min_compaction_lag_ms",
         "min_insync_replicas",
+        "retention_bytes",
+        "retention_ms",
+        "segment_bytes",
         "timestamp_after_max_ms",
         "timestamp_before_max_ms",
+        "unclean_elections",
     )
 
     def __init__(self, given: Mapping[str, str], defaults: Mapping[str, str]) -> None:
@@ -98,28 +79,47 @@ class TopicConfig:
             Refused: INVALID_CONFIG.
         """
         for name in given:
-            if name not in DEFINITIONS:
-                raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+            if name not in ALL_DEFINITIONS:
+                raise _invalid(f"Unknown topic config name: {name}")
         self.given = dict(given)
-        self._values: dict[str, Value] = {
-            name: one.parse(given.get(name, defaults.get(name, one.default)))
-            for name, one in DEFINITIONS.items()
-        }
+        self._values: dict[str, Value] = {}
+        for name, one in ALL_DEFINITIONS.items():
+            text = given.get(name, defaults.get(name, one.default))
+            self._values[name] = None if text is None else one.parse(text)
         self._check_together()
+        policies = cast("list[str]", self._values["cleanup.policy"])
+        self.compacted = "compact" in policies
+        self.deletes = "delete" in policies
         self.max_message_bytes = self._int("max.message.bytes")
-        self.compacted = "compact" in cast("list[str]", self._values["cleanup.policy"])
         self.log_append_time = self._values["message.timestamp.type"] == "LogAppendTime"
         self.timestamp_before_max_ms = self._int("message.timestamp.before.max.ms")
         self.timestamp_after_max_ms = self._int("message.timestamp.after.max.ms")
         self.min_insync_replicas = self._int("min.insync.replicas")
+        self.unclean_elections = bool(self._values["unclean.leader.election.enable"])
+        self.retention_bytes = self._int("retention.bytes")
+        self.retention_ms = self._int("retention.ms")
+        self.segment_bytes = cast(
+            int, self._values["internal.segment.bytes"] or self._values["segment.bytes"]
+        )
+        self.delete_retention_ms = self._int("delete.retention.ms")
+        self.min_cleanable_dirty_ratio = cast(float, self._values["min.cleanable.dirty.ratio"])
+        self.min_compaction_lag_ms = self._int("min.compaction.lag.ms")
+        self.max_compaction_lag_ms = self._int("max.compaction.lag.ms")
+        self.max_segment_ms = self._int("segment.ms")
+        if self.compacted:
+            self.max_segment_ms = min(self.max_segment_ms, self.max_compaction_lag_ms)
 
     def _check_together(self) -> None:
         low, high = self._int("min.compaction.lag.ms"), self._int("max.compaction.lag.ms")
         if low > high:
-            raise Refused(
-                ErrorCode.INVALID_CONFIG,
+            raise _invalid(
                 f"conflict topic config setting min.compaction.lag.ms ({low}) > "
-                f"max.compaction.lag.ms ({high})",
+                f"max.compaction.lag.ms ({high})"
+            )
+        if self._values["remote.storage.enable"]:
+            raise _invalid(
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be "
+                "configured with remote log storage."
             )
 
     def _int(self, name: str) -> int:
@@ -128,3 +128,11 @@ class TopicConfig:
     def value(self, name: str) -> Value:
         """The value in force of any topic configuration."""
         return self._values[name]
+
+    def text(self, name: str) -> str:
+        """That value as Kafka shows it."""
+        return text_of(self._values[name]) or ""
+
+
+def _invalid(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_CONFIG, message)

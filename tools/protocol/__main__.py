@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tools.protocol import emit_module, errors, output
+from tools.protocol import configs, emit_module, errors, output
 from tools.protocol.definitions import read_release
 from tools.protocol.jars import RELEASES, ToolMissing
 from tools.protocol.merge import merge_releases
@@ -21,7 +21,11 @@ def generate() -> dict[str, str]:
         for one in [*older.values(), *newer.values()]
         if one.kind == "request" and one.api_key is not None and one.api_key not in spoken
     }
-    return {**emit_module.generate(definitions, retired), **errors.generate()}
+    return {
+        **emit_module.generate(definitions, retired),
+        **errors.generate(),
+        **configs.generate(),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -110,7 +110,7 @@ def _broker_rows(call: Call, name: str) -> list[tuple[ConfigDef, str, Source]]:
     return [
         (
             one,
-            given.get(one.name, one.default),
+            given.get(one.name, one.default) or "",
             Source.STATIC_BROKER if one.name in given else Source.DEFAULT,
         )
         for one in broker_configs.DEFINITIONS.values()

@@ -84,7 +84,11 @@ def test_python_values_become_kafkas_text(value: object, text: str) -> None:
 
 def test_broker_configs_give_topic_defaults_by_their_own_names() -> None:
     config = BrokerConfig({"message.max.bytes": 5, "log.cleanup.policy": "compact"})
-    assert config.topic_defaults == {"max.message.bytes": "5", "cleanup.policy": "compact"}
+    assert config.topic_defaults == {
+        "max.message.bytes": "5",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": "1",
+    }
 
 
 def test_an_unknown_broker_config_is_refused_with_the_nearest_name() -> None:
