@@ -185,7 +185,8 @@ def split_batches(data: bytes | bytearray | memoryview) -> list[memoryview]:
                 f"({_SMALLEST_LENGTH})"
             )
         if magic > _NEWEST_MAGIC:
-            raise Malformed(f"Invalid magic found in record: {magic}")
+            signed = magic - 256 if magic > 127 else magic
+            raise Malformed(f"Invalid magic found in record: {signed}")
         end = pos + LOG_OVERHEAD + length
         if end > len(view):
             break

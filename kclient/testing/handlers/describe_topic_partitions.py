@@ -21,6 +21,14 @@ from kclient.testing.topic_rules import check_name
 def handle(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Topics in the order of their names, from the cursor on, up to the limit of partitions."""
     state, cursor = call.state, request.cursor
+    code = _check(request)
+    if code is not None:
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(code, one.name) for one in request.topics
+            ],
+            next_cursor=None,
+        )
     limit = max(min(call.state.config.partition_limit, request.response_partition_limit), 1)
     names = sorted({one.name for one in request.topics} or set(state.topics))
     response = DescribeTopicPartitionsResponse(next_cursor=None)
@@ -37,6 +45,17 @@ def handle(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopic
             response.next_cursor = ResponseCursor(name, first_left)
             break
     return response
+
+
+def _check(request: DescribeTopicPartitionsRequest) -> ErrorCode | None:
+    """What is wrong with the request as a whole; then all of its topics are answered with it."""
+    cursor, names = request.cursor, {one.name for one in request.topics}
+    if cursor is None:
+        # Kafka asks its authorizer about each topic, which fails for one without a name.
+        return ErrorCode.UNKNOWN_SERVER_ERROR if "" in names else None
+    if cursor.partition_index < 0 or (names and cursor.topic_name not in names):
+        return ErrorCode.INVALID_REQUEST
+    return None
 
 
 def _describe(
@@ -57,7 +76,7 @@ def _describe(
         )
     first = 0
     if cursor is not None and cursor.topic_name == name:
-        first = max(cursor.partition_index, 0)
+        first = cursor.partition_index
     part = topic.partitions[first : first + limit]
     shown = DescribeTopicPartitionsResponseTopic(
         name=name,

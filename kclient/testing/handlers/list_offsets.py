@@ -14,6 +14,7 @@ from kclient.protocol.messages.list_offsets import (
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
+from kclient.testing.leader_epochs import UNDEFINED as NO_EPOCH
 from kclient.testing.log import FoundOffset
 from kclient.testing.refused import Refused
 from kclient.testing.state import PartitionState
@@ -38,22 +39,16 @@ def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     counts = Counter(
         (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
     )
-    response = ListOffsetsResponse()
+    shown: dict[str, ListOffsetsTopicResponse] = {}  # one entry of each topic that has partitions
     for topic in request.topics:
-        shown = ListOffsetsTopicResponse(topic.name)
-        response.topics.append(shown)
-        twice = {
-            one.partition_index
-            for one in topic.partitions
-            if counts[topic.name, one.partition_index] > 1
-        }
-        shown.partitions = [_refused(index, ErrorCode.INVALID_REQUEST) for index in twice]
-        shown.partitions += [
-            _answer(call, request, topic.name, one)
-            for one in topic.partitions
-            if one.partition_index not in twice
-        ]
-    return response
+        for one in topic.partitions:
+            key = topic.name, one.partition_index
+            found = shown.setdefault(topic.name, ListOffsetsTopicResponse(topic.name)).partitions
+            if counts[key] == 1:
+                found.append(_answer(call, request, topic.name, one))
+            elif counts.pop(key, 0):
+                found.append(_refused(one.partition_index, ErrorCode.INVALID_REQUEST))
+    return ListOffsetsResponse(topics=list(shown.values()))
 
 
 def _answer(
@@ -84,6 +79,8 @@ def _look_up(
     if wanted.timestamp < 0 and not _is_spoken(wanted.timestamp, call.version):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION)
     partition = call.partition(call.topic(name, ZERO_UUID, False), wanted.partition_index)
+    if wanted.current_leader_epoch < NO_EPOCH:
+        raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
     call.check_leader(
         partition, wanted.current_leader_epoch, leader_only=request.replica_id != _DEBUGGER
     )

@@ -12,6 +12,7 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
+from kclient.testing.leader_epochs import UNDEFINED as NO_EPOCH
 from kclient.testing.refused import Refused
 
 
@@ -34,6 +35,8 @@ def _end_of(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEnd
         if code is not None:
             raise Refused(code)
         partition = call.partition(call.topic(name, ZERO_UUID, False), wanted.partition)
+        if wanted.current_leader_epoch < NO_EPOCH:
+            raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
         call.check_leader(partition, wanted.current_leader_epoch, leader_only=True)
     except Refused as refused:
         answer.error_code = refused.code

@@ -1,0 +1,122 @@
+"""The two sides of a comparison: the embedded cluster, and real brokers of Apache Kafka.
+
+`conftest.py` and the command line make them. What counts is that both are configured alike: the
+embedded cluster gets every setting of the real broker that it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from kclient.testing import Cluster
+from kclient.testing.broker_configs import DEFINITIONS
+from tests.support.broker_settings import COMMON
+from tests.support.node_settings import IDS
+from tests.support.nodes import Nodes
+
+RELEASE = "4.3.0"
+_KAFKAS_OWN = {"fetch.max.bytes": 55 << 20}
+"""Where the embedded cluster's default is another than Kafka's."""
+
+
+class Place(Protocol):
+    """Where a scenario runs."""
+
+    kind: str
+    """For reports."""
+
+    def address(self, node: int) -> tuple[str, int]:
+        """Host and port of a broker."""
+
+    async def stop(self, node: int) -> None:
+        """Shut a broker down in order."""
+
+    async def crash(self, node: int) -> None:
+        """Let a broker vanish."""
+
+    async def restart(self, node: int) -> None:
+        """Bring a broker back that is down; returns when it answers."""
+
+
+class Embedded:
+    """The embedded cluster."""
+
+    kind = "embedded"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def address(self, node: int) -> tuple[str, int]:
+        host, _, port = self._cluster.brokers[node].address.rpartition(":")
+        return host, int(port)
+
+    async def stop(self, node: int) -> None:
+        await self._cluster.stop(node)
+
+    async def crash(self, node: int) -> None:
+        await self._cluster.crash(node)
+
+    async def restart(self, node: int) -> None:
+        await self._cluster.restart(node)
+
+
+class OneNode:
+    """The real broker that test sessions share; it is never stopped by a scenario."""
+
+    kind = "kafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._address = host, int(port)
+
+    def address(self, node: int) -> tuple[str, int]:
+        if node != 1:
+            raise ValueError(f"there is no broker {node}: this is a scenario of one")
+        return self._address
+
+    async def stop(self, node: int) -> None:
+        raise NotImplementedError(f"broker {node} is shared: a scenario with nodes=3 may stop its")
+
+    crash = restart = stop
+
+
+class ThreeNodes:
+    """Three real nodes of our own."""
+
+    kind = "kafka"
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    def address(self, node: int) -> tuple[str, int]:
+        return self._nodes.address(node)
+
+    async def stop(self, node: int) -> None:
+        await asyncio.to_thread(self._nodes.stop, node)
+
+    async def crash(self, node: int) -> None:
+        await asyncio.to_thread(self._nodes.kill, node)
+
+    async def restart(self, node: int) -> None:
+        await asyncio.to_thread(self._nodes.restart, node)
+
+    async def heal(self) -> None:
+        """Bring back what a scenario left down, so that the next one finds all in sync."""
+        for node in IDS:
+            if not self._nodes.alive(node):
+                await self.restart(node)
+        await asyncio.to_thread(self._nodes.wait_full_isr)
+
+
+@contextlib.asynccontextmanager
+async def embedded(nodes: int) -> AsyncIterator[Embedded]:
+    """An embedded cluster with the settings of the real brokers, for the time of the context."""
+    settings = {name: value for name, value in COMMON.items() if name in DEFINITIONS}
+    racks = [f"rack-{node}" for node in IDS] if nodes > 1 else None
+    async with Cluster(
+        brokers=nodes, racks=racks, broker_configs={**settings, **_KAFKAS_OWN}
+    ) as cluster:
+        yield Embedded(cluster)

@@ -1,0 +1,305 @@
+"""One run of a scenario: connections to the brokers, and the record of all that they answer.
+
+`ask` sends a request and records its answer; `begin` sends and lets the scenario go on, for
+requests that wait. What only prepares (`topic`, `delete_topic`, `quietly`) is not recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.message import Request
+from kclient.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kclient.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kclient.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.conformance.places import Place
+from tests.conformance.plain import plain
+from tests.unit.testing.raw_peer import RawPeer
+
+PATIENCE = 20.0
+"""Seconds for any one answer."""
+CLIENT_ID = "conformance"
+CLOSED = "the connection is closed"
+_POLL = 0.01
+_EARLIEST = -2
+
+
+async def until(done: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again until the answer is yes."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if await done():
+                return
+            await asyncio.sleep(_POLL)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request and what came of it.
+
+    Attributes:
+        asked: API, version and the scenario's note.
+        api: Kafka's name of the API.
+        listing: It asked for all that there is in the cluster.
+        answer: The decoded response, or `CLOSED`, or the frame in hex.
+    """
+
+    asked: str
+    api: str
+    answer: dict[str, Any] | str
+    listing: bool = False
+
+
+@dataclass(slots=True)
+class Transcript:
+    """All that was answered, in the order in which the scenario asked for it."""
+
+    token: str
+    exchanges: list[Exchange] = field(default_factory=list)
+
+
+class Peer:
+    """One connection; it is opened again where the broker closed it."""
+
+    def __init__(self, run: Run, node: int, client_id: str | None) -> None:
+        self._run = run
+        self._node = node
+        self._client_id = client_id
+        self._raw: RawPeer | None = None
+
+    async def _open(self) -> RawPeer:
+        if self._raw is None:
+            raw = RawPeer(*self._run.place.address(self._node), self._client_id)
+            self._raw = await self._run.connections.enter_async_context(raw)
+        return self._raw
+
+    async def begin(
+        self, request: Request, version: int, note: str = "", *, listing: bool = False
+    ) -> Pending:
+        """Send a request; its answer is recorded when the scenario awaits it.
+
+        `listing` says that it asks for all that there is in the cluster.
+        """
+        raw = await self._open()
+        return Pending(self, raw, request, version, note, listing, raw.write(request, version))
+
+    async def ask(
+        self, request: Request, version: int, note: str = "", *, listing: bool = False
+    ) -> Any:
+        """Send a request and record its answer, which is returned; None if there was none."""
+        return await (await self.begin(request, version, note, listing=listing)).answer()
+
+    async def quietly(self, request: Request, version: int) -> Any:
+        """Send a request and return its answer, without a record of it."""
+        raw = await self._open()
+        async with asyncio.timeout(PATIENCE):
+            return await raw.call(request, version)
+
+    async def ask_raw(self, api: str, frame: bytes, note: str) -> None:
+        """Send the bytes of a frame without its size, and record what comes, undecoded."""
+        raw = await self._open()
+        raw.write_bytes(struct.pack(">i", len(frame)) + frame)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                answer = (await raw.read_frame()).hex()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.lost()
+            answer = CLOSED
+        self.record(f"{api} {note}", api, answer)
+
+    def record(
+        self, asked: str, api: str, answer: dict[str, Any] | str, *, listing: bool = False
+    ) -> None:
+        """Note an answer in the run's transcript."""
+        self._run.transcript.exchanges.append(Exchange(asked, api, answer, listing))
+
+    def lost(self) -> None:
+        """Open another connection next time."""
+        self._raw = None
+
+    async def reconnect(self) -> None:
+        """Close the connection, as a client does that goes away."""
+        if self._raw is not None:
+            await self._raw.__aexit__()
+            self.lost()
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request that was sent; answers are awaited in the order of the requests."""
+
+    peer: Peer
+    raw: RawPeer
+    request: Request
+    version: int
+    note: str
+    listing: bool
+    correlation: int
+
+    async def answer(self) -> Any:
+        """Wait for the answer and record it."""
+        kind = type(self.request)
+        asked = f"{kind.NAME} v{self.version}" + (f", {self.note}" if self.note else "")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = await self.raw.read(kind, self.version, self.correlation)
+        except TimeoutError:
+            raise TimeoutError(f"{asked} wasn't answered in {PATIENCE:g} s") from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.peer.lost()
+            self.peer.record(asked, kind.NAME, CLOSED)
+            return None
+        answer = plain(found, self.version)
+        self.peer.record(asked, kind.NAME, answer, listing=self.listing)
+        return found
+
+
+class Run:
+    """A scenario's hands.
+
+    Args:
+        place: Where it runs.
+        token: Makes names unique; both sides of a comparison get the same one, as the order of
+            names and their hashes decide about much.
+    """
+
+    def __init__(self, place: Place, token: str) -> None:
+        self.place = place
+        self.transcript = Transcript(token)
+        self.connections = AsyncExitStack()
+        self._token = token
+        self._peers: dict[int, Peer] = {}
+
+    async def __aenter__(self) -> Run:
+        await self.connections.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.connections.aclose()
+
+    def name(self, stem: str) -> str:
+        """A name of this run's own, for a topic or a group."""
+        return f"{stem}-{self._token}"
+
+    def at(self, node: int) -> Peer:
+        """The connection to a broker that `ask` uses."""
+        if node not in self._peers:
+            self._peers[node] = self.peer(node=node)
+        return self._peers[node]
+
+    def peer(self, client_id: str | None = CLIENT_ID, *, node: int = 1) -> Peer:
+        """Another connection."""
+        return Peer(self, node, client_id)
+
+    async def ask(
+        self,
+        request: Request,
+        version: int,
+        note: str = "",
+        *,
+        node: int = 1,
+        listing: bool = False,
+    ) -> Any:
+        """Send a request and record its answer, which is returned; None if there was none."""
+        return await self.at(node).ask(request, version, note, listing=listing)
+
+    async def ask_each(
+        self, request: Request, *versions: int, note: str = "", listing: bool = False
+    ) -> None:
+        """The same request in several versions."""
+        for version in versions:
+            await self.ask(request, version, note, listing=listing)
+
+    async def quietly(self, request: Request, version: int, *, node: int = 1) -> Any:
+        """Send a request and return its answer, without a record of it."""
+        return await self.at(node).quietly(request, version)
+
+    # Topics
+
+    async def topic(
+        self,
+        stem: str = "flights",
+        partitions: int = 1,
+        *,
+        replicas: list[list[int]] | None = None,
+        **configs: object,
+    ) -> str:
+        """A new topic that is ready for use; a config's name has underscores for dots."""
+        name = self.name(stem)
+        spec = CreatableTopic(
+            name,
+            -1 if replicas else partitions,
+            -1,
+            [CreatableReplicaAssignment(at, list(who)) for at, who in enumerate(replicas or ())],
+            [
+                CreatableTopicConfig(key.replace("_", "."), str(value))
+                for key, value in configs.items()
+            ],
+        )
+        made = await self.quietly(CreateTopicsRequest([spec], 30_000), 7)
+        if made.topics[0].error_code:
+            raise RuntimeError(f"{self.place.kind} made no topic: {made.topics[0]}")
+        await self.wait_led(name, partitions=len(replicas) if replicas else partitions)
+        return name
+
+    async def topic_id(self, name: str) -> bytes:
+        """The id of a topic."""
+        return bytes((await self._look(name)).topic_id)
+
+    async def wait_led(self, name: str, *, partitions: int = 1, node: int = 1) -> None:
+        """Wait until a broker knows a topic, with so many partitions that are led."""
+        seen: Any = None
+
+        async def known() -> bool:
+            nonlocal seen
+            seen = await self._look(name, node)
+            led = sum(1 for one in seen.partitions if not one.error_code)
+            return not seen.error_code and led >= partitions
+
+        await until(known)
+        for one in seen.partitions:
+            await self._wait_ready(name, one.partition_index, one.leader_id)
+
+    async def _wait_ready(self, name: str, partition: int, leader: int) -> None:
+        """Wait until a leader knows that it is one: the metadata may know it sooner."""
+        wanted = ListOffsetsTopic(name, [ListOffsetsPartition(partition, -1, _EARLIEST)])
+
+        async def ready() -> bool:
+            found = await self.quietly(ListOffsetsRequest(-1, 0, [wanted]), 4, node=leader)
+            return not found.topics[0].partitions[0].error_code
+
+        await until(ready)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        await self.quietly(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=30_000), 6)
+        await self.wait_gone(name)
+
+    async def wait_gone(self, name: str) -> None:
+        """Wait until the broker doesn't know a topic any more."""
+
+        async def gone() -> bool:
+            seen = await self._look(name)
+            return bool(seen.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+        await until(gone)
+
+    async def _look(self, name: str, node: int = 1) -> Any:
+        wanted = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        return (await self.quietly(wanted, 12, node=node)).topics[0]

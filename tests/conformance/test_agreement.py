@@ -1,0 +1,38 @@
+"""Each scenario plays on the embedded cluster and on Apache Kafka, and the answers are equal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.compare import difference, missing_codes, play_both
+from tests.conformance.normalisation import load
+from tests.conformance.places import OneNode, ThreeNodes
+from tests.conformance.scenario import Scenario, all_scenarios
+
+RULES = load()
+SCENARIOS = all_scenarios().values()
+
+
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(one, id=one.name) for one in SCENARIOS if one.nodes == 1]
+)
+async def test_one_broker_agrees(scenario: Scenario, one_node: OneNode) -> None:
+    """Of scenarios for one broker."""
+    ours, theirs = await play_both(scenario, one_node)
+    assert not missing_codes(scenario, theirs), "Kafka doesn't answer what it is there to show"
+    found = difference(ours, theirs, RULES)
+    assert not found, f"\n{found}"
+
+
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(one, id=one.name) for one in SCENARIOS if one.nodes > 1]
+)
+async def test_three_brokers_agree(scenario: Scenario, real_nodes: ThreeNodes) -> None:
+    """Of scenarios for three brokers, which may stop some of them."""
+    try:
+        ours, theirs = await play_both(scenario, real_nodes)
+    finally:
+        await real_nodes.heal()
+    assert not missing_codes(scenario, theirs), "Kafka doesn't answer what it is there to show"
+    found = difference(ours, theirs, RULES)
+    assert not found, f"\n{found}"

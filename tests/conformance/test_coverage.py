@@ -1,0 +1,70 @@
+"""There are scenarios for all that the embedded cluster serves and for all that it may answer."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import kclient.testing
+from kclient.error_codes import ErrorCode
+from kclient.testing.handlers import SERVED
+from tests.conformance.scenario import all_scenarios
+
+LEAST_PER_API = 2
+LEAST_IN_ALL = 200
+LEAST_ON_THREE_NODES = 40
+SOURCES = Path(kclient.testing.__file__).parent
+_MENTION = re.compile(r"\bErrorCode\.([A-Z_]+)")
+
+NOT_SHOWN: dict[ErrorCode, str] = {}
+"""Codes of the embedded cluster that no scenario can bring about, and why."""
+
+
+def mentioned_codes() -> dict[ErrorCode, list[str]]:
+    """Every error code that the sources of the embedded cluster name, and in which files."""
+    found: dict[ErrorCode, list[str]] = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        for name in sorted(set(_MENTION.findall(path.read_text()))):
+            found.setdefault(ErrorCode[name], []).append(str(path.relative_to(SOURCES)))
+    found.pop(ErrorCode.NONE)
+    return found
+
+
+@pytest.mark.parametrize("api", sorted(one.name for one in SERVED.values()))
+def test_each_served_api_has_scenarios(api: str) -> None:
+    """At least two of its own."""
+    counts = Counter(one.api for one in all_scenarios().values())
+    assert counts[api] >= LEAST_PER_API
+
+
+def test_scenarios_are_of_served_apis() -> None:
+    """One of an API that isn't served would compare a closed connection."""
+    served = {one.name for one in SERVED.values()}
+    assert sorted({one.api for one in all_scenarios().values()} - served) == []
+
+
+@pytest.mark.parametrize(
+    "code", [pytest.param(code, id=code.name) for code in sorted(mentioned_codes())]
+)
+def test_each_error_code_is_shown(code: ErrorCode) -> None:
+    """Some scenario is there to show it, or there is a reason why none can."""
+    shown = {one for scenario in all_scenarios().values() for one in scenario.codes}
+    if code in NOT_SHOWN:
+        assert code not in shown, f"{code.name} is shown: it needs no excuse"
+    else:
+        assert code in shown, f"{code.name} of {', '.join(mentioned_codes()[code])}"
+
+
+def test_excuses_are_for_codes_that_are_answered() -> None:
+    """One that was removed from the sources needs none any more."""
+    assert sorted(set(NOT_SHOWN) - set(mentioned_codes())) == []
+
+
+def test_there_are_enough_scenarios() -> None:
+    """In all, and on three brokers."""
+    scenarios = all_scenarios().values()
+    assert len(scenarios) >= LEAST_IN_ALL
+    assert sum(1 for one in scenarios if one.nodes > 1) >= LEAST_ON_THREE_NODES

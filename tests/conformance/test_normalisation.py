@@ -1,0 +1,126 @@
+"""Each rule of `normalisation.toml` is needed, and does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.compare import difference, play_both
+from tests.conformance.normalisation import MOST_RULES, BadRule, Rule, load, normalised
+from tests.conformance.places import OneNode
+from tests.conformance.run import Exchange, Transcript
+from tests.conformance.scenario import all_scenarios
+
+RULES = load()
+PROOFS = [
+    pytest.param(rule, api, proof, id=f"{rule.how}-{rule.path}-{api}")
+    for rule in RULES
+    for api, proof in zip(rule.api, rule.proof, strict=True)
+]
+
+
+@pytest.mark.parametrize(("rule", "api", "proof"), PROOFS)
+async def test_a_rule_is_needed(rule: Rule, api: str, proof: str, one_node: OneNode) -> None:
+    """Without the rule for that API its proof is a difference."""
+    ours, theirs = await play_both(all_scenarios()[proof], one_node)
+    others = [one for one in RULES if one is not rule]
+    assert difference(ours, theirs, others), f"{rule} isn't needed by {proof}"
+    for one in (ours, theirs):
+        one.exchanges = [exchange for exchange in one.exchanges if exchange.api == api]
+    assert difference(ours, theirs, others), f"{rule} isn't needed for {api} by {proof}"
+
+
+def test_proofs_are_scenarios_that_ask_that_api() -> None:
+    """A proof that there isn't would fail late, and only with a broker."""
+    known = all_scenarios()
+    assert [proof for rule in RULES for proof in rule.proof if proof not in known] == []
+
+
+def _rule(how: str, path: str, **more: object) -> Rule:
+    return Rule(("Fetch",), path, how, "a reason of four words", ("x",), **more)  # type: ignore[arg-type]
+
+
+def _applied(rule: Rule, answer: dict[str, object], *, listing: bool = False) -> object:
+    transcript = Transcript("7a7a", [Exchange("Fetch v1", "Fetch", answer, listing)])
+    return normalised(transcript, [rule])[0].answer
+
+
+def test_symbols_are_given_in_the_order_of_sight() -> None:
+    """And nothing, in whichever form, stays nothing."""
+    rule = _rule("symbol", "**.id", kind="topic", keep=(0,))
+    answer = {"id": "b", "parts": [{"id": "a"}, {"id": "b"}, {"id": -1}, {"id": None}, {"id": 0}]}
+    assert _applied(rule, answer) == {
+        "id": "<topic 1>",
+        "parts": [
+            {"id": "<topic 2>"},
+            {"id": "<topic 1>"},
+            {"id": -1},
+            {"id": None},
+            {"id": 0},
+        ],
+    }
+
+
+def test_masks_leave_nothing_and_what_is_kept() -> None:
+    """A null in place of a value is a difference."""
+    rule = _rule("mask", "parts[].size", keep=(0,))
+    answer = {"parts": [{"size": 7}, {"size": 0}, {"size": -1}, {"size": None}]}
+    assert _applied(rule, answer) == {
+        "parts": [{"size": "<masked>"}, {"size": 0}, {"size": -1}, {"size": None}]
+    }
+
+
+def test_times_that_are_not_now_are_told() -> None:
+    """Only what the broker's clock gave is left out."""
+    assert _applied(_rule("now", "at"), {"at": 1_700_000_000_000}) == {"at": 1_700_000_000_000}
+    assert _applied(_rule("now", "at"), {"at": "in [1700000000000, 5]"}) == {
+        "at": "in [1700000000000, 5]"
+    }
+
+
+def test_own_is_for_listings_alone() -> None:
+    """What was asked for by name is compared whole."""
+    rule = _rule("own", "groups", by="name")
+    groups = [{"name": "a-7a7a"}, {"name": "b"}]
+    assert _applied(rule, {"groups": groups}) == {"groups": groups}
+    assert _applied(rule, {"groups": groups}, listing=True) == {"groups": groups[:1]}
+
+
+def test_orders_are_told_but_where_a_rule_says_so() -> None:
+    """A sorted list is sorted by its fields."""
+    answer = {"topics": [{"name": "b"}, {"name": "a"}], "other": [2, 1]}
+    assert _applied(_rule("sort", "topics", by="name"), answer) == {
+        "topics": [{"name": "a"}, {"name": "b"}],
+        "other": [2, 1],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('how = "mask"', 'how = "hide"'), "how is one of"),
+        (("too short no more", "short"), "the reason is missing"),
+        (('proof = ["x"]', "proof = []"), "a proof for each API"),
+        (('how = "mask"', 'how = "sort"'), "have `by`"),
+        (('how = "mask"', 'how = "symbol"'), "have `as`"),
+        (('path = "a"', ""), "path"),
+    ],
+)
+def test_a_rule_that_can_not_be_is_refused(
+    tmp_path: Path, change: tuple[str, str], words: str
+) -> None:
+    """So that a slip isn't a rule that does nothing."""
+    good = (
+        '[[rule]]\napi = ["Fetch"]\npath = "a"\nhow = "mask"\nreason = "too short no more"\n'
+        'proof = ["x"]\n'
+    )
+    file = tmp_path / "rules.toml"
+    file.write_text(good)
+    assert len(load(file)) == 1
+    file.write_text(good.replace(*change))
+    with pytest.raises(BadRule, match=words):
+        load(file)
+    file.write_text(good * (MOST_RULES + 1))
+    with pytest.raises(BadRule, match="are allowed"):
+        load(file)
