@@ -17,6 +17,7 @@ from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
 from kclient.testing.faults import Faults
 from kclient.testing.fetch_sessions import FetchSessions
+from kclient.testing.groups.coordinator import GroupCoordinator
 from kclient.testing.memory_net import Listener, MemoryNet
 from kclient.testing.request_log import RequestLog
 from kclient.testing.served_versions import VERSIONS
@@ -60,6 +61,7 @@ class Broker:
     Attributes:
         node_id: Its id.
         sessions: Fetch sessions of its clients.
+        groups: The groups that it coordinates.
         versions: What it serves, by API key.
         metadata_state: What its answers to Metadata are made from.
     """
@@ -78,6 +80,7 @@ class Broker:
         self.faults = services.faults
         self.requests = services.requests
         self.sessions = FetchSessions(services.rng, services.state.config.session_slots)
+        self.groups = GroupCoordinator(self, services.state.config.groups, services.rng)
 
     @property
     def host(self) -> str:
@@ -194,6 +197,7 @@ class Broker:
                 end(channel)
             self.state.broker_down(self.node_id)
             self.sessions.drop_all()
+            self.groups.close()
         elif not self._channels:
             return
         await self._closed_within(_CLOSE_SECONDS)

@@ -17,6 +17,7 @@ from kclient.errors import InvalidConfig
 from kclient.settings import nearest
 from kclient.testing import config_table, topic_configs
 from kclient.testing.config_defs import ConfigDef, Value, as_texts, read_table
+from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.refused import Refused
 
 ALL_DEFINITIONS = read_table(config_table.BROKER)
@@ -59,6 +60,7 @@ class BrokerConfig:
         partitions: Of topics that don't say.
         replication_factor: Of topics that don't say.
         fetch_max_bytes: Most in one fetch response.
+        groups: What the group coordinator goes by.
         session_slots: Fetch sessions per broker.
         partition_limit: Most partitions in one answer of DescribeTopicPartitions.
         request_max_bytes: Largest frame that is read.
@@ -72,6 +74,7 @@ class BrokerConfig:
         "dynamic",
         "fetch_max_bytes",
         "given",
+        "groups",
         "log_dirs",
         "partition_limit",
         "partitions",
@@ -119,6 +122,7 @@ class BrokerConfig:
         self.session_slots = self._int("max.incremental.fetch.session.cache.slots")
         self.partition_limit = self._int("max.request.partition.size.limit")
         self.request_max_bytes = self._int("socket.request.max.bytes")
+        self.groups = self._group_settings()
         self.log_dirs = tuple(cast("list[str]", self._values["log.dirs"]))
         self.topic_defaults = topic_defaults({**self.static, **self.dynamic})
 
@@ -129,6 +133,20 @@ class BrokerConfig:
     def _int(self, name: str) -> int:
         return cast(int, self._values[name])
 
+    def _group_settings(self) -> GroupSettings:
+        return GroupSettings(
+            initial_rebalance_delay_ms=self._int("group.initial.rebalance.delay.ms"),
+            min_session_timeout_ms=self._int("group.min.session.timeout.ms"),
+            max_session_timeout_ms=self._int("group.max.session.timeout.ms"),
+            max_size=self._int("group.max.size"),
+            metadata_max_bytes=self._int("offset.metadata.max.bytes"),
+            retention_ms=self._int("offsets.retention.minutes") * 60_000,
+            retention_check_ms=self._int("offsets.retention.check.interval.ms"),
+            commit_timeout_ms=self._int("offsets.commit.timeout.ms"),
+            partitions=self._int("offsets.topic.num.partitions"),
+            replication_factor=self._int("offsets.topic.replication.factor"),
+            segment_bytes=self._int("offsets.topic.segment.bytes"),
+        )
 
 
 def topic_defaults(texts: Mapping[str, str]) -> dict[str, str]:

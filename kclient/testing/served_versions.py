@@ -7,7 +7,15 @@ VERSIONS: dict[int, tuple[int, int]] = {
     1: (4, 18),  # Fetch
     2: (1, 11),  # ListOffsets
     3: (0, 13),  # Metadata
+    8: (2, 10),  # OffsetCommit
+    9: (1, 10),  # OffsetFetch
     10: (0, 6),  # FindCoordinator
+    11: (0, 9),  # JoinGroup
+    12: (0, 4),  # Heartbeat
+    13: (0, 5),  # LeaveGroup
+    14: (0, 5),  # SyncGroup
+    15: (0, 6),  # DescribeGroups
+    16: (0, 5),  # ListGroups
     18: (0, 4),  # ApiVersions
     19: (2, 7),  # CreateTopics
     20: (1, 6),  # DeleteTopics
@@ -15,6 +23,8 @@ VERSIONS: dict[int, tuple[int, int]] = {
     23: (2, 4),  # OffsetForLeaderEpoch
     32: (1, 4),  # DescribeConfigs
     37: (0, 3),  # CreatePartitions
+    42: (0, 2),  # DeleteGroups
+    47: (0, 0),  # OffsetDelete
     60: (0, 2),  # DescribeCluster
     75: (0, 0),  # DescribeTopicPartitions
 }

@@ -293,13 +293,13 @@ async def test_topics_that_are_not_there_are_described_as_such(peer: RawPeer) ->
     assert [(one.name, one.error_code) for one in got.topics] == [("a b", 17), ("nope", 3)]
 
 
-@pytest.mark.parametrize("version", [0, 3, 4, 6])
-async def test_there_is_no_coordinator(peer: RawPeer, version: int) -> None:
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+async def test_there_is_no_coordinator_of_transactions(peer: RawPeer, version: int) -> None:
     batched = version >= 4
     request = (
-        FindCoordinatorRequest(coordinator_keys=["a", "b"])
+        FindCoordinatorRequest(key_type=1, coordinator_keys=["a", "b"])
         if batched
-        else FindCoordinatorRequest("a")
+        else FindCoordinatorRequest("a", 1)
     )
     got = await peer.call(request, version)
     answers = got.coordinators if batched else [got]

@@ -25,7 +25,6 @@ from kclient.protocol.messages.describe_configs import (
     DescribeConfigsResource,
 )
 from kclient.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kclient.protocol.messages.offset_for_leader_epoch import (
@@ -36,6 +35,7 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
 from kclient.testing.served_versions import VERSIONS
+from tests.unit.testing import group_calls
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import fetch, list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer
@@ -56,15 +56,14 @@ async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
 
 def sample(api_key: int, version: int, topic_id: bytes) -> Request:
     """A request of that API that is right in that version."""
+    if api_key in group_calls.NEWEST:
+        return group_calls.sample(api_key, version, topic_id)
     topic = topic_id if version >= 13 else "t"
     requests: dict[int, Request] = {
         0: produce(topic, batch_bytes()),
         1: fetch(topic, 0, isolation=version % 2),
         2: list_offsets("t", -1),
         3: MetadataRequest([MetadataRequestTopic(ZERO_UUID, "t")]),
-        10: FindCoordinatorRequest(coordinator_keys=["g"])
-        if version >= 4
-        else FindCoordinatorRequest("g"),
         18: ApiVersionsRequest("kclient-test", "1.0") if version >= 3 else ApiVersionsRequest(),
         19: CreateTopicsRequest([CreatableTopic(f"new-{version}", 1, 1)]),
         20: DeleteTopicsRequest([DeleteTopicState("t")])

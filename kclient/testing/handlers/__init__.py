@@ -18,20 +18,30 @@ from kclient.testing.handlers import (
     api_versions,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    heartbeat,
     init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 
-Handle: TypeAlias = Callable[[Call, Any], "Response | Deferred[Response] | None"]
+Handle: TypeAlias = Callable[[Call, Any], "Response | Deferred[Any] | None"]
 
 
 class Served(NamedTuple):
@@ -53,7 +63,15 @@ SERVED: dict[int, Served] = {
         Served(1, fetch.handle),
         Served(2, list_offsets.handle),
         Served(3, metadata.handle),
+        Served(8, offset_commit.handle),
+        Served(9, offset_fetch.handle),
         Served(10, find_coordinator.handle),
+        Served(11, join_group.handle),
+        Served(12, heartbeat.handle),
+        Served(13, leave_group.handle),
+        Served(14, sync_group.handle),
+        Served(15, describe_groups.handle),
+        Served(16, list_groups.handle),
         Served(18, api_versions.handle),
         Served(19, create_topics.handle),
         Served(20, delete_topics.handle),
@@ -61,6 +79,8 @@ SERVED: dict[int, Served] = {
         Served(23, offset_for_leader_epoch.handle),
         Served(32, describe_configs.handle),
         Served(37, create_partitions.handle),
+        Served(42, delete_groups.handle),
+        Served(47, offset_delete.handle),
         Served(60, describe_cluster.handle),
         Served(75, describe_topic_partitions.handle),
     )

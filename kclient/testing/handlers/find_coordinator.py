@@ -1,6 +1,10 @@
-"""FindCoordinator (10): there is no coordinator yet, and it says so."""
+"""FindCoordinator (10): which broker coordinates a group; of transactions none does yet."""
 
 from __future__ import annotations
+
+import base64
+import binascii
+import enum
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.find_coordinator import (
@@ -9,22 +13,80 @@ from kclient.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kclient.testing.call import Call
+from kclient.testing.refused import Refused
 
 _FIRST_BATCHED = 4
+_FIRST_WITH_TEXT = 1
+_FIRST_WITH_SHARES = 6
+_UUID_LENGTH = 22
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
+)
+_TEXTS = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: _MALFORMED,
+}
+
+
+class KeyType(enum.IntEnum):
+    """What a key names, as on the wire."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
 
 
 def handle(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """COORDINATOR_NOT_AVAILABLE for each key, as while Kafka makes the topic for them."""
-    code = call.error_for()
-    if code is None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    text = "The coordinator is not available."
-    if call.version >= _FIRST_BATCHED:
+    """Find each key's coordinator; before version 4 there is one key."""
+    if call.version < _FIRST_BATCHED:
+        found = _find(call, request.key_type, request.key)
+        text = _TEXTS.get(found.error_code, found.error_message)  # type: ignore[call-overload]
         return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(key, -1, "", -1, code, text) for key in request.coordinator_keys
-            ]
+            error_code=found.error_code,
+            error_message=text if call.version >= _FIRST_WITH_TEXT else None,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
     return FindCoordinatorResponse(
-        error_code=code, error_message=text, node_id=-1, host="", port=-1
+        coordinators=[_find(call, request.key_type, key) for key in request.coordinator_keys]
     )
+
+
+def _find(call: Call, key_type: int, key: str) -> Coordinator:
+    try:
+        code = call.error_for()
+        if code is not None:
+            raise Refused(code)
+        node_id = _node_for(call, key_type, key)
+    except Refused as refused:
+        return Coordinator(key, -1, "", -1, refused.code, refused.message or "")
+    broker = call.broker.metadata_state.brokers[node_id]
+    return Coordinator(key, node_id, broker.host, broker.port)
+
+
+def _node_for(call: Call, key_type: int, key: str) -> int:
+    if key_type == KeyType.GROUP:
+        node_id = call.broker.groups.find(key)
+        if node_id is not None:
+            return node_id
+    elif key_type == KeyType.SHARE:
+        if call.version < _FIRST_WITH_SHARES or not _is_share_key(key):
+            raise Refused(ErrorCode.INVALID_REQUEST)
+    elif key_type != KeyType.TRANSACTION:
+        raise Refused(ErrorCode.INVALID_REQUEST, _MALFORMED)
+    raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _is_share_key(key: str) -> bool:
+    """``group:topic id:partition``; the group may have colons."""
+    group, _, topic_id = key.rpartition(":")[0].rpartition(":")
+    partition = key.rpartition(":")[2]
+    try:
+        int(partition)
+        base64.b64decode(topic_id + "==", altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return False
+    return bool(group) and len(topic_id) == _UUID_LENGTH

@@ -1,0 +1,332 @@
+"""The state machine of a classic group: states, members, leader, protocol, generation.
+
+A group is EMPTY until somebody joins. It then collects joins (PREPARING_REBALANCE), answers them
+all with a new generation, waits for the leader's assignment (COMPLETING_REBALANCE), and is STABLE
+until a member comes, goes or changes its mind. It is DEAD once its coordinator let go of it. When
+to take which step is decided in ``rebalances.py`` and ``joins.py``; a step that the table doesn't
+have raises ``IllegalTransition``. No time, no waiting; protocols and assignments are opaque but
+for the topics that consumers subscribe to.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from kclient.error_codes import ErrorCode
+from kclient.errors import ProtocolError
+from kclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from kclient.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from kclient.protocol.messages.sync_group import SyncGroupResponse
+from kclient.testing.groups.java_hash import hash_map_order
+from kclient.testing.groups.member import Member, Protocols
+from kclient.testing.refused import Refused
+from kclient.transitions import step
+
+CONSUMER = "consumer"
+_VERSION_BYTES = 2
+
+
+class State(enum.Enum):
+    """Where a group is; the values are Kafka's names of the states."""
+
+    EMPTY = "Empty"
+    """No members; there may be offsets, and members that were told their id but didn't join."""
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Joins are collected and parked."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """A generation began; all wait for the leader's assignment."""
+    STABLE = "Stable"
+    """Members have their assignments."""
+    DEAD = "Dead"
+    """The coordinator let go of it."""
+
+
+class Event(enum.Enum):
+    """What happens to a group."""
+
+    REBALANCE = enum.auto()
+    """A new generation is needed."""
+    JOINED = enum.auto()
+    """The joins are in, or those who didn't join are out: a generation with members begins."""
+    EMPTIED = enum.auto()
+    """A generation without members begins."""
+    ASSIGNED = enum.auto()
+    """The leader's assignment is written down."""
+    UNLOADED = enum.auto()
+    """The group was deleted, or another broker coordinates it."""
+
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.EMPTY: {Event.REBALANCE: State.PREPARING_REBALANCE, Event.UNLOADED: State.DEAD},
+    State.PREPARING_REBALANCE: {
+        Event.JOINED: State.COMPLETING_REBALANCE,
+        Event.EMPTIED: State.EMPTY,
+        Event.UNLOADED: State.DEAD,
+    },
+    State.COMPLETING_REBALANCE: {
+        Event.REBALANCE: State.PREPARING_REBALANCE,
+        Event.ASSIGNED: State.STABLE,
+        Event.UNLOADED: State.DEAD,
+    },
+    State.STABLE: {Event.REBALANCE: State.PREPARING_REBALANCE, Event.UNLOADED: State.DEAD},
+    State.DEAD: {Event.UNLOADED: State.DEAD},
+}
+
+
+class ClassicGroup:
+    """One group.
+
+    Attributes:
+        group_id: Its name.
+        state: Where it is.
+        previous_state: Where it was before; EMPTY during the first rebalance.
+        state_since_ms: When the state began, in milliseconds of wall time; -1 if not known.
+        generation: Counts rebalances.
+        protocol_type: None for a group that only keeps offsets.
+        protocol_name: What the members agreed on; None in an empty group.
+        leader: Member id of who assigns.
+        members: By member id, in the order of joining.
+        static_members: Member id by ``group.instance.id``.
+        pending_members: Ids that were given out (KIP-394) and didn't join yet.
+        pending_syncs: Members that have a generation but didn't ask for their assignment yet.
+        new_member_added: Somebody joined since the first rebalance began.
+        subscribed_topics: None where the group's metadata can't tell.
+    """
+
+    def __init__(self, group_id: str, wall_ms: int = -1) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.state_since_ms = wall_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: set[str] = set()
+        self.pending_syncs: set[str] = set()
+        self.new_member_added = False
+        self.subscribed_topics: frozenset[str] | None = None
+
+    def apply(self, event: Event, wall_ms: int) -> State:
+        """Take a step of the machine. Raises IllegalTransition."""
+        state = step(TRANSITIONS, self.state, event)
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = wall_ms
+        return state
+
+    @property
+    def can_rebalance(self) -> bool:
+        """A rebalance may begin now."""
+        return Event.REBALANCE in TRANSITIONS[self.state]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of its members'."""
+        return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
+
+    @property
+    def joined_count(self) -> int:
+        """Members whose JoinGroup is parked."""
+        return sum(one.awaits_join for one in self.members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        """Nobody is missing, those included who were only told their id."""
+        return not self.pending_members and all(one.awaits_join for one in self.members.values())
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Its members are consumers, whose metadata says what they subscribe to."""
+        return self.protocol_type == CONSUMER
+
+    # Members
+
+    def add(self, member: Member) -> None:
+        """Let ``member`` in; the first one leads and brings the protocol type."""
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self.pending_members.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, or an id that was given out; the eldest of the others leads."""
+        removed = self.members.pop(member_id, None)
+        if removed is not None and removed.instance_id is not None:
+            self.static_members.pop(removed.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_members.discard(member_id)
+        self.pending_syncs.discard(member_id)
+
+    def replace_static(self, instance_id: str, member_id: str, new_id: str) -> Member:
+        """Give a static member another id; who still waits under the old one is fenced."""
+        old = self.members.pop(member_id)
+        old.answer_join(join_refusal(ErrorCode.FENCED_INSTANCE_ID, member_id))
+        old.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        new = Member(
+            new_id,
+            instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocol_type,
+            old.protocols,
+            old.assignment,
+        )
+        self.members[new_id] = new
+        if self.leader == member_id:
+            self.leader = new_id
+        self.static_members[instance_id] = new_id
+        return new
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that a request speaks for.
+
+        Raises:
+            Refused: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID.
+        """
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            if known != member_id:
+                raise Refused(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """See to it that the leader has joined; False if nobody did."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].awaits_join:
+            return True
+        for member in self.members.values():
+            if member.awaits_join:
+                self.leader = member.member_id
+                return True
+        return False
+
+    # Protocols
+
+    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        """Whether somebody with these protocols may join."""
+        names = set(protocols)
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and bool(names)
+        if self.protocol_type != protocol_type:
+            return False
+        return bool(names & self._common()) or (not self.members and bool(names))
+
+    def select_protocol(self) -> str:
+        """The protocol that most members prefer among those that all speak."""
+        common = self._common()
+        votes = Counter(member.vote(common) for member in self.members.values())
+        # Java's stream keeps the first of equals, in the order of its HashMap.
+        return max(hash_map_order(votes), key=lambda name: votes[name])
+
+    def _common(self) -> set[str]:
+        spoken = [{name for name, _ in one.protocols} for one in self.members.values()]
+        return set.intersection(*spoken) if spoken else set()
+
+    def begin_generation(self, wall_ms: int) -> None:
+        """Start the next generation, with those who are members now."""
+        self.generation += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.read_subscriptions()
+        self.apply(Event.JOINED if self.members else Event.EMPTIED, wall_ms)
+        self.pending_syncs.clear()
+
+    def read_subscriptions(self) -> frozenset[str] | None:
+        """Topics of all members, as far as their metadata is Kafka's consumer protocol."""
+        if not self.is_consumer_group:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        topics: set[str] = set()
+        try:
+            for member in self.members.values():
+                topics.update(_subscription(member.metadata(self.protocol_name)))
+        except ProtocolError:
+            return None
+        return frozenset(topics)
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether members consume ``topic``; in doubt, consumers do."""
+        if self.subscribed_topics is None:
+            return self.is_consumer_group
+        return topic in self.subscribed_topics
+
+    # What requests are answered with
+
+    def join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+        """The current generation, as ``member_id`` is told of it; only the leader sees members."""
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader or "",
+            skip_assignment=skip_assignment,
+            member_id=member_id,
+            members=list(self._listed()) if self.leader == member_id else [],
+        )
+
+    def _listed(self) -> Iterator[JoinGroupResponseMember]:
+        for one in self.members.values():
+            yield JoinGroupResponseMember(
+                one.member_id, one.instance_id, one.metadata(self.protocol_name)
+            )
+
+    # What offset requests ask
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Raise Refused unless offsets may be committed so."""
+        if generation < 0 and self.state is State.EMPTY:
+            return  # from an admin client, or a consumer that assigns itself
+        if generation < 0 and not member_id and instance_id is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        self.check_member(member_id, instance_id)
+        if generation != self.generation:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+        if self.state is State.COMPLETING_REBALANCE:
+            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def check_offset_delete(self) -> None:
+        """Raise Refused (NON_EMPTY_GROUP) where members are at work that nobody can look into."""
+        if self.state is not State.EMPTY and not self.is_consumer_group:
+            raise Refused(ErrorCode.NON_EMPTY_GROUP)
+
+
+def join_refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """A JoinGroup that didn't go well."""
+    return JoinGroupResponse(error_code=code, protocol_name=None, member_id=member_id)
+
+
+def protocols_of(requested: Iterable[tuple[str, bytes]]) -> Protocols:
+    """Protocols of a request, each name once."""
+    return tuple({name: bytes(metadata) for name, metadata in requested}.items())
+
+
+def _subscription(metadata: bytes) -> list[str]:
+    """Topics in the metadata of a consumer: all versions begin with those of version 0."""
+    if len(metadata) < _VERSION_BYTES or metadata[0] & 0x80:
+        raise ProtocolError("no subscription")
+    try:
+        read = ConsumerProtocolSubscription.decode(metadata, 0, _VERSION_BYTES)
+    except ProtocolError as error:
+        if error.field != "(end)" or error.offset is None:
+            raise
+        read = ConsumerProtocolSubscription.decode(metadata[: error.offset], 0, _VERSION_BYTES)
+    return read.topics

@@ -1,0 +1,258 @@
+"""How a group gets from one generation to the next, and how members drop out of it.
+
+Called by ``joins.py`` and ``shard.py`` with a group, and by deadlines that it sets itself: one per
+session, one while joins are collected, one while assignments are awaited. Functions return the
+``Write`` that their step needs, or None; ``Perform`` carries it out. It never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.sync_group import SyncGroupResponse
+from kclient.testing.groups.classic_group import ClassicGroup, Event, State, join_refusal
+from kclient.testing.groups.deadlines import Deadlines, Moment
+from kclient.testing.groups.member import Member
+from kclient.testing.groups.records import Record, group_record
+from kclient.testing.groups.settings import GroupSettings
+
+Done: TypeAlias = Callable[[ErrorCode, Moment], None]
+
+
+class Write(NamedTuple):
+    """Records that have to be in the log before what they say holds.
+
+    Attributes:
+        records: In order; none means to wait for what was written before.
+        done: Called when they are committed, or with the code that Kafka makes of the failure.
+        replay: What they say becomes true by appending them; else ``done`` sees to that.
+    """
+
+    records: tuple[Record, ...]
+    done: Done | None = None
+    replay: bool = False
+
+
+Perform: TypeAlias = Callable[[Write | None, Moment], None]
+
+
+class Rebalances:
+    """The steps of the groups of one partition.
+
+    Args:
+        settings: Limits and delays.
+        deadlines: Where what is due later is kept.
+        find: The group of that name, if it is still there.
+        perform: Carries out a write.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        deadlines: Deadlines,
+        find: Callable[[str], ClassicGroup | None],
+        perform: Perform,
+    ) -> None:
+        self._settings = settings
+        self._deadlines = deadlines
+        self._find = find
+        self._perform = perform
+
+    # Sessions
+
+    def touch(self, group: ClassicGroup, member: Member, moment: Moment) -> None:
+        """A sign of life: the session begins anew."""
+        self.watch(group, member.member_id, member.session_timeout_ms, moment)
+
+    def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int, moment: Moment) -> None:
+        """Expect a sign of life within ``timeout_ms``, of an id that was only given out too."""
+        group_id = group.group_id
+
+        def expire(then: Moment) -> None:
+            found = self._find(group_id)
+            if found is not None:
+                self._perform(self._expire_session(found, member_id, then), then)
+
+        self._set(("session", group_id, member_id), timeout_ms, moment, expire)
+
+    def unwatch(self, group: ClassicGroup, member_id: str) -> None:
+        """Expect nothing of it any more."""
+        self._deadlines.cancel(("session", group.group_id, member_id))
+
+    def forget(self, group: ClassicGroup) -> None:
+        """Nothing of the group is due any more."""
+        for member_id in (*group.members, *group.pending_members):
+            self.unwatch(group, member_id)
+        self._deadlines.cancel(("join", group.group_id))
+        self._deadlines.cancel(("sync", group.group_id))
+
+    def _expire_session(self, group: ClassicGroup, member_id: str, moment: Moment) -> Write | None:
+        if member_id in group.pending_members:
+            group.remove(member_id)
+            return self._complete_if_joined(group, moment)
+        member = group.members.get(member_id)
+        if member is None or member.needs_no_heartbeat:
+            return None
+        return self.remove_member(group, member, moment)
+
+    def remove_member(self, group: ClassicGroup, member: Member, moment: Moment) -> Write | None:
+        """A member has failed."""
+        # It may still be there, with a JoinGroup parked: it then joins anew.
+        member.answer_join(join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        group.remove(member.member_id)
+        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            return self.rebalance_or_complete(group, moment)
+        return self._complete_if_joined(group, moment)
+
+    def _complete_if_joined(self, group: ClassicGroup, moment: Moment) -> Write | None:
+        if group.state is State.PREPARING_REBALANCE and group.all_joined:
+            return self._complete_join(group, moment)
+        return None
+
+    # Collecting joins
+
+    def rebalance_or_complete(self, group: ClassicGroup, moment: Moment) -> Write | None:
+        """Begin a rebalance, or end the one that goes on if nobody is missing any more."""
+        if group.can_rebalance:
+            return self.prepare(group, moment)
+        return self.complete_unless_first(group, moment)
+
+    def complete_unless_first(self, group: ClassicGroup, moment: Moment) -> Write | None:
+        """End the collecting of joins if nobody is missing; a first rebalance takes its time."""
+        if group.previous_state is State.EMPTY:
+            return None
+        return self._complete_if_joined(group, moment)
+
+    def prepare(self, group: ClassicGroup, moment: Moment) -> Write | None:
+        """Begin to collect joins."""
+        if group.state is State.COMPLETING_REBALANCE:
+            self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, moment)
+        group.pending_syncs.clear()
+        self._deadlines.cancel(("sync", group.group_id))
+        first = group.state is State.EMPTY
+        if first:
+            delay = self._settings.initial_rebalance_delay_ms
+            left = max(group.rebalance_timeout_ms - delay, 0)
+            self._delay_first(group.group_id, delay, left, moment)
+        group.apply(Event.REBALANCE, moment.wall_ms)
+        if first:
+            return None
+        if group.all_joined:
+            return self._complete_join(group, moment)
+        self._await_joins(group, moment)
+        return None
+
+    def _delay_first(self, group_id: str, delay_ms: int, left_ms: int, moment: Moment) -> None:
+        """Give the first rebalance of a group time, and more while members come."""
+
+        def due(then: Moment) -> None:
+            group = self._find(group_id)
+            if group is None:
+                return
+            if group.new_member_added and left_ms:
+                group.new_member_added = False
+                longer = min(self._settings.initial_rebalance_delay_ms, left_ms)
+                self._delay_first(group_id, longer, max(left_ms - delay_ms, 0), then)
+            else:
+                self._perform(self._complete_join(group, then), then)
+
+        self._set(("join", group_id), delay_ms, moment, due)
+
+    def _await_joins(self, group: ClassicGroup, moment: Moment) -> None:
+        group_id = group.group_id
+
+        def due(then: Moment) -> None:
+            found = self._find(group_id)
+            if found is not None:
+                self._perform(self._complete_join(found, then), then)
+
+        self._set(("join", group_id), group.rebalance_timeout_ms, moment, due)
+
+    def _complete_join(self, group: ClassicGroup, moment: Moment) -> Write | None:
+        """Begin the next generation with those who joined; static members may be late."""
+        self._deadlines.cancel(("join", group.group_id))
+        for member in tuple(group.members.values()):
+            if not member.awaits_join and not member.is_static:
+                group.remove(member.member_id)
+                self.unwatch(group, member.member_id)
+        if not group.elect_joined_leader() and group.members:
+            self._await_joins(group, moment)  # nobody joined: until the sessions have run out
+            return None
+        group.begin_generation(moment.wall_ms)
+        if group.state is State.EMPTY:
+            return Write((group_record(group, {}),))
+        for member in tuple(group.members.values()):
+            member.answer_join(group.join_answer(member.member_id))
+            self.touch(group, member, moment)
+            member.is_new = False
+            group.pending_syncs.add(member.member_id)
+        self._await_syncs(group, moment)
+        return None
+
+    # Collecting assignments
+
+    def _await_syncs(self, group: ClassicGroup, moment: Moment) -> None:
+        group_id, generation = group.group_id, group.generation
+
+        def due(then: Moment) -> None:
+            found = self._find(group_id)
+            if found is not None and found.generation == generation:
+                self._perform(self._expire_syncs(found, then), then)
+
+        self._set(("sync", group_id), group.rebalance_timeout_ms, moment, due)
+
+    def _expire_syncs(self, group: ClassicGroup, moment: Moment) -> Write | None:
+        if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+            return None
+        late = sorted(group.pending_syncs)
+        if not late:
+            return None
+        for member_id in late:
+            group.remove(member_id)
+            self.unwatch(group, member_id)
+        return self.prepare(group, moment)
+
+    def note_sync(self, group: ClassicGroup, member_id: str) -> None:
+        """A member asked for its assignment."""
+        group.pending_syncs.discard(member_id)
+        if not group.pending_syncs:
+            self._deadlines.cancel(("sync", group.group_id))
+
+    def assign(self, group: ClassicGroup, assignments: Mapping[str, bytes], moment: Moment) -> None:
+        """The leader's assignment is written down: give it to those who wait."""
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+        self._answer_syncs(group, ErrorCode.NONE, moment)
+        group.apply(Event.ASSIGNED, moment.wall_ms)
+
+    def fail_syncs(self, group: ClassicGroup, code: ErrorCode, moment: Moment) -> None:
+        """There is no assignment: those who wait for it are told why."""
+        for member in group.members.values():
+            member.assignment = b""
+        self._answer_syncs(group, code, moment)
+
+    def _answer_syncs(self, group: ClassicGroup, code: ErrorCode, moment: Moment) -> None:
+        for member in tuple(group.members.values()):
+            if member.answer_sync(sync_answer(group, member, code)):
+                # A session that ran out while the member waited for others was let pass.
+                self.touch(group, member, moment)
+
+    def _set(
+        self, key: tuple[str, ...], after_ms: int, moment: Moment, action: Callable[[Moment], None]
+    ) -> None:
+        self._deadlines.set(key, moment.now + after_ms / 1000, action)
+
+
+def sync_answer(
+    group: ClassicGroup, member: Member, code: ErrorCode = ErrorCode.NONE
+) -> SyncGroupResponse:
+    """What a member is assigned, or why nothing."""
+    if code is not ErrorCode.NONE:
+        return SyncGroupResponse(error_code=code)
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )

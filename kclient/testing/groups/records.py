@@ -1,0 +1,194 @@
+"""Records of ``__consumer_offsets``: a coordinator's memory, in Kafka's own schemas.
+
+Encoded when a coordinator writes, decoded when the next one takes the partition over. A key comes
+with its type, a value with its version; no value is a tombstone. Types of later parts (KIP-848,
+share groups) are passed over.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from kclient.errors import ProtocolError
+from kclient.protocol.message import LogRecord
+from kclient.protocol.messages.group_log import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from kclient.record.builder import BatchBuilder
+from kclient.record.reader import read_batches
+from kclient.testing.groups.classic_group import ClassicGroup, State
+from kclient.testing.groups.member import Member
+from kclient.testing.log import INFLATE_CAP_BYTES
+
+_T = TypeVar("_T", bound=LogRecord)
+_INT16 = struct.Struct(">h")
+_OFFSET_KEYS = (0, 1)
+_OFFSET_KEY, _GROUP_KEY = 1, 2
+_GROUP_VERSION = 3
+_OFFSET_VERSION = 4
+_EXPIRING_VERSION = 1
+"""The one version of ``OffsetCommitValue`` that has a time to expire at."""
+_MOST_BYTES = (1 << 31) - 1
+
+
+class OffsetRecord(NamedTuple):
+    """A committed offset, or with ``value`` None its end."""
+
+    key: OffsetCommitKey
+    value: OffsetCommitValue | None
+
+
+class GroupRecord(NamedTuple):
+    """A group's generation, or with ``value`` None its end."""
+
+    key: GroupMetadataKey
+    value: GroupMetadataValue | None
+
+
+Record: TypeAlias = OffsetRecord | GroupRecord
+
+
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
+    """A group's generation, with what each member was assigned."""
+    members = [
+        MemberMetadata(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            one.rebalance_timeout_ms,
+            one.session_timeout_ms,
+            one.metadata(group.protocol_name),
+            assignments.get(one.member_id, b""),
+        )
+        for one in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        group.protocol_type or "",
+        group.generation,
+        group.protocol_name,
+        group.leader,
+        group.state_since_ms,
+        members,
+    )
+    return GroupRecord(GroupMetadataKey(group.group_id), value)
+
+
+def new_group_record(group: ClassicGroup) -> GroupRecord:
+    """A group that somebody asked to join; it says nothing yet of members or protocols."""
+    value = GroupMetadataValue(
+        protocol=None, leader=None, current_state_timestamp=group.state_since_ms
+    )
+    return GroupRecord(GroupMetadataKey(group.group_id), value)
+
+
+def group_tombstone(group_id: str) -> GroupRecord:
+    """The group is gone."""
+    return GroupRecord(GroupMetadataKey(group_id), None)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetRecord:
+    """The committed offset is gone."""
+    return OffsetRecord(OffsetCommitKey(group_id, topic, partition), None)
+
+
+def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group that was written down: stable, or empty."""
+    group = ClassicGroup(group_id, value.current_state_timestamp)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader = value.leader
+    for one in value.members:
+        rebalance = one.rebalance_timeout if one.rebalance_timeout >= 0 else one.session_timeout
+        group.add(
+            Member(
+                one.member_id,
+                one.group_instance_id,
+                one.client_id,
+                one.client_host,
+                rebalance,
+                one.session_timeout,
+                value.protocol_type,
+                ((value.protocol or "", one.subscription),),
+                one.assignment,
+            )
+        )
+    if group.members:
+        group.state = State.STABLE
+    group.subscribed_topics = group.read_subscriptions()
+    return group
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    """Key and value as bytes."""
+    kind = _OFFSET_KEY if isinstance(record, OffsetRecord) else _GROUP_KEY
+    key = _INT16.pack(kind) + record.key.encode(0)
+    value = record.value
+    if value is None:
+        return key, None
+    if isinstance(value, GroupMetadataValue):
+        version = _GROUP_VERSION
+    else:
+        version = _EXPIRING_VERSION if value.expire_timestamp >= 0 else _OFFSET_VERSION
+    return key, _INT16.pack(version) + value.encode(version)
+
+
+def decode(key: bytes, value: bytes | None) -> Record | None:
+    """The record, None for one of a kind that isn't known here.
+
+    Raises:
+        ProtocolError: It is damaged.
+    """
+    if len(key) < _INT16.size:
+        raise ProtocolError("a key of __consumer_offsets has no type")
+    (kind,) = _INT16.unpack_from(key)
+    if kind in _OFFSET_KEYS:
+        offset_key = OffsetCommitKey.decode(key, 0, _INT16.size)
+        return OffsetRecord(offset_key, _decode_value(OffsetCommitValue, value))
+    if kind == _GROUP_KEY:
+        group_key = GroupMetadataKey.decode(key, 0, _INT16.size)
+        return GroupRecord(group_key, _decode_value(GroupMetadataValue, value))
+    return None
+
+
+def _decode_value(cls: type[_T], value: bytes | None) -> _T | None:
+    if value is None:
+        return None
+    if len(value) < _INT16.size:
+        raise ProtocolError("a value of __consumer_offsets has no version")
+    (version,) = _INT16.unpack_from(value)
+    return cls.decode(value, version, _INT16.size)
+
+
+def encode_batch(records: Iterable[Record], wall_ms: int) -> bytes:
+    """A v2 batch with the records, in order."""
+    builder = BatchBuilder(_MOST_BYTES)
+    for record in records:
+        builder.append(wall_ms, *encode(record), None)
+    return builder.encode()
+
+
+def decode_batches(data: Iterable[bytes | bytearray]) -> Iterator[Record]:
+    """The records of batches; markers, foreign kinds and what no coordinator wrote left out."""
+    for one in data:
+        for batch in read_batches(memoryview(one)):
+            if batch.is_control:
+                continue
+            batch.inflate(INFLATE_CAP_BYTES)
+            for record in batch.records("", 0):
+                if record.key is None:
+                    continue
+                value = record.value
+                try:
+                    found = decode(bytes(record.key), None if value is None else bytes(value))
+                except ProtocolError:
+                    continue  # a test put it there
+                if found is not None:
+                    yield found

@@ -1,0 +1,396 @@
+"""``Shard``: the groups and offsets of one partition of ``__consumer_offsets``.
+
+Made by the coordinator when its broker leads the partition, filled from the log, and thrown away
+when another broker does. Requests come in as calls with the moment, answers go out through reply
+functions, at once or later; what has to last is appended through ``append`` and holds once that
+says so. It never waits: what is due later is in ``deadlines``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.heartbeat import HeartbeatRequest
+from kclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
+from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kclient.testing.groups import offset_rules
+from kclient.testing.groups.classic_group import ClassicGroup, Event, State, join_refusal
+from kclient.testing.groups.deadlines import Deadlines, Moment
+from kclient.testing.groups.joins import JoinRequest, Joins
+from kclient.testing.groups.member import SyncReply
+from kclient.testing.groups.offsets import CommittedOffset, Offsets
+from kclient.testing.groups.rebalances import Rebalances, Write, sync_answer
+from kclient.testing.groups.records import (
+    GroupRecord,
+    OffsetRecord,
+    Record,
+    group_from,
+    group_record,
+    group_tombstone,
+    new_group_record,
+    offset_tombstone,
+)
+from kclient.testing.groups.settings import GroupSettings
+from kclient.testing.groups.writes import Append, Writes
+from kclient.testing.refused import Refused
+
+
+class ShardHost(Protocol):
+    """What a shard needs of its broker."""
+
+    settings: GroupSettings
+    deadlines: Deadlines
+
+    def new_id(self) -> str:
+        """A UUID, in text."""
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """The id of a topic, None if it doesn't exist."""
+
+
+class Shard:
+    """Groups of one partition.
+
+    Args:
+        host: The broker's part.
+        append: Appends records to the partition's log.
+        epoch: The leader epoch that it was made in.
+
+    Attributes:
+        groups: By name.
+        offsets: Of these groups.
+    """
+
+    def __init__(self, host: ShardHost, append: Append, epoch: int) -> None:
+        self.epoch = epoch
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = Offsets()
+        self._host = host
+        self._settings = host.settings
+        self._writes = Writes(
+            append, host.deadlines, self._appended, self._committed, host.settings
+        )
+        self._rebalances = Rebalances(
+            host.settings, host.deadlines, self.groups.get, self._writes.perform
+        )
+        self._joins = Joins(host.settings, self._rebalances, host.new_id)
+        self._next_check_ms = 0
+
+    # The log
+
+    def load(self, records: Iterable[Record], moment: Moment) -> None:
+        """Become what the log says; members have a whole session to show up."""
+        for record in records:
+            self._appended(record)
+            self._committed(record)
+        self._next_check_ms = moment.wall_ms + self._settings.retention_check_ms
+        for group in tuple(self.groups.values()):
+            for member in group.members.values():
+                self._rebalances.touch(group, member, moment)
+            if len(group.members) > self._settings.max_size:
+                self._writes.perform(self._rebalances.prepare(group, moment), moment)
+
+    def unload(self, moment: Moment) -> None:
+        """Let go of all groups: who waits is told to look for another coordinator."""
+        groups = tuple(self.groups.values())
+        self.groups.clear()
+        for group in groups:
+            self._rebalances.forget(group)
+            group.apply(Event.UNLOADED, moment.wall_ms)
+            for member in group.members.values():
+                member.answer_join(join_refusal(ErrorCode.NOT_COORDINATOR, member.member_id))
+                member.answer_sync(SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+        self._writes.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER, moment)
+
+    def _appended(self, record: Record) -> None:
+        if isinstance(record, GroupRecord):
+            self._replace_group(record)
+            return
+        group_id = record.key.group
+        if record.value is not None and group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id)
+        self.offsets.append(record)
+
+    def _replace_group(self, record: GroupRecord) -> None:
+        group_id = record.key.group
+        was = self.groups.pop(group_id, None)
+        if was is not None:
+            self._rebalances.forget(was)
+            was.apply(Event.UNLOADED, was.state_since_ms)
+        if record.value is not None:
+            self.groups[group_id] = group_from(group_id, record.value)
+
+    def _committed(self, record: Record) -> None:
+        if isinstance(record, OffsetRecord):
+            self.offsets.commit(record)
+
+    # Membership
+
+    def join(self, call: JoinRequest, moment: Moment) -> None:
+        """JoinGroup; a group is made for who has no member id yet."""
+        group_id = call.request.group_id
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._writes.perform(self._joins.join(group, call, moment), moment)
+            return
+        if call.request.member_id:
+            call.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+            return
+        group = self.groups[group_id] = ClassicGroup(group_id, moment.wall_ms)
+        write = self._joins.join(group, call, moment)
+        self._writes.perform(write or self._first_write(group, call), moment)
+
+    def _first_write(self, group: ClassicGroup, call: JoinRequest) -> Write:
+        def done(code: ErrorCode, then: Moment) -> None:
+            if code is not ErrorCode.NONE and self.groups.get(group.group_id) is group:
+                self._rebalances.forget(group)
+                del self.groups[group.group_id]
+                call.refuse(code, "")
+
+        return Write((new_group_record(group),), done)
+
+    def sync(self, request: SyncGroupRequest, reply: SyncReply, moment: Moment) -> None:
+        """SyncGroup: the leader's brings the assignment, the others wait for it."""
+        group = self.groups.get(request.group_id)
+        try:
+            if group is None or group.state is State.EMPTY:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            member = group.check_member(request.member_id, request.group_instance_id)
+            _check_sync(group, request)
+        except Refused as refused:
+            reply(SyncGroupResponse(error_code=refused.code))
+            return
+        self._rebalances.note_sync(group, member.member_id)
+        if group.state is State.STABLE:
+            reply(sync_answer(group, member))
+            return
+        member.sync_reply = reply
+        if group.leader == member.member_id:
+            self._writes.perform(self._assignment(group, request), moment)
+
+    def _assignment(self, group: ClassicGroup, request: SyncGroupRequest) -> Write:
+        assignments = {one.member_id: bytes(one.assignment) for one in request.assignments}
+        generation = group.generation
+
+        def done(code: ErrorCode, then: Moment) -> None:
+            if group.state is not State.COMPLETING_REBALANCE or group.generation != generation:
+                return  # somebody joined or left meanwhile
+            if code is ErrorCode.NONE:
+                self._rebalances.assign(group, assignments, then)
+                return
+            self._rebalances.fail_syncs(group, code, then)
+            self._writes.perform(self._rebalances.rebalance_or_complete(group, then), then)
+
+        return Write((group_record(group, assignments),), done)
+
+    def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> ErrorCode:
+        """A member is alive; the code tells it how the group is."""
+        group = self.groups.get(request.group_id)
+        try:
+            if group is None:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            member = group.check_member(request.member_id, request.group_instance_id)
+        except Refused as refused:
+            return refused.code
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._rebalances.touch(group, member, moment)
+        if group.state is State.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def leave(
+        self,
+        group_id: str,
+        members: Sequence[MemberIdentity],
+        reply: Callable[[ErrorCode, list[MemberResponse]], None],
+        moment: Moment,
+    ) -> None:
+        """LeaveGroup: members go, each on its own account."""
+        group = self.groups.get(group_id)
+        answers = [
+            MemberResponse(
+                one.member_id,
+                one.group_instance_id,
+                ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, one),
+            )
+            for one in members
+        ]
+        write: Write | None = None
+        if group is not None and any(one.error_code == ErrorCode.NONE for one in answers):
+            if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+                write = self._rebalances.rebalance_or_complete(group, moment)
+            elif group.state is State.PREPARING_REBALANCE:
+                write = self._rebalances.complete_unless_first(group, moment)
+        if write is None:
+            reply(ErrorCode.NONE, answers)
+            return
+        self._writes.perform(
+            write._replace(
+                done=lambda code, _: reply(code, [] if code is not ErrorCode.NONE else answers)
+            ),
+            moment,
+        )
+
+    def _leave_one(self, group: ClassicGroup, one: MemberIdentity) -> ErrorCode:
+        member_id = one.member_id
+        if not member_id:  # an admin removes a static member
+            member_id = group.static_members.get(one.group_instance_id or "", "")
+        elif member_id not in group.pending_members:
+            try:
+                group.check_member(member_id, one.group_instance_id)
+            except Refused as refused:
+                return refused.code
+        if not member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self._rebalances.unwatch(group, member_id)
+        member = group.members.get(member_id)
+        if member is not None:
+            member.answer_join(join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        group.remove(member_id)
+        return ErrorCode.NONE
+
+    # Offsets
+
+    def commit(
+        self,
+        request: offset_rules.CommitRequest,
+        entries: Sequence[offset_rules.CommitEntry],
+        reply: Callable[[list[ErrorCode]], None],
+        moment: Moment,
+    ) -> None:
+        """OffsetCommit: one code per entry."""
+        self._tidy(moment, request.group_id)
+        group = self.groups.get(request.group_id)
+        try:
+            offset_rules.check_commit(group, request)
+        except Refused as refused:
+            reply([refused.code] * len(entries))
+            return
+        if group is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+            self._rebalances.touch(group, group.members[request.member_id], moment)
+        records, codes = offset_rules.commit_records(
+            request, entries, self._settings, moment.wall_ms
+        )
+        if not records:
+            if group is None:
+                self.groups[request.group_id] = ClassicGroup(request.group_id, moment.wall_ms)
+            reply(codes)
+            return
+
+        def done(code: ErrorCode, _: Moment) -> None:
+            reply(codes if code is ErrorCode.NONE else [code] * len(entries))
+
+        self._writes.perform(Write(tuple(records), done, replay=True), moment)
+
+    def fetch(
+        self,
+        group_id: str,
+        stable: bool,
+        reply: Callable[[ErrorCode, dict[str, dict[int, CommittedOffset]]], None],
+        moment: Moment,
+    ) -> None:
+        """OffsetFetch: what is committed; with ``stable`` once all that was appended is."""
+        self._tidy(moment, group_id)
+
+        def done(code: ErrorCode, _: Moment) -> None:
+            if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                code = ErrorCode.NOT_COORDINATOR  # all that older consumers know how to handle
+            reply(code, {} if code is not ErrorCode.NONE else self.offsets.read(group_id))
+
+        if stable:
+            self._writes.perform(Write((), done), moment)
+        else:
+            done(ErrorCode.NONE, moment)
+
+    def delete_offsets(
+        self,
+        group_id: str,
+        entries: Sequence[tuple[str, int]],
+        reply: Callable[[list[ErrorCode]], None],
+        fail: Callable[[ErrorCode], None],
+        moment: Moment,
+    ) -> None:
+        """OffsetDelete: one code per (topic, partition), or one for the group."""
+        self._tidy(moment, group_id)
+        group = self.groups.get(group_id)
+        try:
+            if group is None:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+            group.check_offset_delete()
+        except Refused as refused:
+            fail(refused.code)
+            return
+        records, codes = offset_rules.delete_records(group, self.offsets, entries)
+
+        def done(code: ErrorCode, _: Moment) -> None:
+            if code is ErrorCode.NONE:
+                reply(codes)
+            else:
+                fail(code)
+
+        self._writes.perform(Write(tuple(records), done, replay=True), moment)
+
+    # Administration
+
+    def known(self, moment: Moment) -> list[ClassicGroup]:
+        """All groups."""
+        self._tidy(moment)
+        return list(self.groups.values())
+
+    def delete_group(
+        self, group_id: str, reply: Callable[[ErrorCode], None], moment: Moment
+    ) -> None:
+        """DeleteGroups, of one: with its offsets, if nobody is in it."""
+        self._tidy(moment, group_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            reply(ErrorCode.GROUP_ID_NOT_FOUND)
+        elif group.state is not State.EMPTY:
+            reply(ErrorCode.NON_EMPTY_GROUP)
+        else:
+            records: list[Record] = [
+                *(offset_tombstone(group_id, *one[:2]) for one in self.offsets.appended(group_id)),
+                group_tombstone(group_id),
+            ]
+            self._writes.perform(
+                Write(tuple(records), lambda code, _: reply(code), replay=True), moment
+            )
+
+    def _tidy(self, moment: Moment, group_id: str | None = None) -> None:
+        """Remove what has expired, and the group's offsets in topics that were deleted.
+
+        Kafka does the first every ten minutes and the second when it hears of the deletion; here
+        both wait until somebody asks, so that idle groups cost nothing.
+        """
+        records: list[Record] = []
+        if group_id is not None:
+            records += offset_rules.orphans(group_id, self.offsets, self._host.topic_id)
+        if records:
+            self._writes.perform(Write(tuple(records), replay=True), moment)
+        if moment.wall_ms < self._next_check_ms:
+            return
+        self._next_check_ms = moment.wall_ms + self._settings.retention_check_ms
+        records = []
+        for group in self.groups.values():
+            gone, none_left = offset_rules.expired(group, self.offsets, self._settings, moment)
+            records += gone
+            if none_left and group.state is State.EMPTY:
+                records.append(group_tombstone(group.group_id))
+        if records:
+            self._writes.perform(Write(tuple(records), replay=True), moment)
+
+
+def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:
+    if request.generation_id != group.generation:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+    for asked, has in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    ):
+        if asked is not None and has is not None and asked != has:
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is State.PREPARING_REBALANCE:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)

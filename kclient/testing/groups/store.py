@@ -1,0 +1,122 @@
+"""``GroupStore``: all that the group coordinator needs of the rest of its broker.
+
+The one file here that knows how brokers keep topics and logs: which partitions of
+``__consumer_offsets`` this broker leads, their logs, and the making of that topic. The coordinator
+asks before each request; ``watch`` tells it of a lost partition at once, so that nobody stays
+parked at a broker that can't answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.groups.settings import GroupSettings
+from kclient.testing.log import ENDLESS_BYTES
+from kclient.testing.refused import Refused
+from kclient.testing.state import NO_LEADER
+from kclient.testing.stored_batch import StoredBatch
+from kclient.testing.topic_rules import TopicSpec, check_new_topic
+
+if TYPE_CHECKING:
+    from kclient.testing.broker import Broker
+    from kclient.testing.log import PartitionLog
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class GroupStore:
+    """The internal topic, as one broker sees it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._watched: dict[int, tuple[PartitionLog, Callable[[int], None]]] = {}
+
+    def leads(self, index: int) -> int | None:
+        """The leader epoch in which this broker leads a partition, None if it doesn't."""
+        partition = self._broker.state.partition(OFFSETS_TOPIC, index)
+        if partition is None or partition.leader != self._broker.node_id:
+            return None
+        return partition.leader_epoch
+
+    def led(self) -> list[int]:
+        """All partitions that this broker leads."""
+        topic = self._broker.state.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return []
+        return [one.index for one in topic.partitions if one.leader == self._broker.node_id]
+
+    def read(self, index: int) -> Iterable[bytes | bytearray]:
+        """The batches of a partition, oldest first."""
+        partition = self._broker.state.partition(OFFSETS_TOPIC, index)
+        return () if partition is None else (one.data for one in partition.log.batches)
+
+    def append(self, index: int, batch: bytes, done: Callable[[ErrorCode], None]) -> None:
+        """Append to a partition; ``done`` is called once all in sync have it, or with why not."""
+        partition = self._broker.state.partition(OFFSETS_TOPIC, index)
+        if partition is None or partition.leader != self._broker.node_id:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif not partition.has_min_isr:
+            done(ErrorCode.NOT_ENOUGH_REPLICAS)
+        elif len(batch) > partition.config.max_message_bytes:
+            done(ErrorCode.MESSAGE_TOO_LARGE)
+        else:
+            partition.append(StoredBatch(batch), None)
+            done(ErrorCode.NONE)
+
+    def watch(self, index: int, lost: Callable[[], None]) -> None:
+        """Call ``lost`` when the partition changes hands, once."""
+        partition = self._broker.state.partition(OFFSETS_TOPIC, index)
+        if partition is None:
+            return
+
+        def disturbed(size_bytes: int) -> None:
+            if size_bytes >= ENDLESS_BYTES:
+                self.unwatch(index)
+                lost()
+
+        self.unwatch(index)
+        self._watched[index] = (partition.log, disturbed)
+        partition.log.listen(disturbed)
+
+    def unwatch(self, index: int) -> None:
+        """It doesn't matter any more."""
+        watched = self._watched.pop(index, None)
+        if watched is not None:
+            log, listener = watched
+            log.unlisten(listener)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """The id of a topic, None if it doesn't exist."""
+        found = self._broker.state.topics.get(topic)
+        return None if found is None else found.topic_id
+
+    def coordinator_of(self, index: int) -> int | None:
+        """Node id of the partition's leader, as this broker knows it; None if there is none."""
+        state = self._broker.metadata_state
+        partition = state.partition(OFFSETS_TOPIC, index)
+        if partition is None or partition.leader == NO_LEADER:
+            return None
+        return partition.leader if state.brokers[partition.leader].alive else None
+
+    def create_topic(self, settings: GroupSettings) -> None:
+        """Make the internal topic if it isn't there, on as many brokers as are up.
+
+        Kafka insists on ``offsets.topic.replication.factor``; a cluster of one is fine here.
+        """
+        state = self._broker.state
+        if OFFSETS_TOPIC in state.topics:
+            return
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.segment_bytes),
+        }
+        factor = min(settings.replication_factor, len(state.alive_brokers))
+        try:
+            spec = TopicSpec(OFFSETS_TOPIC, settings.partitions, factor, (), configs)
+            checked = check_new_topic(state, spec)
+        except Refused:
+            return  # whoever asked finds no coordinator, and asks again
+        state.add_topic(checked.name, checked.assignments, checked.config)

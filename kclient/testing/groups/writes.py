@@ -1,0 +1,151 @@
+"""``Writes``: what a shard appends, until it is committed or has failed.
+
+Used by ``Shard`` only. An append may be answered at once or, with replication, later; writes that
+were appended are committed in order. One that takes too long fails for who asked, and may still be
+committed. Failures get the codes that Kafka's coordinator makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.groups.deadlines import Deadlines, Moment
+from kclient.testing.groups.rebalances import Write
+from kclient.testing.groups.records import Record
+from kclient.testing.groups.settings import GroupSettings
+
+Append: TypeAlias = Callable[[Sequence[Record], Moment, Callable[[ErrorCode, Moment], None]], None]
+"""Appends records and calls back once they are committed, or with why not: at once or later."""
+
+_AS_SEEN = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What members are told instead of what went wrong in the log."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A write whose fate isn't known yet, or of which only its asker was told."""
+
+    number: int
+    write: Write
+    answered: bool = False
+
+
+class Writes:
+    """Writes of one shard.
+
+    Args:
+        append: To the log.
+        deadlines: For writes that take too long.
+        appended: Called with each record once the log has it.
+        committed: Called with each record once it is committed.
+        settings: How long is too long.
+    """
+
+    def __init__(
+        self,
+        append: Append,
+        deadlines: Deadlines,
+        appended: Callable[[Record], None],
+        committed: Callable[[Record], None],
+        settings: GroupSettings,
+    ) -> None:
+        self._append = append
+        self._deadlines = deadlines
+        self._appended = appended
+        self._committed = committed
+        self._timeout = settings.commit_timeout_ms / 1000
+        self._waiting: dict[int, _Waiting] = {}
+        self._count = 0
+
+    def perform(self, write: Write | None, moment: Moment) -> None:
+        """Carry a write out; one without records waits for those before it."""
+        if write is None:
+            return
+        self._count += 1
+        waiting = _Waiting(self._count, write)
+        if not write.records:
+            self._keep(waiting, moment)
+            self._settle(moment)
+            return
+        fate: list[tuple[ErrorCode, Moment]] = []
+        later: list[bool] = []
+
+        def told(code: ErrorCode, then: Moment) -> None:
+            if later:
+                self._end(waiting, code, then)
+            else:
+                fate.append((code, then))
+
+        self._append(write.records, moment, told)
+        later.append(True)
+        if fate and fate[0][0] is not ErrorCode.NONE:
+            self._answer(waiting, *fate[0])
+            return
+        if write.replay:
+            for record in write.records:
+                self._appended(record)
+        if fate:
+            self._commit(waiting, fate[0][1])
+        else:
+            self._keep(waiting, moment)
+
+    def abandon(self, code: ErrorCode, moment: Moment) -> None:
+        """The log isn't ours any more."""
+        waiting, self._waiting = tuple(self._waiting.values()), {}
+        for one in waiting:
+            self._answer(one, code, moment)
+
+    def _keep(self, waiting: _Waiting, moment: Moment) -> None:
+        self._waiting[waiting.number] = waiting
+        self._deadlines.set(
+            self._key(waiting),
+            moment.now + self._timeout,
+            lambda then: self._answer(waiting, ErrorCode.REQUEST_TIMED_OUT, then),
+        )
+
+    def _key(self, waiting: _Waiting) -> tuple[str, ...]:
+        return ("write", f"{id(self):x}", str(waiting.number))
+
+    def _end(self, waiting: _Waiting, code: ErrorCode, moment: Moment) -> None:
+        if self._waiting.pop(waiting.number, None) is None:
+            return
+        if code is ErrorCode.NONE:
+            self._commit(waiting, moment)
+        else:
+            self._answer(waiting, code, moment)
+        self._settle(moment)
+
+    def _commit(self, waiting: _Waiting, moment: Moment) -> None:
+        if waiting.write.replay:
+            for record in waiting.write.records:
+                self._committed(record)
+        self._answer(waiting, ErrorCode.NONE, moment)
+
+    def _settle(self, moment: Moment) -> None:
+        """Answer those at the front that only waited for the writes before them."""
+        while self._waiting:
+            first = next(iter(self._waiting.values()))
+            if first.write.records:
+                return
+            del self._waiting[first.number]
+            self._answer(first, ErrorCode.NONE, moment)
+
+    def _answer(self, waiting: _Waiting, code: ErrorCode, moment: Moment) -> None:
+        self._deadlines.cancel(self._key(waiting))
+        if waiting.answered:
+            return
+        waiting.answered = True
+        if waiting.write.done is not None:
+            waiting.write.done(_AS_SEEN.get(code, code), moment)

@@ -1,0 +1,126 @@
+"""OffsetCommit (8): keep where a group is in its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.groups.offset_rules import CommitEntry, CommitRequest
+from kclient.testing.refused import Refused
+
+_FIRST_WITH_IDS = 10
+
+
+def handle(
+    call: Call, request: OffsetCommitRequest
+) -> Deferred[OffsetCommitResponse] | OffsetCommitResponse:
+    """Commit for each partition that exists; what is refused at once is listed first."""
+    answers = _Answers(call)
+    entries: list[CommitEntry] = []
+    keys: list[_Key] = []
+    for topic in request.topics:
+        _sort(call, topic, answers, entries, keys)
+    if not entries:
+        return answers.response
+    header = CommitRequest(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        request.retention_time_ms,
+        call.version,
+    )
+    return _commit(call, header, answers, entries, keys)
+
+
+_Key = tuple[str, bytes]
+"""How a request names a topic: by name, or by id."""
+
+
+class _Answers:
+    """A response whose topics are filled in the order in which their partitions are decided."""
+
+    def __init__(self, call: Call) -> None:
+        self.response = OffsetCommitResponse()
+        self._call = call
+        self._rows: dict[_Key, OffsetCommitResponseTopic] = {}
+
+    def add(self, key: _Key, index: int, code: ErrorCode) -> None:
+        """Answer one partition."""
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = OffsetCommitResponseTopic(*key)
+            self.response.topics.append(row)
+        row.partitions.append(OffsetCommitResponsePartition(index, code))
+
+
+def _sort(
+    call: Call,
+    topic: OffsetCommitRequestTopic,
+    answers: _Answers,
+    entries: list[CommitEntry],
+    keys: list[_Key],
+) -> None:
+    """Answer the partitions that can't be committed for, and note the others."""
+    by_id = call.version >= _FIRST_WITH_IDS
+    key = ("", bytes(topic.topic_id)) if by_id else (topic.name, topic.topic_id)
+    for part in topic.partitions:
+        index = part.partition_index
+        try:
+            found = call.topic(topic.name, topic.topic_id, by_id)
+            code = call.error_for(found.name, index)
+            if code is not None:
+                raise Refused(code)
+            call.partition(found, index)
+        except Refused as refused:
+            answers.add(key, index, refused.code)
+            continue
+        entries.append(
+            CommitEntry(
+                found.name,
+                found.topic_id,
+                index,
+                part.committed_offset,
+                part.committed_leader_epoch,
+                part.committed_metadata,
+            )
+        )
+        keys.append(key)
+
+
+def _commit(
+    call: Call,
+    header: CommitRequest,
+    answers: _Answers,
+    entries: list[CommitEntry],
+    keys: list[_Key],
+) -> Deferred[OffsetCommitResponse]:
+    groups = call.broker.groups
+    answer: Deferred[OffsetCommitResponse] = Deferred()
+    complete = groups.later(answer.complete)
+
+    def fill(codes: Sequence[ErrorCode]) -> OffsetCommitResponse:
+        for key, entry, code in zip(keys, entries, codes, strict=True):
+            late = call.error_for(entry.topic, entry.partition, after=True)
+            answers.add(key, entry.partition, code if late is None else late)
+        return answers.response
+
+    try:
+        groups.operate(
+            header.group_id,
+            lambda shard, moment: shard.commit(
+                header, entries, lambda codes: complete(fill(codes)), moment
+            ),
+        )
+    except Refused as refused:
+        answer.complete(fill([refused.code] * len(entries)))
+    return answer

@@ -1,0 +1,187 @@
+"""OffsetFetch (9): where groups are in their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.groups.offsets import CommittedOffset
+from kclient.testing.handlers.answers import Gathering
+from kclient.testing.refused import Refused
+
+_FIRST_WITH_GROUP_ERRORS = 2
+_FIRST_BATCHED = 8
+_FIRST_WITH_IDS = 10
+
+
+def handle(call: Call, request: OffsetFetchRequest) -> Deferred[OffsetFetchResponse]:
+    """Read the offsets of each group; before version 8 there is one."""
+    response = OffsetFetchResponse()
+    gathering = Gathering(response)
+    if call.version >= _FIRST_BATCHED:
+        for group in request.groups:
+            answer = OffsetFetchResponseGroup(group.group_id)
+            response.groups.append(answer)
+            _read(call, request, group, answer, gathering.expect())
+        return gathering.close()
+    topics = request.topics
+    group = OffsetFetchRequestGroup(
+        request.group_id,
+        topics=None
+        if topics is None
+        else [
+            OffsetFetchRequestTopics(one.name, partition_indexes=one.partition_indexes)
+            for one in topics
+        ],
+    )
+    answer = OffsetFetchResponseGroup(request.group_id)
+    done = gathering.expect()
+
+    def unpack() -> None:
+        _unpack(call, request, answer, response)
+        done()
+
+    _read(call, request, group, answer, unpack)
+    return gathering.close()
+
+
+def _unpack(
+    call: Call,
+    request: OffsetFetchRequest,
+    answer: OffsetFetchResponseGroup,
+    response: OffsetFetchResponse,
+) -> None:
+    """The answer for one group, as the versions before 8 have it."""
+    response.topics = [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [
+                OffsetFetchResponsePartition(
+                    part.partition_index,
+                    part.committed_offset,
+                    part.committed_leader_epoch,
+                    part.metadata,
+                    part.error_code,
+                )
+                for part in topic.partitions
+            ],
+        )
+        for topic in answer.topics
+    ]
+    if call.version >= _FIRST_WITH_GROUP_ERRORS:
+        response.error_code = answer.error_code
+    elif answer.error_code != ErrorCode.NONE:  # version 1 has errors of partitions only
+        code = ErrorCode(answer.error_code)
+        response.topics = [
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(index, -1, -1, "", code)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+
+
+def _read(
+    call: Call,
+    request: OffsetFetchRequest,
+    group: OffsetFetchRequestGroup,
+    answer: OffsetFetchResponseGroup,
+    done: Callable[[], None],
+) -> None:
+    groups = call.broker.groups
+    finish = groups.later(lambda _: done())
+
+    def reply(code: ErrorCode, found: dict[str, dict[int, CommittedOffset]]) -> None:
+        answer.error_code = code
+        if code is ErrorCode.NONE:
+            if group.topics is None:
+                answer.topics = _all(call, found)
+            else:
+                answer.topics = _wanted(call, group.topics, found)
+        finish(None)
+
+    try:
+        code = call.error_for()
+        if code is not None:
+            raise Refused(code)
+        groups.operate(
+            group.group_id,
+            lambda shard, moment: shard.fetch(
+                group.group_id, request.require_stable, reply, moment
+            ),
+        )
+    except Refused as refused:
+        answer.error_code = refused.code
+        done()
+
+
+def _wanted(
+    call: Call,
+    topics: list[OffsetFetchRequestTopics],
+    found: dict[str, dict[int, CommittedOffset]],
+) -> list[OffsetFetchResponseTopics]:
+    """Each partition that was asked for; topics whose id is unknown come last."""
+    by_id = call.version >= _FIRST_WITH_IDS
+    known: list[OffsetFetchResponseTopics] = []
+    unknown: list[OffsetFetchResponseTopics] = []
+    for topic in topics:
+        name: str | None = topic.name
+        code = ErrorCode.NONE
+        if by_id:
+            there = call.state.topic_by_id(topic.topic_id)
+            name = None if there is None else there.name
+            code = ErrorCode.UNKNOWN_TOPIC_ID if there is None else code
+        offsets = found.get(name or "", {})
+        row = OffsetFetchResponseTopics(
+            "" if by_id else topic.name,
+            topic.topic_id,
+            [
+                _part(call, name, index, offsets.get(index), code)
+                for index in topic.partition_indexes
+            ],
+        )
+        (known if code is ErrorCode.NONE else unknown).append(row)
+    return known + unknown
+
+
+def _all(
+    call: Call, found: dict[str, dict[int, CommittedOffset]]
+) -> list[OffsetFetchResponseTopics]:
+    """Each partition that has an offset; where ids are spoken, of topics that exist."""
+    rows: list[OffsetFetchResponseTopics] = []
+    for name, offsets in found.items():
+        parts = [_part(call, name, index, one, ErrorCode.NONE) for index, one in offsets.items()]
+        if call.version < _FIRST_WITH_IDS:
+            rows.append(OffsetFetchResponseTopics(name, partitions=parts))
+            continue
+        topic = call.state.topics.get(name)
+        if topic is not None:
+            rows.append(OffsetFetchResponseTopics("", topic.topic_id, parts))
+    return rows
+
+
+def _part(
+    call: Call, name: str | None, index: int, one: CommittedOffset | None, code: ErrorCode
+) -> OffsetFetchResponsePartitions:
+    fault = call.error_for(name, index, after=True)
+    if fault is not None:
+        code, one = fault, None
+    if one is None:
+        return OffsetFetchResponsePartitions(index, -1, -1, "", code)
+    return OffsetFetchResponsePartitions(index, one.offset, one.leader_epoch, one.metadata, code)
