@@ -4,8 +4,9 @@ Given as ``Cluster(broker_configs={"message.max.bytes": 2_000_000})``. All that 
 has are checked and described; those that the embedded cluster acts on are attributes of
 ``BrokerConfig``, and the defaults of topics. An unknown name is refused: it is a typing error.
 
-One value is not Kafka's: ``fetch.max.bytes`` is 8 MiB instead of 55, as one answer is made in one
-callback of the loop that the user's own code runs in (28 MiB took 15 to 100 ms).
+Two values are not Kafka's: ``fetch.max.bytes`` is 8 MiB instead of 55, as one answer is made in one
+callback of the loop that the user's own code runs in (28 MiB took 15 to 100 ms), and
+``group.initial.rebalance.delay.ms`` is 0 instead of 3000, as each test with a new group would wait.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ DEFAULT_LOG_DIR = "/tmp/kraft-combined-logs"
 _OWN = {
     "auto.create.topics.enable": "false",
     "fetch.max.bytes": str(8 << 20),
+    "group.initial.rebalance.delay.ms": "0",
     "log.dirs": DEFAULT_LOG_DIR,
 }
 """What this cluster sets itself, where nothing else is given."""
