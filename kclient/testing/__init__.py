@@ -17,6 +17,7 @@ from kclient.testing.log import PartitionLog
 from kclient.testing.loop_probe import LoopProbe
 from kclient.testing.memory_link import Link
 from kclient.testing.memory_net import MemoryNet, NetStats
+from kclient.testing.request_info import RequestInfo
 from kclient.testing.request_log import RequestLog, ServedRequest
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.threaded import ThreadedCluster
@@ -36,6 +37,7 @@ __all__ = [
     "NetStats",
     "OutOfTime",
     "PartitionLog",
+    "RequestInfo",
     "RequestLog",
     "ServedRequest",
     "StoredBatch",

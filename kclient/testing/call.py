@@ -13,6 +13,7 @@ from kclient.testing.refused import Refused
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
     from kclient.testing.fault import Fault
+    from kclient.testing.request_log import ServedRequest
     from kclient.testing.state import ClusterState, PartitionState, TopicState
 
 
@@ -26,6 +27,7 @@ class Call:
         version: Of the API.
         client_id: As the client calls itself.
         request: The decoded message.
+        served: Its entry in the log of requests.
         used_faults: Those that act on this request.
     """
 
@@ -35,12 +37,15 @@ class Call:
         "client_id",
         "correlation_id",
         "request",
+        "served",
         "state",
         "used_faults",
         "version",
     )
 
-    def __init__(self, broker: Broker, header: RequestHeader, request: Any) -> None:
+    def __init__(
+        self, broker: Broker, header: RequestHeader, request: Any, served: ServedRequest
+    ) -> None:
         self.broker = broker
         self.state: ClusterState = broker.state
         self.api_key = header.api_key
@@ -48,12 +53,18 @@ class Call:
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
         self.request = request
+        self.served = served
         self.used_faults: list[Fault] = []
 
     @property
     def node_id(self) -> int:
         """Of the broker that was asked."""
         return self.broker.node_id
+
+    @property
+    def connection(self) -> int:
+        """The number of the connection."""
+        return self.served.connection
 
     def topic_name(self, name: str | None, topic_id: bytes) -> str | None:
         """The topic's name where a request gives name or id; None for an id that is unknown."""

@@ -176,10 +176,16 @@ class Cluster:
 
         It takes two seconds at most, and that only where a client doesn't read its answers.
 
+        Raises:
+            BaseException: What a function raised that was given to ``faults``; brokers are closed
+                all the same.
+
         Cancellation: safe, but brokers may then still be up; call it again.
         """
         self.faults.clear()
         await asyncio.gather(*(broker.stop() for broker in self._brokers.values()))
+        await self.faults.ended()
+        self.faults.check()
 
     # Brokers
 

@@ -1,9 +1,9 @@
 """One client's connection to a broker: frames in, answers out, in order.
 
-A request is served when the one before it was answered, as in Kafka: while one waits (a fetch
-without data, a fault), what comes behind it is kept, up to a bound. No task and no timer per
-request; ``Channel`` owns its buffer and at most one ``Deferred``, and lets go of both when it is
-lost.
+A request is served when the one before it was answered and the answer has left, as in Kafka: while
+one waits (a fetch without data, a fault, a client that doesn't read), what comes behind it is kept,
+up to a bound. No task and no timer per request; ``Channel`` owns its ``Inlet``, its ``Outlet`` and
+at most two ``Deferred``, and lets go of them when it is lost.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from kclient.errors import KafkaError
 from kclient.protocol.message import Response
+from kclient.testing.answer_faults import AnswerFaults
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.dispatch import Unserved, encode_frame, open_call, serve
-from kclient.testing.fault import Action, Fault
+from kclient.testing.fault import Action, Answer, Fault, Stage, Unframed
+from kclient.testing.fault_hooks import Failed
+from kclient.testing.inlet import Inlet
+from kclient.testing.outlet import Outlet
 from kclient.testing.refused import Hangup
 
 if TYPE_CHECKING:
@@ -29,13 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.testing")
 
 _SIZE = struct.Struct(">i")
-_BUFFER_BYTES = 64 << 10
 _PENDING_BYTES = 256 << 10
 """Read ahead while a request waits; the socket is read at all so that its end is noticed."""
-_KEPT_BUFFER_BYTES = 4 << 20
-"""A larger buffer is given back when its frame was served."""
-_WRITE_BYTES = 256 << 10
-"""Handed to the transport at once: what it can't send it copies, so not all of a large answer."""
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -44,58 +42,56 @@ class Channel(asyncio.BufferedProtocol):
     def __init__(self, broker: Broker, number: int) -> None:
         self.number = number
         self._broker = broker
+        self._faults = broker.faults
+        self._set_faults = broker.faults.listed
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._start = 0
-        self._end = 0
-        self._waiting: Deferred[object] | None = None
+        self._in = Inlet()
+        self._out = Outlet()
+        self._call: Call | None = None
+        self._waiting: Deferred[Any] | None = None
+        self._outcome: Deferred[Any] | None = None
+        self._kept: AnswerFaults | None = None
         self._busy = False
         self._deaf = False
         self._unread = False
         self._serving = False
-        self._out: deque[memoryview] = deque()
-        self._paused = False
-        self._ending = False
 
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._out.open(self._transport)
         self._broker.channel_opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._deaf = True
-        self._out.clear()
+        self._out.lost()
         self._let_go()
+        if self._kept is not None:
+            self._kept.lost()
         self._broker.channel_closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._start == self._end and not self._busy:
-            self._start = self._end = 0
-            if len(self._buffer) > _KEPT_BUFFER_BYTES:
-                self._buffer = bytearray(_BUFFER_BYTES)
-        elif self._end == len(self._buffer):
-            self._make_room()
-        return memoryview(self._buffer)[self._end :]
+        return self._in.room(self._busy)
 
     def buffer_updated(self, count: int) -> None:
         if self._deaf:
             return
-        self._end += count
+        self._in.took(count)
         self._serve_frames()
-        if self._busy and self._end - self._start >= _PENDING_BYTES:
+        if self._in.held >= _PENDING_BYTES and (self._busy or self._out.clogged):
             self._pause()
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self._out.pause()
 
     def resume_writing(self) -> None:
-        self._paused = False
-        self._write_on()
+        self._out.resume()
+        self._go_on()
 
     # What the broker calls
 
@@ -110,34 +106,35 @@ class Channel(asyncio.BufferedProtocol):
         """Send what is answered already, then close; a request that waits gets no answer."""
         self._deaf = True
         self._let_go()
-        if self._transport is None:
-            return
-        if self._out:
-            self._ending = True
+        self._out.finish()
+
+    # What faults call
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Send bytes behind those sent before."""
+        self._out.write(data)
+
+    def cut(self, reset: bool) -> None:
+        """End the connection behind what was written, or reset it."""
+        if reset:
+            self._deaf = True
+            self._let_go()
+            self._out.reset()
         else:
-            self._transport.close()
+            self.close()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """A timer; returns what cancels it."""
+        return self._broker.call_later(seconds, callback).cancel
 
     # Reading
-
-    def _make_room(self) -> None:
-        """Room grows with the bytes that came, not with the size that was announced.
-
-        Always a new buffer: a request that waits may have views of the old one.
-        """
-        held = self._end - self._start
-        size = len(self._buffer)
-        if held > size // 2:
-            size *= 2
-        buffer = bytearray(size)
-        buffer[:held] = memoryview(self._buffer)[self._start : self._end]
-        self._buffer, self._start, self._end = buffer, 0, held
 
     def _serve_frames(self) -> None:
         if self._serving:
             return
         self._serving = True
         try:
-            while not self._busy and not self._deaf:
+            while not self._busy and not self._deaf and not self._out.clogged:
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -146,18 +143,24 @@ class Channel(asyncio.BufferedProtocol):
             self._serving = False
 
     def _next_frame(self) -> memoryview | None:
-        held = self._end - self._start
-        if held < _SIZE.size:
+        most = self._broker.config.request_max_bytes
+        try:
+            if self._set_faults and self._is_cut(self._in.begun(most)):
+                return None
+            return self._in.next_frame(most)
+        except Hangup as hangup:
+            self._refuse(str(hangup))
             return None
-        (size,) = _SIZE.unpack_from(self._buffer, self._start)
-        if not 0 <= size <= self._broker.config.request_max_bytes:
-            self._refuse(f"a frame of {size} bytes")
-            return None
-        if held < _SIZE.size + size:
-            return None
-        begin = self._start + _SIZE.size
-        self._start = begin + size
-        return memoryview(self._buffer)[begin : self._start]
+
+    def _is_cut(self, begun: tuple[memoryview, int] | None) -> bool:
+        """Whether a fault ends the connection when so much of a request is there."""
+        if begun is None:
+            return False
+        fault = self._faults.next_cut(self._broker.node_id, self.number, *begun)
+        if fault is None:
+            return False
+        self.cut(fault.reset)
+        return True
 
     def _serve_frame(self, frame: memoryview) -> None:
         try:
@@ -166,12 +169,16 @@ class Channel(asyncio.BufferedProtocol):
             if unserved.answer is None:
                 self._refuse(str(unserved))
             else:
-                self._write(unserved.answer)
+                self._out.write(unserved.answer)
             return
         except KafkaError as error:
             self._refuse(str(error))
             return
-        self._pass(call, None)
+        self._call = call
+        if self._set_faults:
+            self._pass(call, Stage.BEFORE, None)
+        else:
+            self._serve(call)
 
     def _refuse(self, why: str) -> None:
         logger.info("broker=%d closes connection %d: %s", self._broker.node_id, self.number, why)
@@ -179,20 +186,85 @@ class Channel(asyncio.BufferedProtocol):
 
     # Serving
 
-    def _pass(self, call: Call, response: Response | None, after: bool = False) -> None:
-        """Take a request, or with ``after`` its answer, past the faults."""
-        fault = self._broker.faults.next_gate(call, after=after) if self._broker.faults else None
-        if fault is None:
-            if after:
-                self._reply(call, response)
+    def _serve(self, call: Call) -> None:
+        try:
+            outcome = serve(call)
+        except Hangup as hangup:
+            self._refuse(str(hangup))
+        except Exception:
+            self._fail(call)
+        else:
+            if self._set_faults:
+                self._pass(call, Stage.AFTER_APPEND, outcome)
+            elif isinstance(outcome, Deferred):
+                self._wait(outcome, lambda answer: self._answer(call, answer))
             else:
-                self._serve(call)
+                self._reply(call, outcome)
+
+    def _answer(self, call: Call, answer: Answer | None) -> None:
+        """An answer is there."""
+        if self._set_faults:
+            self._pass(call, Stage.AFTER, answer)
+        else:
+            self._reply(call, answer)
+
+    def _pass(self, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None) -> None:
+        """Take a request past the faults of a stage, and then on to what follows it."""
+        fault = self._faults.next_gate(call, stage)
+        if fault is None:
+            self._pass_on(call, stage, answer)
         elif fault.action is Action.CLOSE:
             self.abort()
         elif fault.action is Action.DROP:
             self._deaf = True
+            self._let_go()
+        elif fault.action is Action.WAIT:
+            self._wait(self._gate(fault), lambda _: self._pass(call, stage, answer))
         else:
-            self._wait(self._gate(fault), lambda _: self._pass(call, response, after))
+            self._call_hook(fault, call, stage, answer)
+
+    def _pass_on(
+        self, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None
+    ) -> None:
+        if isinstance(answer, Deferred):
+            self._wait(answer, lambda came: self._answer(call, came))
+        elif stage is Stage.BEFORE and answer is None:
+            self._serve(call)
+        elif stage is Stage.AFTER_APPEND:
+            self._answer(call, answer)
+        elif stage is Stage.AFTER_REPLY:
+            self._mute(answer)
+        else:
+            self._reply(call, answer)
+
+    def _call_hook(
+        self,
+        fault: Fault,
+        call: Call,
+        stage: Stage,
+        answer: Deferred[Response] | Answer | None,
+    ) -> None:
+        seen = None if isinstance(answer, Deferred) else answer
+        outcome = self._faults.call_hook(fault, call, seen)
+
+        def then(given: Answer | Failed | None) -> None:
+            self._outcome = None
+            if given is Failed.FAILED:
+                self.abort()
+            elif given is None or stage is Stage.AFTER_REPLY:
+                self._pass(call, stage, answer)
+            else:
+                if isinstance(answer, Deferred):
+                    answer.cancel()
+                self._pass_on(call, stage, given)
+
+        if self._deaf:
+            return
+        if isinstance(outcome, Deferred):
+            self._outcome = answer if isinstance(answer, Deferred) else None
+            self._wait(outcome, then)
+        else:
+            then(outcome)
 
     def _gate(self, fault: Fault) -> Deferred[object]:
         if fault.seconds is None:
@@ -203,73 +275,112 @@ class Channel(asyncio.BufferedProtocol):
             gate: Deferred[object] = Deferred(lambda: fault.unhold(resume))
             fault.hold(resume)
             return gate
+        return self._timed(fault.seconds)
+
+    def _timed(self, seconds: float) -> Deferred[object]:
         timed: Deferred[object] = Deferred(lambda: timer.cancel())
-        timer = self._broker.call_later(fault.seconds, lambda: timed.complete(None))
+        timer = self._broker.call_later(seconds, lambda: timed.complete(None))
         return timed
 
-    def _serve(self, call: Call) -> None:
-        try:
-            outcome = serve(call)
-        except Hangup as hangup:
-            self._refuse(str(hangup))
-        except Exception:
-            self._fail(call)
-        else:
-            if isinstance(outcome, Deferred):
-                self._wait(outcome, lambda answer: self._pass(call, answer, True))
-            else:
-                self._pass(call, outcome, True)
-
     def _fail(self, call: Call) -> None:
-        """A defect of ours, or of a function given to ``faults.rewrite``."""
+        """A defect of ours."""
         logger.exception(
             "broker=%d failed to serve api=%d v=%d", call.node_id, call.api_key, call.version
         )
         self.abort()
 
-    def _wait(self, deferred: Deferred[Any], listener: Callable[..., None]) -> None:
+    def _wait(self, deferred: Deferred[Any], listener: Callable[[Any], None]) -> None:
         def arrived(value: object) -> None:
             self._waiting = None
             if self._transport is None or self._deaf:
                 return
             self._busy = False
             listener(value)
-            if not self._busy and not self._deaf:
-                self._resume()
-                self._serve_frames()
+            self._go_on()
 
         self._busy = True
         self._waiting = deferred
         deferred.then(arrived)
 
-    def _reply(self, call: Call, response: Response | None) -> None:
-        if response is None:
-            return
-        seconds = 0.0
-        try:
-            answer = self._broker.faults.change(call, response) if self._broker.faults else response
-            if isinstance(answer, bytes):
-                frame = bytearray(_SIZE.pack(len(answer)) + answer)
-            else:
-                frame = encode_frame(answer, call.version, call.correlation_id)
-                seconds = _throttle_seconds(answer)
-        except Exception:
-            self._fail(call)
-            return
-        self._write(frame)
-        if seconds > 0:
-            self._mute(seconds)
+    def _go_on(self) -> None:
+        """Serve what came meanwhile, and read on."""
+        if not self._busy and not self._deaf and not self._out.clogged:
+            self._resume()
+            self._serve_frames()
 
-    def _mute(self, seconds: float) -> None:
+    # Answering
+
+    def _reply(self, call: Call, answer: Answer | None) -> None:
+        if self._set_faults:
+            self._reply_spoiled(call, answer)
+            return
+        if answer is not None:
+            frame = self._encode(call, answer)
+            if frame is None:
+                return
+            self._out.write(frame)
+        self._call = None
+        self._broker.requests.over(call.served)
+        self._mute(answer)
+
+    def _reply_spoiled(self, call: Call, answer: Answer | None) -> None:
+        """Answer as the faults want it."""
+        if answer is None:
+            self._replied(call, None)
+            return
+        changed = self._faults.change(call, answer)
+        if isinstance(changed, Failed):
+            self.abort()
+            return
+        frame = self._encode(call, changed)
+        if frame is None:
+            return
+        if self._kept is None:
+            self._kept = AnswerFaults(self)
+        fault = self._faults.next_spoiling(call, self._kept)
+        waits = None
+        if fault is None or fault.spoil is None:
+            self._out.write(frame)
+        else:
+            waits = fault.spoil(self._kept, frame)
+        if waits is None:
+            self._replied(call, changed)
+        else:
+            self._wait(waits, lambda _: self._replied(call, changed))
+
+    def _encode(self, call: Call, answer: Answer) -> bytearray | None:
+        broker, ours = self._broker, not self._set_faults
+        try:
+            frame = _frame(call, answer)
+            broker.requests.answered(call.served, answer, broker.now(), len(frame), ours)
+        except Exception as error:
+            self._fail(call)
+            if not ours:
+                self._faults.failed(error)  # it may be a test that made this answer
+            return None
+        return frame
+
+    def _replied(self, call: Call, answer: Answer | None) -> None:
+        self._call = None
+        self._broker.requests.over(call.served)
+        if not self._deaf:
+            self._pass(call, Stage.AFTER_REPLY, answer)
+
+    def _mute(self, answer: Answer | None) -> None:
         """Read nothing for a while, as a broker does with a client over its quota (KIP-219)."""
-        muted: Deferred[object] = Deferred(lambda: timer.cancel())
-        timer = self._broker.call_later(seconds, lambda: muted.complete(None))
-        self._wait(muted, lambda _: None)
+        if isinstance(answer, Response) and "throttle_time_ms" in answer.__slots__:
+            milliseconds: int = cast(Any, answer).throttle_time_ms
+            if milliseconds > 0:
+                self._wait(self._timed(milliseconds / 1000), lambda _: None)
 
     def _let_go(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+        waiting, outcome, call = self._waiting, self._outcome, self._call
+        self._waiting = self._outcome = self._call = None
+        for deferred in (waiting, outcome):
+            if deferred is not None:
+                deferred.cancel()
+        if call is not None:
+            self._broker.requests.over(call.served)
 
     def _pause(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -281,27 +392,10 @@ class Channel(asyncio.BufferedProtocol):
             self._unread = False
             self._transport.resume_reading()
 
-    # Writing
 
-    def _write(self, data: bytes | bytearray) -> None:
-        if self._transport is None:
-            return
-        if not self._out and not self._paused and len(data) <= _WRITE_BYTES:
-            self._transport.write(data)
-            return
-        self._out.append(memoryview(data))
-        self._write_on()
-
-    def _write_on(self) -> None:
-        while self._out and not self._paused and self._transport is not None:
-            data = self._out.popleft()
-            if len(data) > _WRITE_BYTES:
-                self._out.appendleft(data[_WRITE_BYTES:])
-            self._transport.write(data[:_WRITE_BYTES])
-        if self._ending and not self._out and self._transport is not None:
-            self._transport.close()
-
-
-def _throttle_seconds(response: Any) -> float:
-    """Every response that is served has the field."""
-    return float(response.throttle_time_ms / 1000)
+def _frame(call: Call, answer: Answer) -> bytearray:
+    if isinstance(answer, Response):
+        return encode_frame(answer, call.version, call.correlation_id)
+    if isinstance(answer, Unframed):
+        return bytearray(answer)
+    return bytearray(_SIZE.pack(len(answer)) + answer)

@@ -62,21 +62,20 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
         raise Unserved(f"{served.name} v{version} is not served")
     header = decode_request_header(frame)
     request = _decode(request_class(key), frame, version, header.body_offset)
-    broker.requests.add(
-        ServedRequest(
-            broker.now(),
-            broker.node_id,
-            key,
-            served.name,
-            version,
-            correlation_id,
-            header.client_id,
-            connection,
-            len(frame),
-            request,
-        )
+    entry = ServedRequest(
+        broker.now(),
+        broker.node_id,
+        key,
+        served.name,
+        version,
+        correlation_id,
+        header.client_id,
+        connection,
+        len(frame),
+        request,
     )
-    return Call(broker, header, request)
+    broker.requests.add(entry)
+    return Call(broker, header, request, entry)
 
 
 def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) -> Request:

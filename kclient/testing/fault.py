@@ -1,26 +1,54 @@
 """One fault: which requests it is for, what it does, and how often it will.
 
 Made by the methods of ``faults.Faults``; asked by the brokers around each request. It decides
-only: timers and connections are ``connection.py``'s.
+only: timers and connections are those of ``connection.py`` and ``answer_faults.py``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
-from collections.abc import Callable
-from typing import TypeAlias, TypedDict
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, TypedDict
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import InvalidArgument
+from kclient.errors import InvalidArgument, ProtocolError
+from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Response
 from kclient.testing.api_names import ApiName, api_key_of
 from kclient.testing.call import Call
+from kclient.testing.request_info import CLIENT, RequestInfo, info_of, replica_of
 
-Change: TypeAlias = Callable[[Call, Response], "Response | bytes | None"]
+if TYPE_CHECKING:
+    from kclient.testing.answer_faults import AnswerFaults
+    from kclient.testing.deferred import Deferred
+
+Answer: TypeAlias = Response | bytes
+"""A message, or the raw bytes of a frame after its size field."""
+Change: TypeAlias = Callable[[Call, Response], "Answer | None"]
+Hook: TypeAlias = Callable[[RequestInfo], "Answer | Awaitable[Answer | None] | None"]
+"""A function of a test; may be ``async``."""
+Spoil: TypeAlias = Callable[["AnswerFaults", bytearray], "Deferred[object] | None"]
+"""Sends a frame its own way; a Deferred if the connection must wait meanwhile."""
+
+
+class Owner(Protocol):
+    """Whom a fault belongs to."""
+
+    def remove(self, fault: Fault) -> None:
+        """Take it back."""
+
+    def failed(self, error: BaseException) -> None:
+        """A function of the test raised."""
+
+
+class Unframed(bytes):
+    """An answer that is sent as it is, without a size in front."""
 
 
 class Where(TypedDict, total=False):
-    """Which requests a fault is for; what is left out matches all."""
+    """Which requests a fault is for; what is left out matches all, but for ``replica``."""
 
     broker: int
     """Node id of the broker that is asked."""
@@ -31,6 +59,14 @@ class Where(TypedDict, total=False):
     is for the entries of that topic, whether named or remembered by the session."""
     partition: int
     """With ``topic``."""
+    version: int
+    """Of the API."""
+    connection: int
+    """Its number, as ``cluster.requests`` tells it."""
+    replica: int | Literal["any"]
+    """Requests of this follower, by node id, or of ``"any"`` sender; left out: those of clients."""
+    when: Callable[[RequestInfo], bool]
+    """Any other condition, without an effect of its own: it may be asked twice of a request."""
 
 
 class Action(enum.Enum):
@@ -44,8 +80,28 @@ class Action(enum.Enum):
     """No answer ever comes, and the connection is deaf from then on."""
     WAIT = enum.auto()
     """The request, or its answer, is held back."""
+    HOOK = enum.auto()
+    """A function of the test is called."""
     CHANGE = enum.auto()
     """The answer is changed before it is sent."""
+    SPOIL = enum.auto()
+    """The bytes of the answer are cut, repeated, sent slowly or in another order."""
+    CUT = enum.auto()
+    """The connection is closed while a request arrives."""
+
+
+class Stage(enum.Enum):
+    """Where a request is on its way."""
+
+    BEFORE = enum.auto()
+    """Decoded, and not carried out."""
+    AFTER_APPEND = enum.auto()
+    """Carried out by the broker that was asked. A Produce with acks=all is in its log then, not
+    yet in those of its followers; a Fetch without data, or a JoinGroup, waits."""
+    AFTER = enum.auto()
+    """Its answer is there and wasn't sent."""
+    AFTER_REPLY = enum.auto()
+    """Its answer was handed to the network, or none is wanted."""
 
 
 def _always(call: Call, response: Response) -> bool:
@@ -53,17 +109,23 @@ def _always(call: Call, response: Response) -> bool:
 
 
 class Fault:
-    """One fault.
+    """One fault. As a context manager it is removed at the end of the block.
 
     Attributes:
         action: What it does.
         after: It acts when the request was carried out.
+        stage: When it acts, as exactly as faults tell it apart.
         times: On how many more requests it will act; None means all.
         hits: On how many it acted.
         code: Of an ERROR.
         seconds: Of a WAIT; None until ``release()``.
+        hook: Of a HOOK.
         change: Of a CHANGE: returns the answer, raw bytes, or None for the one it was given.
         applies: Of a CHANGE: whether there is anything to change.
+        spoil: Of a SPOIL.
+        byte: Of a CUT: how many bytes are read, the size field included.
+        reset: Of a CUT: the connection is reset.
+        owner: Whom it belongs to.
     """
 
     def __init__(
@@ -75,15 +137,33 @@ class Fault:
             raise InvalidArgument("partition needs topic")
         self.action = action
         self.after = after
+        self.stage = Stage.AFTER if after else Stage.BEFORE
         self.times = times
         self.hits = 0
         self.code = ErrorCode.NONE
         self.seconds: float | None = None
+        self.hook: Hook | None = None
         self.change: Change | None = None
         self.applies: Callable[[Call, Response], bool] = _always
+        self.spoil: Spoil | None = None
+        self.byte = 0
+        self.reset = False
+        self.owner: Owner | None = None
         self._api_key = None if api is None else api_key_of(api)
         self._where = where
         self._held: list[Callable[[], None]] = []
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
 
     @property
     def active(self) -> bool:
@@ -92,7 +172,7 @@ class Fault:
 
     @property
     def held(self) -> int:
-        """How many requests it holds."""
+        """How many requests, or answers, it holds."""
         return len(self._held)
 
     def use(self) -> None:
@@ -100,15 +180,73 @@ class Fault:
         self.hits += 1
         if self.times is not None:
             self.times -= 1
+        for count, future in self._waiters:
+            if self.hits >= count and not future.done():
+                future.set_result(None)
+
+    async def wait_hits(self, count: int = 1) -> None:
+        """Wait until it acted on ``count`` requests; at once if it has.
+
+        Put a timeout around it with ``asyncio.timeout``.
+
+        Cancellation: safe; nothing is left behind.
+        """
+        if self.hits >= count:
+            return
+        waiter = (count, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        try:
+            await waiter[1]
+        finally:
+            self._waiters.remove(waiter)
 
     def concerns(self, call: Call) -> bool:
-        """Whether it is for that request, apart from topic and partition."""
+        """Whether it will act on that request, apart from topic and partition."""
+        return self.active and self.matches(call)
+
+    def matches(self, call: Call) -> bool:
+        """Whether it is for that request, apart from topic and partition, used up or not."""
         where = self._where
         return (
-            self.active
-            and (self._api_key is None or self._api_key == call.api_key)
+            (self._api_key is None or self._api_key == call.api_key)
             and where.get("broker", call.node_id) == call.node_id
             and where.get("client_id", call.client_id) == call.client_id
+            and where.get("version", call.version) == call.version
+            and where.get("connection", call.connection) == call.connection
+            and self._is_of_replica(replica_of(call.api_key, call.request))
+            and ("when" not in where or self._holds_when(call))
+        )
+
+    def _is_of_replica(self, replica_id: int) -> bool:
+        wanted = self._where.get("replica", CLIENT)
+        return wanted == "any" or wanted == replica_id
+
+    def _holds_when(self, call: Call) -> bool:
+        try:
+            return bool(self._where["when"](info_of(call)))
+        except Exception as error:
+            if self.owner is None:
+                raise
+            self.owner.failed(error)
+            return False
+
+    def matches_start(self, node_id: int, connection: int, start: memoryview) -> bool | None:
+        """The same for a request of which only the start is there; None if it is too little."""
+        where = self._where
+        if where.get("broker", node_id) != node_id:
+            return False
+        if where.get("connection", connection) != connection:
+            return False
+        if self._api_key is None and "client_id" not in where and "version" not in where:
+            return True
+        try:
+            header = decode_request_header(start)
+        except ProtocolError:
+            return None
+        return (
+            self._api_key in (None, header.api_key)
+            and where.get("client_id", header.client_id) == header.client_id
+            and where.get("version", header.api_version) == header.api_version
         )
 
     def concerns_entry(self, topic: str | None, partition: int | None) -> bool:
@@ -121,6 +259,13 @@ class Fault:
         if "topic" not in self._where:
             return True
         return any(self.concerns_entry(topic, index) for topic, index in call.entries())
+
+    def remove(self) -> None:
+        """Take it back, and release what it holds."""
+        if self.owner is None:
+            self.release()
+        else:
+            self.owner.remove(self)
 
     def hold(self, resume: Callable[[], None]) -> None:
         """Keep a request until ``release``."""

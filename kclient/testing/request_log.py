@@ -1,21 +1,38 @@
-"""The log of what a cluster was asked: for tests that check requests rather than effects."""
+"""The log of what a cluster was asked and answered: for tests of requests rather than effects.
+
+``dispatch`` adds each request once it is decoded, ``connection`` its answer. Bytes of records are
+not kept, nor are more than ``limit_bytes`` of the rest. Requests of followers are kept apart and
+told only where they are asked for, as tests are about clients.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
+from kclient.error_codes import ErrorCode
+from kclient.protocol.message import Response, Struct
+from kclient.protocol.messages.fetch import FetchResponse
 from kclient.testing.api_names import ApiName, api_key_of
+from kclient.testing.request_info import CLIENT, REPLICA_ID
 
 DEFAULT_LIMIT = 4096
+DEFAULT_LIMIT_BYTES = 8 << 20
+"""As sent, requests and answers together, without records. Decoded they take several times that."""
+
+_PRODUCE = 0
+_FORGOTTEN = -1
+_CODES = frozenset(ErrorCode)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ServedRequest:
-    """One request that reached a broker.
+    """One request that reached a broker, and what became of it; to be looked at only.
 
     Attributes:
         at: Monotonic seconds.
@@ -28,6 +45,11 @@ class ServedRequest:
         connection: A number for the connection, counted over the cluster's life.
         size_bytes: Of the frame, without its size field.
         request: The decoded message; the record bytes of a Produce are taken out once served.
+        response: The answer, the record bytes of a Fetch taken out; bytes if a fault gave those;
+            None while there is none, and for good where it was lost or none is wanted.
+        answered_at: Monotonic seconds when the answer was handed to the network, or to the fault
+            that keeps or spoils it from there on; None without an answer.
+        replica_id: Node id of the follower that asked, -1 for a client.
     """
 
     at: float
@@ -40,47 +62,209 @@ class ServedRequest:
     connection: int
     size_bytes: int
     request: Any
+    response: Any = None
+    answered_at: float | None = None
+    replica_id: int = CLIENT
+    _number: int = field(default=0, repr=False)
+    _kept_bytes: int = field(default=0, repr=False)
+
+    @property
+    def errors(self) -> list[int]:
+        """The error codes anywhere in the answer, each once, in order; empty if all went well.
+
+        Each an ``ErrorCode``, unless a fault made one up.
+        """
+        found: dict[int, None] = {}
+        _collect_errors(self.response, found)
+        return [ErrorCode(code) if code in _CODES else code for code in found]
+
+
+def _collect_errors(value: object, found: dict[int, None]) -> None:
+    if isinstance(value, list):
+        for one in value:
+            _collect_errors(one, found)
+    elif isinstance(value, Struct):
+        for name in value.__slots__:
+            part = getattr(value, name)
+            if name == "error_code":
+                if part:
+                    found[part] = None
+            elif isinstance(part, (list, Struct)):
+                _collect_errors(part, found)
+
+
+def _produced_bytes(request: Any) -> int:
+    size_bytes = 0
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            if part.records is not None:
+                size_bytes += len(part.records)
+    return size_bytes
+
+
+def _forget_produced(request: Any) -> None:
+    """They lie in the connection's buffer, which is used again."""
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            part.records = None
+
+
+def _copy_of(response: FetchResponse) -> FetchResponse:
+    """Down to the partitions."""
+    made = copy(response)
+    made.responses = [copy(topic) for topic in response.responses]
+    for topic in made.responses:
+        topic.partitions = [copy(part) for part in topic.partitions]
+    return made
+
+
+def _forget_fetched(response: FetchResponse) -> int:
+    """They may be gone from the log; how many bytes they were."""
+    gone = 0
+    for topic in response.responses:
+        for part in topic.partitions:
+            if part.records is not None:
+                gone += len(part.records)
+                part.records = None
+    return gone
+
+
+Condition: TypeAlias = Callable[[ServedRequest], bool]
+
+
+def _of_api(api: ApiName) -> Condition:
+    key = api_key_of(api)
+    return lambda entry: entry.api_key == key
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    condition: Condition
+    answered: bool
+    future: asyncio.Future[ServedRequest]
+
+    def look(self, entry: ServedRequest) -> None:
+        if self.future.done() or (self.answered and entry.answered_at is None):
+            return
+        try:
+            if self.condition(entry):
+                self.future.set_result(entry)
+        except Exception as error:  # the condition is the waiting test's
+            self.future.set_exception(error)
+
+
+class _Kept:
+    """The last entries, of clients or of followers."""
+
+    __slots__ = ("counts", "entries", "limit", "limit_bytes", "size_bytes")
+
+    def __init__(self, limit: int, limit_bytes: int) -> None:
+        self.limit = limit
+        self.limit_bytes = limit_bytes
+        self.clear()
+
+    def clear(self) -> None:
+        self.entries: deque[ServedRequest] = deque()
+        self.counts: Counter[int] = Counter()
+        self.size_bytes = 0
+
+    def add(self, entry: ServedRequest) -> None:
+        self.entries.append(entry)
+        self.counts[entry.api_key] += 1
+        size_bytes = entry.size_bytes
+        if entry.api_key == _PRODUCE:
+            size_bytes -= _produced_bytes(entry.request)
+        entry._kept_bytes = size_bytes
+        self.size_bytes += size_bytes
+        if len(self.entries) > self.limit or self.size_bytes > self.limit_bytes:
+            self._forget()
+
+    def resize(self, entry: ServedRequest, more: int) -> None:
+        if entry._kept_bytes != _FORGOTTEN:
+            entry._kept_bytes += more
+            self.size_bytes += more
+            if self.size_bytes > self.limit_bytes:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Let the oldest go; the newest stays whatever its size."""
+        entries = self.entries
+        while len(entries) > 1 and (
+            len(entries) > self.limit or self.size_bytes > self.limit_bytes
+        ):
+            gone = entries.popleft()
+            self.size_bytes -= gone._kept_bytes
+            gone._kept_bytes = _FORGOTTEN
 
 
 class RequestLog:
-    """The last requests of all brokers, oldest first.
+    """The last requests of all brokers, oldest first, with their answers.
+
+    Iterating gives those of clients; the methods give those of followers, too, with
+    ``replicas=True``.
 
     Args:
-        limit: How many are kept.
+        limit: How many are kept, and as many of followers.
+        limit_bytes: Bytes of requests and answers that are kept, as sent and without records.
+
+    Example::
+
+        async with kclient.Producer(cluster.bootstrap) as producer:
+            cluster.faults.error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            await producer.send("flights", b"UA 1545")
+        first, second = cluster.requests.of("Produce")
+        assert first.errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert second.errors == []
     """
 
-    __slots__ = ("_counts", "_entries", "_waiters")
+    __slots__ = ("_clients", "_followers", "_number", "_waiters")
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self._entries: deque[ServedRequest] = deque(maxlen=limit)
-        self._counts: dict[int, int] = {}
-        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+    def __init__(self, limit: int = DEFAULT_LIMIT, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        self._clients = _Kept(limit, limit_bytes)
+        self._followers = _Kept(limit, limit_bytes)
+        self._number = 0
+        self._waiters: list[_Waiter] = []
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._clients.entries)
 
     def __iter__(self) -> Iterator[ServedRequest]:
-        return iter(tuple(self._entries))
+        return iter(tuple(self._clients.entries))
 
-    def of(self, api: ApiName, *, broker: int | None = None) -> list[ServedRequest]:
+    def all(self, *, replicas: bool = False) -> list[ServedRequest]:
+        """All that are kept; those of followers only with ``replicas``."""
+        entries = self._clients.entries
+        if not replicas:
+            return list(entries)
+        both = (entries, self._followers.entries)
+        return list(heapq.merge(*both, key=lambda one: one._number))
+
+    def of(
+        self, api: ApiName, *, broker: int | None = None, replicas: bool = False
+    ) -> list[ServedRequest]:
         """Those of one API, and of one broker if given, that are still kept."""
         key = api_key_of(api)
         return [
             one
-            for one in self._entries
+            for one in self.all(replicas=replicas)
             if one.api_key == key and (broker is None or one.broker == broker)
         ]
 
-    def count(self, api: ApiName) -> int:
+    def count(self, api: ApiName, *, replicas: bool = False) -> int:
         """How many of one API were ever served, since the start or the last ``clear``."""
-        return self._counts.get(api_key_of(api), 0)
+        return self._count(api_key_of(api), replicas)
+
+    def _count(self, key: int, replicas: bool) -> int:
+        return self._clients.counts[key] + (self._followers.counts[key] if replicas else 0)
 
     def clear(self) -> None:
         """Forget all entries and counts."""
-        self._entries.clear()
-        self._counts.clear()
+        for kept in (self._clients, self._followers):
+            for entry in kept.entries:
+                entry._kept_bytes = _FORGOTTEN
+            kept.clear()
 
-    async def wait_count(self, api: ApiName, count: int) -> None:
+    async def wait_count(self, api: ApiName, count: int, *, replicas: bool = False) -> None:
         """Wait until ``count`` requests of an API were served, as ``count()`` has it.
 
         Put a timeout around it with ``asyncio.timeout``.
@@ -88,19 +272,96 @@ class RequestLog:
         Cancellation: safe; nothing is left behind.
         """
         key = api_key_of(api)
-        if self._counts.get(key, 0) >= count:
-            return
-        waiter = (key, count, asyncio.get_running_loop().create_future())
+        if self._count(key, replicas) < count:
+            await self._wait(lambda _: self._count(key, replicas) >= count, False)
+
+    async def wait_for(
+        self,
+        what: ApiName | Condition,
+        *,
+        broker: int | None = None,
+        answered: bool = False,
+        replicas: bool = False,
+    ) -> ServedRequest:
+        """The first request of a kind, waited for if none is there yet.
+
+        Those that are kept are looked at first: ``clear()`` before, to wait for a new one. Put a
+        timeout around it with ``asyncio.timeout``.
+
+        Args:
+            what: An API, or a function that gets a ``ServedRequest`` and says whether it is one.
+            broker: Only requests to this one.
+            answered: Wait until it has its answer.
+            replicas: Those of followers count, too.
+
+        Raises:
+            Exception: What ``what`` raises.
+
+        Cancellation: safe; nothing is left behind.
+
+        Example::
+
+            joined = await cluster.requests.wait_for("JoinGroup", answered=True)
+            big = await cluster.requests.wait_for(lambda one: one.size_bytes > 1 << 20)
+        """
+        of_kind = _of_api(what) if isinstance(what, (type, str, int)) else what
+
+        def condition(entry: ServedRequest) -> bool:
+            return (
+                (broker is None or entry.broker == broker)
+                and (replicas or entry.replica_id == CLIENT)
+                and of_kind(entry)
+            )
+
+        for entry in self.all(replicas=replicas):
+            if (entry.answered_at is not None or not answered) and condition(entry):
+                return entry
+        return await self._wait(condition, answered)
+
+    async def _wait(self, condition: Condition, answered: bool) -> ServedRequest:
+        waiter = _Waiter(condition, answered, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         try:
-            await waiter[2]
+            return await waiter.future
         finally:
             self._waiters.remove(waiter)
 
+    # What brokers tell
+
     def add(self, entry: ServedRequest) -> None:
         """Take one request."""
-        self._entries.append(entry)
-        total = self._counts[entry.api_key] = self._counts.get(entry.api_key, 0) + 1
-        for key, count, future in self._waiters:
-            if key == entry.api_key and total >= count and not future.done():
-                future.set_result(None)
+        self._number += 1
+        entry._number = self._number
+        find = REPLICA_ID.get(entry.api_key)
+        if find is not None:
+            entry.replica_id = find(entry.request)
+        self._of(entry).add(entry)
+        for waiter in self._waiters:
+            waiter.look(entry)
+
+    def answered(
+        self,
+        entry: ServedRequest,
+        response: Response | bytes,
+        now: float,
+        size_bytes: int,
+        ours: bool,
+    ) -> None:
+        """It has its answer, which was encoded: ``size_bytes``; not ``ours`` if others know it."""
+        entry.answered_at = now
+        if isinstance(response, FetchResponse):
+            if not ours:
+                response = _copy_of(response)
+            size_bytes -= _forget_fetched(response)
+        entry.response = response
+        self._of(entry).resize(entry, size_bytes)
+        for waiter in self._waiters:
+            waiter.look(entry)
+
+    def over(self, entry: ServedRequest) -> None:
+        """Nothing more will be done for it."""
+        if entry.api_key == _PRODUCE:
+            _forget_produced(entry.request)
+
+    def _of(self, entry: ServedRequest) -> _Kept:
+        return self._clients if entry.replica_id == CLIENT else self._followers

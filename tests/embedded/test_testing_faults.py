@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import CorruptRecord, InvalidArgument
+from kclient.errors import CorruptRecord, InvalidArgument, ProtocolError
 from kclient.protocol.messages.api_versions import ApiVersionsRequest
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
 from kclient.protocol.messages.fetch import FetchRequest
@@ -228,10 +228,27 @@ async def test_an_answer_can_be_any_bytes(cluster: Cluster, peer: RawPeer) -> No
     assert await peer.read_frame() == b"\xde\xad"
 
 
-async def test_a_rewrite_that_fails_closes_the_connection(cluster: Cluster, peer: RawPeer) -> None:
+async def test_a_rewrite_that_fails_closes_the_connection_and_tells_the_test(
+    cluster: Cluster, peer: RawPeer
+) -> None:
     cluster.faults.rewrite("Metadata", lambda request, response: response.nothing)
     peer.write(MetadataRequest([]), 12)
     assert await peer.read_end() == b""
+    with pytest.raises(AttributeError, match="nothing"):
+        cluster.faults.check()
+
+
+async def test_an_answer_that_cannot_be_encoded_reaches_the_test(
+    cluster: Cluster, peer: RawPeer
+) -> None:
+    def spoil(request: MetadataRequest, response: Any) -> None:
+        response.controller_id = "one"
+
+    cluster.faults.rewrite("Metadata", spoil)
+    peer.write(MetadataRequest([]), 12)
+    assert await peer.read_end() == b""
+    with pytest.raises(ProtocolError, match="controller_id"):
+        cluster.faults.check()
 
 
 @pytest.mark.parametrize("version", [12, 17])

@@ -6,14 +6,27 @@ import asyncio
 
 import pytest
 
+from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
-from kclient.protocol.messages.fetch import FetchRequest
+from kclient.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kclient.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kclient.protocol.registry import request_class
 from kclient.testing.api_names import api_key_of
 from kclient.testing.request_log import RequestLog, ServedRequest
+from tests.unit.testing.calls import produce
 
 
 def entry(api_key: int = 1, broker: int = 1) -> ServedRequest:
-    return ServedRequest(0.0, broker, api_key, "x", 0, 0, None, 1, 10, None)
+    return ServedRequest(0.0, broker, api_key, "x", 0, 0, None, 1, 10, request_class(api_key)())
 
 
 @pytest.mark.parametrize("api", [FetchRequest, "Fetch", 1])
@@ -73,3 +86,84 @@ async def test_a_wait_that_is_given_up_leaves_nothing_behind() -> None:
         async with asyncio.timeout(0):
             await log.wait_count("Fetch", 1)
     log.add(entry())
+
+
+def test_the_bytes_that_are_kept_are_bounded() -> None:
+    log = RequestLog(limit_bytes=100)
+    entries = [entry() for _ in range(20)]
+    for one in entries:
+        log.add(one)
+    assert len(log) == 10
+    log.answered(entries[-1], FetchResponse(), 1.0, 35, True)
+    assert len(log) == 6
+    log.answered(entries[0], FetchResponse(), 1.0, 1000, True)  # gone long ago
+    assert len(log) == 6
+    log.answered(entries[-2], FetchResponse(), 1.0, 1000, True)
+    assert list(log) == entries[-1:]
+    log.clear()
+    log.answered(entries[-1], FetchResponse(), 1.0, 1000, True)
+    log.add(entry())
+    assert len(log) == 1
+
+
+def test_records_do_not_count() -> None:
+    log = RequestLog(limit_bytes=1200)
+    for _ in range(20):
+        one = entry(0)
+        one.request = produce("t", bytes(5000))
+        one.size_bytes = 5040
+        log.add(one)
+        log.over(one)
+        assert one.request.topic_data[0].partition_data[0].records is None
+    assert len(log) == 20
+    for _ in range(20):
+        one = entry(1)
+        log.add(one)
+        part = PartitionData(0, records=bytes(5000))
+        response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[part])])
+        log.answered(one, response, 1.0, 5010, True)
+        assert part.records is None
+    assert len(log) == 40
+
+
+def test_requests_of_followers_have_limits_of_their_own() -> None:
+    log = RequestLog(limit=2)
+    log.add(entry())
+    for _ in range(5):
+        one = entry()
+        one.request = FetchRequest(replica_id=2)
+        log.add(one)
+    assert (len(log), len(log.all(replicas=True))) == (1, 3)
+    assert (log.count(1), log.count(1, replicas=True)) == (1, 6)
+
+
+async def test_waiting_for_a_count_may_include_followers() -> None:
+    log = RequestLog()
+    waiting = asyncio.ensure_future(log.wait_count(1, 2, replicas=True))
+    await asyncio.sleep(0)
+    for node_id in (-1, 2):
+        assert not waiting.done()
+        one = entry()
+        one.request = FetchRequest(replica_id=node_id)
+        log.add(one)
+    await waiting
+
+
+def test_errors_are_found_wherever_they_are() -> None:
+    one = entry(3)
+    assert one.errors == []
+    one.response = MetadataResponse(
+        topics=[
+            MetadataResponseTopic(3, "a"),
+            MetadataResponseTopic(
+                0, "b", partitions=[MetadataResponsePartition(code) for code in (5, 3, 1234)]
+            ),
+        ]
+    )
+    assert one.errors == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        1234,
+    ]
+    one.response = b"\0"
+    assert one.errors == []
