@@ -1,0 +1,325 @@
+"""Groups of consumers that others wrote: they join, rebalance, commit and outlive a coordinator.
+
+The cluster runs on a loop in a thread of its own, as these clients block. What they see is held
+against what the brokers have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import aiokafka
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kclient.testing import Cluster
+from kclient.testing.groups.classic_group import ClassicGroup, State
+from tests.unit.testing.batches import batch_bytes
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+
+T = TypeVar("T")
+PARTITIONS, EACH = 6, 10
+PATIENCE = 30.0
+"""Seconds: what takes longer will never come."""
+
+
+class Box:
+    """A cluster of three brokers and its thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        self.cluster = self.run(self._start())
+
+    @staticmethod
+    async def _start() -> Cluster:
+        cluster = Cluster(3)
+        await cluster.start()
+        cluster.create_topic("t", partitions=PARTITIONS, replication_factor=3)
+        for partition in range(PARTITIONS):
+            cluster.append("t", partition, batch_bytes(EACH))
+        return cluster
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out ``work`` in the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
+
+    def see(self, function: Callable[[Cluster], T]) -> T:
+        """Look into the cluster, in its thread."""
+
+        async def look() -> T:
+            return function(self.cluster)
+
+        return self.run(look())
+
+    def coordinator(self, group: str) -> int:
+        """Node id of a group's coordinator."""
+
+        def find(cluster: Cluster) -> int:
+            up = next(one for one in cluster.brokers.values() if one.running)
+            node_id = up.groups.find(group)
+            assert node_id is not None
+            return node_id
+
+        return self.see(find)
+
+    def group(self, name: str) -> ClassicGroup:
+        """A group, as its coordinator has it."""
+        node_id = self.coordinator(name)
+        return self.see(lambda cluster: cluster.brokers[node_id].groups.shard(name).groups[name])
+
+    def end(self) -> None:
+        """Close the cluster, end the thread."""
+        self.run(self.cluster.close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(PATIENCE)
+        self.loop.close()
+
+
+@pytest.fixture
+def box() -> Iterator[Box]:
+    one = Box()
+    try:
+        yield one
+    finally:
+        one.end()
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Try again and again."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, what
+
+
+# librdkafka
+
+
+def rdkafka(box: Box, group: str, **settings: object) -> confluent_kafka.Consumer:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": box.cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+            "log_level": 0,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    consumer.subscribe(["t"])
+    return consumer
+
+
+def shared(*consumers: confluent_kafka.Consumer) -> Callable[[], bool]:
+    """Whether each has as many partitions as the others."""
+
+    def check() -> bool:
+        for one in consumers:
+            one.poll(0.02)
+        return all(len(one.assignment()) == PARTITIONS // len(consumers) for one in consumers)
+
+    return check
+
+
+def drain(*consumers: confluent_kafka.Consumer) -> set[tuple[int, int]]:
+    """(partition, offset) of all records of the topic."""
+    seen: set[tuple[int, int]] = set()
+
+    def check() -> bool:
+        for one in consumers:
+            message = one.poll(0.02)
+            if message is not None and message.error() is None:
+                seen.add((message.partition(), message.offset()))
+        return len(seen) == PARTITIONS * EACH
+
+    until(check, f"{len(seen)} records came")
+    return seen
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_consumers_of_librdkafka_share_and_hand_over(box: Box, strategy: str) -> None:
+    first = rdkafka(box, "g", partition_assignment_strategy=strategy)
+    drain(first)
+    first.commit(asynchronous=False)
+    second = rdkafka(box, "g", partition_assignment_strategy=strategy)
+    until(shared(first, second), "both have three")
+    group = box.group("g")
+    assert (group.state, group.protocol_name) == (State.STABLE, strategy)
+    assert group.subscribed_topics == {"t"}
+    second.close()
+    until(shared(first), "the first has all again")
+    first.close()
+    assert box.group("g").state is State.EMPTY
+
+
+def test_a_group_of_librdkafka_outlives_its_coordinator(box: Box) -> None:
+    first, second = rdkafka(box, "g"), rdkafka(box, "g")
+    until(shared(first, second), "both have three")
+    drain(first, second)
+    was = box.coordinator("g")
+    members = {*box.group("g").members}
+    box.run(box.cluster.stop(was))
+    until(
+        lambda: shared(first, second)() and {*box.group("g").members} == members,
+        "the same members at another coordinator",
+    )
+    assert box.coordinator("g") != was
+    for one in (first, second):
+        one.commit(asynchronous=False)
+    places = [confluent_kafka.TopicPartition("t", index) for index in range(PARTITIONS)]
+    found = first.committed(places, timeout=PATIENCE)
+    assert [one.offset for one in found] == [EACH] * PARTITIONS
+    first.close()
+    second.close()
+
+
+def test_a_static_member_of_librdkafka_comes_back_to_its_partitions(box: Box) -> None:
+    first = rdkafka(box, "g", group_instance_id="i")
+    until(shared(first), "it has all")
+    generation = box.group("g").generation
+    member_id = box.group("g").leader
+    first.close()
+    again = rdkafka(box, "g", group_instance_id="i")
+    until(shared(again), "it has all again")
+    group = box.group("g")
+    assert group.generation == generation
+    assert group.leader != member_id
+    again.close()
+
+
+def test_librdkafka_administers_groups(box: Box) -> None:
+    consumer = rdkafka(box, "busy")
+    until(shared(consumer), "it has all")
+    admin = AdminClient({"bootstrap.servers": box.cluster.bootstrap, "log_level": 0})
+    place = confluent_kafka.TopicPartition("t", 1, 7)
+    wanted = confluent_kafka.ConsumerGroupTopicPartitions("idle", [place])
+    (altered,) = admin.alter_consumer_group_offsets([wanted]).values()
+    assert altered.result(PATIENCE).topic_partitions[0].error is None
+    asked = confluent_kafka.ConsumerGroupTopicPartitions("idle")
+    (listed,) = admin.list_consumer_group_offsets([asked]).values()
+    assert [(one.partition, one.offset) for one in listed.result(PATIENCE).topic_partitions] == [
+        (1, 7)
+    ]
+    groups = admin.list_consumer_groups().result(PATIENCE)
+    assert {(one.group_id, one.state.name) for one in groups.valid} == {
+        ("busy", "STABLE"),
+        ("idle", "EMPTY"),
+    }
+    (described,) = admin.describe_consumer_groups(["busy"]).values()
+    (member,) = described.result(PATIENCE).members
+    assert len(member.assignment.topic_partitions) == PARTITIONS
+    outcomes = admin.delete_consumer_groups(["busy", "idle"])
+    assert outcomes["idle"].result(PATIENCE) is None
+    with pytest.raises(confluent_kafka.KafkaException, match="NON_EMPTY_GROUP"):
+        outcomes["busy"].result(PATIENCE)
+    consumer.close()
+
+
+# kafka-python
+
+
+def python_consumer(box: Box, **settings: object) -> kafka.KafkaConsumer:
+    return kafka.KafkaConsumer(
+        "t",
+        bootstrap_servers=box.cluster.bootstrap,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=200,
+        **settings,
+    )
+
+
+def test_consumers_of_kafka_python_share_and_hand_over(box: Box) -> None:
+    first = python_consumer(box)
+    came = 0
+
+    def drained() -> bool:
+        nonlocal came
+        came += sum(len(records) for records in first.poll(20).values())
+        return came == PARTITIONS * EACH
+
+    until(drained, f"{came} records came")
+    first.commit()
+    second = python_consumer(box)
+    ended = threading.Event()
+
+    def keep_polling() -> None:
+        while not ended.is_set():
+            first.poll(20)
+
+    poller = threading.Thread(target=keep_polling)
+    poller.start()
+    try:
+        until(
+            lambda: second.poll(20) == {} and len(second.assignment()) == PARTITIONS // 2,
+            "the second has three",
+        )
+        assert len(box.group("g").members) == 2
+        second.close()
+    finally:
+        ended.set()
+        poller.join(PATIENCE)
+    until(
+        lambda: first.poll(20) == {} and len(first.assignment()) == PARTITIONS,
+        "the first has all again",
+    )
+    assert first.committed(kafka.TopicPartition("t", 0)) == EACH
+    first.close()
+
+
+# aiokafka
+
+
+def test_consumers_of_aiokafka_share_and_hand_over(box: Box) -> None:
+    async def consumer() -> aiokafka.AIOKafkaConsumer:
+        one = aiokafka.AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=box.cluster.bootstrap,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=200,
+        )
+        await one.start()
+        return one
+
+    async def shared_by(*consumers: aiokafka.AIOKafkaConsumer) -> None:
+        each = PARTITIONS // len(consumers)
+        while not all(len(one.assignment()) == each for one in consumers):
+            for one in consumers:
+                await one.getmany(timeout_ms=20)
+
+    async def main() -> None:
+        first = await consumer()
+        came = 0
+        while came < PARTITIONS * EACH:
+            came += sum(len(records) for records in (await first.getmany(timeout_ms=20)).values())
+        await first.commit()
+        second = await consumer()
+        await shared_by(first, second)
+        await second.stop()
+        await shared_by(first)
+        assert await first.committed(aiokafka.TopicPartition("t", 0)) == EACH
+        await first.stop()
+
+    async def in_time() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await main()
+
+    asyncio.run(in_time())
+    assert box.group("g").state is State.EMPTY
