@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import kclient
+
 PROJECT = Path(__file__).parents[2]
 BUILD_TIMEOUT = 300.0
 # The source distribution, the wheel and its installation, each at its own limit.
@@ -121,6 +123,26 @@ def test_a_wheel_holds_the_package_and_nothing_else(source: Path, tmp_path: Path
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"kclient"}
     assert "kclient/py.typed" in names
     assert not [name for name in names if name.endswith((".c", ".so", ".html"))]
+
+
+def test_an_installation_brings_a_pytest_plugin_and_a_command(source: Path, tmp_path: Path) -> None:
+    _, target = install(source, tmp_path, KCLIENT_PURE="1")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "test_it.py").write_text(
+        "def test_it(kafka_bootstrap):\n"
+        "    import kclient\n"
+        f"    assert kclient.__file__.startswith({str(target)!r})\n"
+        "    assert kafka_bootstrap.count(':') == 2\n"
+    )
+    environment = clean_environment(PYTHONPATH=str(target))
+    pytest_here = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--kclient-brokers=2"]
+    assert "1 passed" in run(pytest_here, environment, project)
+    without = [*pytest_here[:-1], "-p", "no:kclient", "--fixtures"]
+    assert "kafka_bootstrap" not in run(without, environment, project)
+    assert run([str(target / "bin" / "kclient"), "--version"], environment, project) == (
+        f"kclient {kclient.__version__}\n"
+    )
 
 
 def test_only_a_build_turns_modules_into_c(source: Path, tmp_path: Path) -> None:
