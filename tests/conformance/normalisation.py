@@ -5,7 +5,7 @@
     mask     any value but null, -1, the empty ones and those that `keep` names
     now      milliseconds within three hours of this moment, also in a text
     symbol   ids but null, -1, the empty ones and those that `keep` names become names in the order
-             in which they are first seen; `as` names their kind
+             in which they are first seen; `as` names their kind; of a text with a UUID in it, that
     sort     a list whose order means nothing, by the fields that `by` names
     own      of a list of all that there is in the cluster, where that was asked for, what this run
              made: `by` has its name in it
@@ -40,6 +40,7 @@ _NEAR_MS = 3 * 3_600_000
 _LONG_AGO = 1 << 63
 """What Kafka takes from the time where any time that has been is allowed."""
 _NUMBER = re.compile(r"-?\d{13,19}")
+_UUID = re.compile("-".join(f"[0-9a-f]{{{size}}}" for size in (8, 4, 4, 4, 12)))
 _ANYWHERE = "**."
 
 Change: TypeAlias = Callable[[Any], Any]
@@ -150,11 +151,17 @@ def _change(rule: Rule, transcript: Transcript, names: _Names) -> Change:
     return {
         "mask": lambda value: value if value in kept else "<masked>",
         "now": _now,
-        "symbol": lambda value: value if value in kept else names.of(rule.kind, value),
+        "symbol": lambda value: value if value in kept else _symbol(value, rule.kind, names),
         "sort": lambda value: value and sorted(value, key=lambda one: _key(one, rule.by)),
         "own": lambda value: _kept(value, lambda one: transcript.token in str(one[rule.by])),
         "served": lambda value: _kept(value, lambda one: one[rule.by] in _served(rule)),
     }[rule.how]
+
+
+def _symbol(value: Any, kind: str, names: _Names) -> str:
+    if isinstance(value, str) and _UUID.search(value):
+        return _UUID.sub(lambda found: names.of(kind, found[0]), value)
+    return names.of(kind, value)
 
 
 def _kept(value: list[Any] | None, wanted: Callable[[Any], bool]) -> list[Any] | None:

@@ -7,6 +7,7 @@ requests that wait. What only prepares (`topic`, `delete_topic`, `quietly`) is n
 from __future__ import annotations
 
 import asyncio
+import itertools
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -185,6 +186,7 @@ class Run:
         self.connections = AsyncExitStack()
         self._token = token
         self._peers: dict[int, Peer] = {}
+        self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> Run:
         await self.connections.__aenter__()
@@ -196,6 +198,10 @@ class Run:
     def name(self, stem: str) -> str:
         """A name of this run's own, for a topic or a group."""
         return f"{stem}-{self._token}"
+
+    def next_number(self) -> int:
+        """1, 2, and so on."""
+        return next(self._numbers)
 
     def at(self, node: int) -> Peer:
         """The connection to a broker that `ask` uses."""

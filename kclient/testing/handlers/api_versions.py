@@ -20,8 +20,9 @@ from kclient.testing.call import Call
 _CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 _FEATURES = (("metadata.version", 7, 30, 30), ("eligible.leader.replicas.version", 0, 1, 1))
-"""Name, lowest and highest supported level, finalized level. Those of APIs that are not served
-(groups, shares, streams, transactions) are not there."""
+"""Name, lowest and highest supported level, finalized level, in Kafka's order, which is the other
+way round for the finalized ones. Those of APIs that are not served (groups, shares, streams,
+transactions) are not there."""
 
 Versions: TypeAlias = Mapping[int, tuple[int, int]]
 
@@ -39,7 +40,7 @@ def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
         api_keys=_listed(call.broker.versions),
         supported_features=[SupportedFeatureKey(one[0], one[1], one[2]) for one in shown],
         finalized_features_epoch=1,
-        finalized_features=[FinalizedFeatureKey(one[0], one[3], one[3]) for one in _FEATURES],
+        finalized_features=[FinalizedFeatureKey(one[0], one[3], one[3]) for one in _FEATURES[::-1]],
     )
 
 

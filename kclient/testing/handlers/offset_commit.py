@@ -26,9 +26,9 @@ def handle(
     """Commit for each partition that exists; what is refused at once is listed first."""
     answers = _Answers(call)
     entries: list[CommitEntry] = []
-    keys: list[_Key] = []
-    for topic in request.topics:
-        _sort(call, topic, answers, entries, keys)
+    keys: list[tuple[_Key, int]] = []
+    for number, topic in enumerate(request.topics):
+        _sort(call, number, topic, answers, entries, keys)
     if not entries:
         return answers.response
     header = CommitRequest(
@@ -52,23 +52,24 @@ class _Answers:
     def __init__(self, call: Call) -> None:
         self.response = OffsetCommitResponse()
         self._call = call
-        self._rows: dict[_Key, OffsetCommitResponseTopic] = {}
+        self._rows: dict[tuple[_Key, int], OffsetCommitResponseTopic] = {}
 
-    def add(self, key: _Key, index: int, code: ErrorCode) -> None:
-        """Answer one partition."""
-        row = self._rows.get(key)
+    def add(self, key: _Key, number: int, index: int, code: ErrorCode) -> None:
+        """Answer one partition; entries of one topic with other numbers are other ones."""
+        row = self._rows.get((key, number))
         if row is None:
-            row = self._rows[key] = OffsetCommitResponseTopic(*key)
+            row = self._rows[key, number] = OffsetCommitResponseTopic(*key)
             self.response.topics.append(row)
         row.partitions.append(OffsetCommitResponsePartition(index, code))
 
 
 def _sort(
     call: Call,
+    number: int,
     topic: OffsetCommitRequestTopic,
     answers: _Answers,
     entries: list[CommitEntry],
-    keys: list[_Key],
+    keys: list[tuple[_Key, int]],
 ) -> None:
     """Answer the partitions that can't be committed for, and note the others."""
     by_id = call.version >= _FIRST_WITH_IDS
@@ -82,7 +83,7 @@ def _sort(
                 raise Refused(code)
             call.partition(found, index)
         except Refused as refused:
-            answers.add(key, index, refused.code)
+            answers.add(key, 0, index, refused.code)
             continue
         entries.append(
             CommitEntry(
@@ -94,7 +95,7 @@ def _sort(
                 part.committed_metadata,
             )
         )
-        keys.append(key)
+        keys.append((key, number))
 
 
 def _commit(
@@ -102,16 +103,18 @@ def _commit(
     header: CommitRequest,
     answers: _Answers,
     entries: list[CommitEntry],
-    keys: list[_Key],
+    keys: list[tuple[_Key, int]],
 ) -> Deferred[OffsetCommitResponse]:
     groups = call.broker.groups
     answer: Deferred[OffsetCommitResponse] = Deferred()
     complete = groups.later(answer.complete)
+    merged = bool(answers.response.topics)  # else Kafka gives the coordinator's answer as it is
 
     def fill(codes: Sequence[ErrorCode]) -> OffsetCommitResponse:
-        for key, entry, code in zip(keys, entries, codes, strict=True):
+        for (key, number), entry, code in zip(keys, entries, codes, strict=True):
             late = call.error_for(entry.topic, entry.partition, after=True)
-            answers.add(key, entry.partition, code if late is None else late)
+            row = 0 if merged else number
+            answers.add(key, row, entry.partition, code if late is None else late)
         return answers.response
 
     try:

@@ -191,7 +191,7 @@ async def a_request_behind_one_that_waits(run: Run) -> None:
     peer, writer = run.peer(), run.peer()
     first = await peer.begin(fetch(topic, 0, max_wait_ms=15_000), 12, "that waits")
     second = await peer.begin(fetch(topic, 0), 11, "behind it")
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.2)
     await writer.ask(produce(topic, batch_bytes(2)), 9)
     await first.answer()
     await second.answer()
@@ -202,7 +202,7 @@ async def a_deleted_topic_ends_the_waiting(run: Run) -> None:
     topic = await run.topic()
     reader = run.peer()
     pending = await reader.begin(fetch(topic, 0, max_wait_ms=15_000), 12)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.2)
     await run.delete_topic(topic)
     await pending.answer()
 

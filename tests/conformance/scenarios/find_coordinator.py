@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.conformance.run import Run, until
+from tests.conformance.members import coordinator
+from tests.conformance.run import Run
 from tests.conformance.scenario import scenario
 
-GROUP, SHARE = 0, 2
-
-
-async def coordinator(run: Run, group: str) -> None:
-    """Wait until a group's coordinator is there: the topic for it is made when asked for."""
-    wanted = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[group])
-
-    async def found() -> bool:
-        return not (await run.quietly(wanted, 4)).coordinators[0].error_code
-
-    await until(found)
+SHARE = 2
 
 
 @scenario("FindCoordinator")

@@ -1,0 +1,197 @@
+"""Members of classic groups for scenarios: the requests they send, and where they stand.
+
+`Member` keeps id and generation from the answers, so that a scenario says only what matters to it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from kclient.protocol.messages.describe_groups import (
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+)
+from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kclient.protocol.messages.heartbeat import HeartbeatRequest
+from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.conformance.run import CLIENT_ID, Pending, Run, until
+
+SESSION_MS = 30_000
+REBALANCE_MS = 60_000
+GROUP = 0
+"""The kind of a key that is a group."""
+MEMBER_ID_REQUIRED = 79
+JOIN, SYNC, HEARTBEAT = 9, 5, 4
+"""The versions that members speak where a scenario doesn't care."""
+FIRST_WITH_LEAVERS = 3
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer says that it wants, in version 0 of the consumers' protocol."""
+    names = b"".join(struct.pack(">h", len(one)) + one.encode() for one in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+def join(
+    group: str,
+    member_id: str = "",
+    *,
+    protocols: dict[str, bytes] | None = None,
+    kind: str = "consumer",
+    instance: str | None = None,
+    session_ms: int = SESSION_MS,
+    reason: str | None = None,
+) -> JoinGroupRequest:
+    """A request to join."""
+    offered = {"range": subscription()} if protocols is None else protocols
+    return JoinGroupRequest(
+        group,
+        session_ms,
+        REBALANCE_MS,
+        member_id,
+        instance,
+        kind,
+        [JoinGroupRequestProtocol(name, data) for name, data in offered.items()],
+        reason,
+    )
+
+
+def sync(
+    group: str,
+    generation: int,
+    member_id: str,
+    assignments: dict[str, bytes] | None = None,
+    *,
+    instance: str | None = None,
+    kind: str | None = "consumer",
+    protocol: str | None = "range",
+) -> SyncGroupRequest:
+    """A request for the assignment, with all of them where the leader sends it."""
+    given = [SyncGroupRequestAssignment(who, what) for who, what in (assignments or {}).items()]
+    return SyncGroupRequest(group, generation, member_id, instance, kind, protocol, given)
+
+
+def leave(group: str, *members: tuple[str, str | None]) -> LeaveGroupRequest:
+    """A request of version 3 or later: member ids, and instance ids of static members."""
+    return LeaveGroupRequest(group, members=[MemberIdentity(*one) for one in members])
+
+
+class Member:
+    """One member, over a connection of its own, with a client id that tells it from others.
+
+    Attributes:
+        id: As the coordinator called it; empty before.
+        generation: Of the last join.
+        protocol: That was chosen then.
+        leads: Whether it was made the leader then.
+    """
+
+    def __init__(self, run: Run, group: str, **joining: Any) -> None:
+        self._run = run
+        self.peer = run.peer(f"{CLIENT_ID}-{run.next_number()}")
+        self.group = group
+        self.joining = joining
+        self.id = ""
+        self.generation = -1
+        self.protocol = "range"
+        self.leads = False
+
+    async def begin_join(self, note: str = "", *, version: int = JOIN) -> Pending:
+        """Send a request to join; returns when the coordinator has it.
+
+        A new member first fetches its id, unrecorded.
+        """
+        instance = self.joining.get("instance")
+        if not self.id and version >= 4 and instance is None:
+            found = await self.peer.quietly(join(self.group, **self.joining), version)
+            assert found.error_code == MEMBER_ID_REQUIRED, found
+            self.id = found.member_id
+        before = await self._members()
+        asked = join(self.group, self.id, **self.joining)
+        pending = await self.peer.begin(asked, version, note)
+
+        async def is_there() -> bool:
+            return len(await self._members()) > len(before)
+
+        known = {one.member_id if instance is None else one.group_instance_id for one in before}
+        if (self.id if instance is None else instance) not in known:
+            await until(is_there)
+        return pending
+
+    async def _members(self) -> list[DescribedGroupMember]:
+        found = await self._run.quietly(DescribeGroupsRequest([self.group]), 5)
+        return list(found.groups[0].members)
+
+    async def joined(self, pending: Pending) -> Any:
+        """Record the answer of a join, and remember what it says."""
+        return self._note(await pending.answer())
+
+    async def join(self, note: str = "", *, version: int = JOIN) -> Any:
+        """Join, recorded."""
+        return await self.joined(await self.begin_join(note, version=version))
+
+    def _note(self, found: Any) -> Any:
+        if not found.error_code:
+            self.id, self.generation = found.member_id, found.generation_id
+            self.protocol = found.protocol_name
+            self.leads = found.leader == found.member_id
+        return found
+
+    async def sync(self, note: str = "", *, version: int = SYNC, **more: Any) -> Any:
+        """Fetch the assignment, recorded."""
+        return await self.peer.ask(self.sync_request(**more), version, note)
+
+    def sync_request(self, **more: Any) -> SyncGroupRequest:
+        """The request for it."""
+        more.setdefault("instance", self.joining.get("instance"))
+        more.setdefault("protocol", self.protocol)
+        more.setdefault("kind", self.joining.get("kind", "consumer"))
+        return sync(self.group, self.generation, self.id, **more)
+
+    async def heartbeat(self, note: str = "", *, version: int = HEARTBEAT) -> Any:
+        """A heartbeat, recorded."""
+        beat = HeartbeatRequest(self.group, self.generation, self.id, self.joining.get("instance"))
+        return await self.peer.ask(beat, version, note)
+
+    async def settle(self) -> None:
+        """Join and sync as the only member, unrecorded."""
+        await self.begin_quietly()
+        assignments = {self.id: b"all"}
+        found = await self.peer.quietly(self.sync_request(assignments=assignments), SYNC)
+        assert not found.error_code, found
+
+    async def begin_quietly(self) -> None:
+        """Join as the only member, unrecorded."""
+        found = await self.peer.quietly(join(self.group, self.id, **self.joining), JOIN)
+        if found.error_code == MEMBER_ID_REQUIRED:
+            again = join(self.group, found.member_id, **self.joining)
+            found = await self.peer.quietly(again, JOIN)
+        self._note(found)
+        assert not found.error_code, found
+
+
+async def coordinator(run: Run, group: str) -> None:
+    """Wait until a group's coordinator is there: the topic for it is made when asked for."""
+    wanted = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[group])
+
+    async def found() -> bool:
+        return not (await run.quietly(wanted, 4)).coordinators[0].error_code
+
+    await until(found)
+
+
+async def new_group(run: Run, stem: str = "group") -> str:
+    """The name of a group that there isn't yet, and whose coordinator is there."""
+    group = run.name(stem)
+    await coordinator(run, group)
+    return group
+
+
+async def settled(run: Run, stem: str = "group", **joining: Any) -> Member:
+    """A group with one member that has its assignment."""
+    member = Member(run, await new_group(run, stem), **joining)
+    await member.settle()
+    return member
