@@ -76,6 +76,12 @@ class Remote:
     def __hash__(self) -> int:
         return hash(self._target)
 
+    def __enter__(self) -> Any:
+        return self._ask(_entered, self._target)
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._ask(_left, self._target, *error)
+
     def __bool__(self) -> bool:
         return bool(self._thread.call(bool, self._target))
 
@@ -90,6 +96,14 @@ class Remote:
 
     def __getitem__(self, key: Any) -> Any:
         return self._ask(operator.getitem, self._target, key)
+
+
+def _entered(target: Any) -> Any:
+    return target.__enter__()
+
+
+def _left(target: Any, *error: Any) -> Any:
+    return target.__exit__(*error)
 
 
 def _unwrapped(value: Any) -> Any:

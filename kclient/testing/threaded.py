@@ -15,10 +15,20 @@ from kclient.testing.remote import Remote
 
 if TYPE_CHECKING:
     from kclient.testing.api_names import ApiName
-    from kclient.testing.request_log import RequestLog
+    from kclient.testing.request_log import Condition, RequestLog, ServedRequest
 
     class _BlockingLog(RequestLog):
-        def wait_count(self, api: ApiName, count: int) -> None: ...  # type: ignore[override]
+        def wait_count(  # type: ignore[override]
+            self, api: ApiName, count: int, *, replicas: bool = False
+        ) -> None: ...
+        def wait_for(  # type: ignore[override]
+            self,
+            what: ApiName | Condition,
+            *,
+            broker: int | None = None,
+            answered: bool = False,
+            replicas: bool = False,
+        ) -> ServedRequest: ...
 
     class _BlockingCluster(Cluster):
         """What type checkers see: a ``Cluster`` whose coroutines are plain functions."""

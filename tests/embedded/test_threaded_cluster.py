@@ -59,6 +59,12 @@ def test_faults_come_back_as_live_objects(cluster: ThreadedCluster) -> None:
     assert next(iter(cluster.faults)).times == 5
     cluster.faults.remove(fault)
     assert not cluster.faults
+    with cluster.faults.hold("ApiVersions") as held:
+        asked = threading.Thread(target=ask_versions, args=(cluster,))
+        asked.start()
+        held.wait_hits()
+    asked.join()
+    assert not cluster.faults
     assert cluster.brokers[1] != cluster.brokers[2]
     assert len({cluster.brokers[1], cluster.brokers[1]}) == 1
 
@@ -68,13 +74,17 @@ def test_requests_can_be_read_and_waited_for(cluster: ThreadedCluster) -> None:
     asked = threading.Thread(target=ask_versions, args=(cluster,))
     asked.start()
     cluster.requests.wait_count("ApiVersions", 1)
+    assert cluster.requests.wait_for("ApiVersions", answered=True).broker == 1
     asked.join()
     assert [one.broker for one in cluster.requests.of("ApiVersions")] == [1]
 
 
+ASK_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+
 def ask_versions(cluster: ThreadedCluster) -> None:
     with connect(cluster) as connection:
-        connection.sendall(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
+        connection.sendall(ASK_VERSIONS)
         assert len(connection.recv(4)) == 4
 
 
@@ -114,6 +124,18 @@ def test_a_call_that_waits_ends_with_the_cluster() -> None:
             assert entered.wait(30)
         with pytest.raises(ClientClosed):
             waiting.result(30)
+
+
+def test_what_a_function_of_the_test_raises_comes_out_at_the_end() -> None:
+    def fail(request: Any) -> None:
+        raise LookupError("a mistake of the test")
+
+    with pytest.raises(LookupError, match="a mistake of the test"):
+        with ThreadedCluster(Cluster(1)) as cluster:
+            cluster.faults.on("ApiVersions", fail)
+            with connect(cluster) as connection:
+                connection.sendall(ASK_VERSIONS)
+                assert connection.recv(4) == b""
 
 
 def test_outside_its_life_only_what_needs_no_loop_works() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import tomllib
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,35 +13,36 @@ import pytest
 pytest_plugins = ["pytester"]
 
 PLUGIN = "kclient.pytest_plugin"
+ROOT = Path(__file__).parents[3]
 # By its module: which tree is installed, and when, doesn't matter then.
 ARGUMENTS = ("-p", PLUGIN, "-p", "no:kclient", "-p", "no:randomly")
+WATCH = """
+import os, threading
 
+def sockets():
+    descriptors = [f"/proc/self/fd/{one}" for one in os.listdir("/proc/self/fd")]
+    links = [os.readlink(one) for one in descriptors if os.path.islink(one)]
+    return sorted(one for one in links if one.startswith("socket:"))
 
-@pytest.fixture(autouse=True)
-def leaves_no_thread_and_no_socket() -> Iterator[None]:
-    before = (threading.enumerate(), open_sockets())
-    yield
-    assert (threading.enumerate(), open_sockets()) == before
-
-
-def open_sockets() -> list[str]:
-    found = []
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        except FileNotFoundError:  # that of the listing itself
-            continue
-    return sorted(one for one in found if one.startswith("socket:"))
+def pytest_sessionfinish():
+    print("left behind:", threading.enumerate()[1:], sockets())
+"""
 
 
 def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
+    """Run a project's tests in a process of their own, where modules may be imported anew."""
     pytester.makepyfile(source)
-    strict = ["--strict-markers", "-W", "error"]
-    # An earlier session in this process may have imported the plugin.
-    strict += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    with (pytester.path / "conftest.py").open("a") as file:
+        file.write(WATCH)
+    strict = ["--strict-markers", "-W", "error", "--capture=no"]
     if "no:asyncio" not in arguments:
         strict += ["-o", "asyncio_default_fixture_loop_scope=function"]
-    return pytester.runpytest_inprocess(*ARGUMENTS, *strict, *arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        done = pytester.runpytest_subprocess(*ARGUMENTS, *strict, *arguments)
+    if done.ret != pytest.ExitCode.USAGE_ERROR:
+        assert "left behind: [] []" in str(done.stdout)
+    return done
 
 
 def test_an_async_test_has_the_cluster_in_its_own_loop(pytester: pytest.Pytester) -> None:
@@ -201,45 +199,40 @@ def test_markers_say_what_the_cluster_is_like(pytester: pytest.Pytester) -> None
     run(pytester, source % 1, "--kclient-brokers=1").assert_outcomes(passed=3)
 
 
+def test_a_marker_that_cannot_be_is_one_line(pytester: pytest.Pytester) -> None:
+    cases = {
+        "brokers=0": "brokers=0 must be a count of at least 1",
+        "brokers='3'": "brokers='3' must be a count of at least 1",
+        "racks=['a']": "racks names 1 racks for 3 brokers",
+        "broker_configs={'nope': 1}": "has no configuration 'nope'",
+        "broker=3": "knows no 'broker', only brokers, ",
+        "3": "takes keyword arguments only: what is 3?",
+    }
+    tests = [
+        f"@pytest.mark.kafka_cluster({arguments})\ndef test_{index}(kafka_cluster): pass\n"
+        for index, arguments in enumerate(cases)
+    ]
+    done = run(pytester, "import pytest\n" + "\n".join(tests))
+    done.assert_outcomes(errors=len(cases))
+    for index, text in enumerate(cases.values()):
+        at = done.outlines.index(
+            next(one for one in done.outlines if f"ERROR at setup of test_{index} " in one)
+        )
+        assert done.outlines[at + 1].startswith("@pytest.mark.kafka_cluster: ")
+        assert text in done.outlines[at + 1]
+        assert done.outlines[at + 2].startswith(("_____", "====="))
+
+
 @pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ("brokers=0", "brokers=0 must be a count of at least 1"),
-        ("brokers='3'", "brokers='3' must be a count of at least 1"),
-        ("racks=['a']", "racks names 1 racks for 3 brokers"),
-        ("broker_configs={'nope': 1}", "has no configuration 'nope'"),
-        ("broker=3", "knows no 'broker', only brokers, "),
-        ("3", "takes keyword arguments only: what is 3?"),
-    ],
+    "arguments", [("--kclient-brokers=0",), ("--kclient-brokers=",), ("-o", "kclient_brokers=two")]
 )
-def test_a_marker_that_cannot_be_is_one_line(
-    pytester: pytest.Pytester, arguments: str, text: str
+def test_an_option_that_is_no_count_is_refused(
+    pytester: pytest.Pytester, arguments: tuple[str, ...]
 ) -> None:
-    done = run(
-        pytester,
-        f"""
-        import pytest
-
-        @pytest.mark.kafka_cluster({arguments})
-        def test_it(kafka_cluster):
-            pass
-        """,
-    )
-    done.assert_outcomes(errors=1)
-    at = done.outlines.index(next(one for one in done.outlines if "ERROR at setup" in one))
-    assert done.outlines[at + 1].startswith("@pytest.mark.kafka_cluster: ")
-    assert text in done.outlines[at + 1]
-    assert done.outlines[at + 2].startswith("=====")
-
-
-@pytest.mark.parametrize("given", ["0", "-1", "three", ""])
-def test_an_option_that_is_no_count_is_refused(pytester: pytest.Pytester, given: str) -> None:
-    done = run(pytester, "", f"--kclient-brokers={given}")
+    done = run(pytester, "", *arguments)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert f"--kclient-brokers is {given!r}, but must be a count" in "\n".join(done.errlines)
-    done = run(pytester, "", "-o", f"kclient_brokers={given}")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert f"kclient_brokers is {given!r}, but must be" in "\n".join(done.errlines)
+    name, _, given = arguments[-1].partition("=")
+    assert f"{name} is {given!r}, but must be a count of at least 1" in str(done.stderr)
 
 
 def test_projects_that_do_not_use_it_load_next_to_nothing(pytester: pytest.Pytester) -> None:
@@ -255,7 +248,7 @@ sys.exit(pytest.main([*{(*ARGUMENTS, "-p", "no:asyncio", "-p", "no:anyio")!r}, "
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=pytester.path,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(HERE)},
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
@@ -264,10 +257,7 @@ sys.exit(pytest.main([*{(*ARGUMENTS, "-p", "no:asyncio", "-p", "no:anyio")!r}, "
     assert done.returncode == 0
 
 
-HERE = Path(__file__).parents[3]
-
-
 def test_pytest_is_told_where_the_plugin_is() -> None:
-    project = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"kclient": PLUGIN}
-    assert import_module(PLUGIN).kafka_cluster
+    assert (ROOT / PLUGIN.replace(".", "/") / "__init__.py").is_file()
