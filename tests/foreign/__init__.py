@@ -1,0 +1,1 @@
+"""Foreign Kafka clients, unchanged, on the embedded cluster and on Apache Kafka itself."""

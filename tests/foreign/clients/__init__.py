@@ -1,0 +1,1 @@
+"""One program per foreign client: each plays the features that it has and tells what it saw."""

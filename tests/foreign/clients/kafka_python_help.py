@@ -1,0 +1,88 @@
+"""Making, writing and reading with kafka-python: what its features share."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.foreign.scene import PATIENCE, Scene, true
+from tests.interop.peers.kafka_python_peer import kafka
+
+
+@contextlib.contextmanager
+def producing(scene: Scene, **settings: Any) -> Iterator[Any]:
+    """A producer with kafka-python's own settings but for these."""
+    made = kafka.KafkaProducer(bootstrap_servers=scene.bootstrap, **settings)
+    try:
+        yield made
+    finally:
+        made.close(timeout=PATIENCE)
+
+
+@contextlib.contextmanager
+def consuming(scene: Scene, *topics: str, **settings: Any) -> Iterator[Any]:
+    """A consumer that commits nothing of itself."""
+    settings = {"enable_auto_commit": False, "fetch_max_wait_ms": 100, **settings}
+    made = kafka.KafkaConsumer(*topics, bootstrap_servers=scene.bootstrap, **settings)
+    try:
+        yield made
+    finally:
+        made.close(autocommit=False)
+
+
+@contextlib.contextmanager
+def administering(scene: Scene) -> Iterator[Any]:
+    """An admin client."""
+    made = kafka.KafkaAdminClient(bootstrap_servers=scene.bootstrap)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def write(
+    scene: Scene,
+    topic: str,
+    values: Sequence[bytes],
+    *,
+    partition: int = 0,
+    first_time: int | None = None,
+    **settings: Any,
+) -> list[int]:
+    """Write values, 1 s apart if they have a time; their offsets as they were told."""
+    with producing(scene, **settings) as made:
+        sent = [
+            made.send(
+                topic,
+                value,
+                partition=partition,
+                timestamp_ms=None if first_time is None else first_time + 1000 * n,
+            )
+            for n, value in enumerate(values)
+        ]
+        return [one.get(timeout=PATIENCE).offset for one in sent]
+
+
+def take(reader: Any, count: int) -> list[Any]:
+    """The next records of a consumer."""
+    found: list[Any] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(found) < count:
+        true(time.monotonic() < deadline, f"only {len(found)} of {count} records came")
+        for records in reader.poll(timeout_ms=200, max_records=count - len(found)).values():
+            found.extend(records)
+    return found
+
+
+def read(
+    scene: Scene, topic: str, count: int, partitions: int = 1, start: int = 0, **settings: Any
+) -> list[Any]:
+    """Read so many records by assignment."""
+    with consuming(scene, **settings) as reader:
+        assigned = [kafka.TopicPartition(topic, p) for p in range(partitions)]
+        reader.assign(assigned)
+        for one in assigned:
+            reader.seek(one, start)
+        return take(reader, count)

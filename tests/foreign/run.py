@@ -1,0 +1,90 @@
+"""Runs the program of one foreign client to its end and reads the outcomes that it tells.
+
+The tests of this folder and `python -m tests.foreign` call it. A feature that the program didn't
+come to, because it hung or died, has failed; its last words are in the report.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tests.foreign.features import FEATURES
+from tests.foreign.target import Target
+
+CLIENTS = ("librdkafka", "kafka_python", "java", "aiokafka", "franz_go", "kcat")
+CI_CLIENTS = CLIENTS[:3]
+"""Those that CI runs; the others only `python -m tests.foreign`."""
+_LIMIT = 400.0
+"""Seconds for all features of one client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one feature went.
+
+    Attributes:
+        feature: Its name.
+        status: "unable" is the client's own word that it has no such thing.
+        why: The error, or what it lacks.
+        seen: What the client saw.
+        seconds: How long it took.
+    """
+
+    feature: str
+    status: Literal["ok", "failed", "unable"]
+    why: str = ""
+    seen: Any = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All outcomes of one client."""
+
+    client: str
+    version: str
+    outcomes: dict[str, Outcome]
+
+
+def run(client: str, target: Target, only: Sequence[str] = ()) -> Report:
+    """Play a client's features, by default all, on ``target``."""
+    command = [sys.executable, "-m", f"tests.foreign.clients.{client}"]
+    command += ["--bootstrap", target.bootstrap, "--brokers", str(target.brokers)]
+    if only:
+        command += ["--only", *only]
+    with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as said:
+        try:
+            ended = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=told, stderr=said, timeout=_LIMIT
+            ).returncode
+        except subprocess.TimeoutExpired:
+            ended = -1
+        told.seek(0)
+        said.seek(0)
+        lines, words = told.read().splitlines(), said.read()[-6000:]
+    return _report(client, lines, words, ended, only or tuple(FEATURES))
+
+
+def _report(
+    client: str, lines: Sequence[str], said: str, ended: int, wanted: Sequence[str]
+) -> Report:
+    version, outcomes = "?", {}
+    for line in lines:
+        one = json.loads(line)
+        name, why = one["feature"], one.get("error") or one.get("why") or ""
+        if name == "version":
+            version = str(one["seen"])
+        else:
+            seen, seconds = one.get("seen"), one.get("seconds", 0.0)
+            outcomes[name] = Outcome(name, one["status"], why, seen, seconds)
+    for name in wanted:
+        if name not in outcomes:
+            why = f"not reached; status {ended}{f': {said}' if said else ''}"
+            outcomes[name], said = Outcome(name, "failed", why), ""
+    return Report(client, version, outcomes)

@@ -1,0 +1,164 @@
+"""``play``: runs the features of one client in this process and tells the outcomes, line by line.
+
+Programs in `clients/` end with it; `run` reads what it writes. One line of JSON per feature, at
+once, so that a client that hangs or dies loses only what it was at. What a client saw has no
+addresses, ids or times in it: on two brokers that agree it is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import re
+import secrets
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tests.foreign.features import FEATURES
+from tests.support import raw_admin
+
+PATIENCE = 30.0
+"""Seconds that a client may take for one thing."""
+FEATURE_LIMIT = 100.0
+"""Seconds for a feature; a client that takes longer is ended with its threads' stacks."""
+FIRST_TIME = 1_700_000_000_000
+"""Of records whose time matters, in ms since the epoch."""
+_RANDOM = re.compile(r"(foreign-[a-z-]+)-[0-9a-f]{8}\b")
+"""What `Scene.name` makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The broker or cluster that a client plays on.
+
+    Attributes:
+        bootstrap: Its addresses.
+        brokers: How many there are.
+    """
+
+    bootstrap: str
+    brokers: int
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of topics: three, or as many as there are brokers."""
+        return min(3, self.brokers)
+
+    def name(self, stem: str) -> str:
+        """A name that nobody has."""
+        return f"foreign-{stem}-{secrets.token_hex(4)}"
+
+    def topic(self, stem: str, partitions: int = 1, **configs: object) -> str:
+        """A new topic; configs as in Kafka, with underscores for dots."""
+        name = self.name(stem)
+        raw_admin.create_topic(
+            self.bootstrap,
+            name,
+            partitions=partitions,
+            replication_factor=self.replicas,
+            configs={key.replace("_", "."): str(value) for key, value in configs.items()},
+        )
+        return name
+
+
+Feature = Callable[[Scene], object]
+
+
+def equal(seen: object, expected: object, what: str = "") -> None:
+    """Demand that the client saw what it should."""
+    if seen != expected:
+        raise AssertionError(f"{what or 'seen'}: {seen!r}, expected {expected!r}")
+
+
+def true(condition: object, what: str) -> None:
+    """Demand that ``what`` holds."""
+    if not condition:
+        raise AssertionError(what)
+
+
+def refusal(call: Callable[[], object], *kinds: type[Exception]) -> Exception:
+    """The error of these kinds that a call must raise."""
+    try:
+        answer = call()
+    except kinds as error:
+        return error
+    raise AssertionError(f"not refused, but answered {answer!r}")
+
+
+def until(look: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
+    """Look again and again until it is true: a controller answers before all brokers know."""
+    deadline = time.monotonic() + patience
+    while not look():
+        true(time.monotonic() < deadline, f"still not so after {patience:g} s: {what}")
+        time.sleep(0.02)
+
+
+def by_name(functions: Iterable[Feature]) -> dict[str, Feature]:
+    """Features by the names of their functions: ``cluster_log_dirs`` plays "cluster.log_dirs"."""
+    names = {name.replace(".", "_"): name for name in FEATURES}
+    return {names[one.__name__]: one for one in functions}
+
+
+def tell(feature: str, status: str, **more: object) -> None:
+    """Write one outcome."""
+    line = json.dumps({"feature": feature, "status": status, **more}, default=str)
+    sys.stdout.write(_RANDOM.sub(r"\1", line) + "\n")
+    sys.stdout.flush()
+
+
+def play(
+    version: str,
+    features: Mapping[str, Feature],
+    unable: Mapping[str, str],
+    arguments: Iterable[str] | None = None,
+) -> None:
+    """Play the features that the command line asks for, by default all.
+
+    Args:
+        version: Of the client.
+        features: How it does each.
+        unable: What it can't do, and why.
+        arguments: The command line; that of the process by default.
+    """
+    options = command_line(arguments)
+    unknown = (set(features) | set(unable)) ^ set(FEATURES)
+    twice = set(features) & set(unable)
+    if unknown or twice:
+        raise SystemExit(f"features left out, unknown or told twice: {sorted(unknown | twice)}")
+    scene = Scene(options.bootstrap, options.brokers)
+    tell("version", "ok", seen=version)
+    for name in options.only or FEATURES:
+        if name in unable:
+            tell(name, "unable", why=unable[name])
+        else:
+            _play_one(name, features[name], scene)
+
+
+def command_line(arguments: Iterable[str] | None = None) -> argparse.Namespace:
+    """What every program of `clients/` understands."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--only", nargs="*", choices=FEATURES)
+    return parser.parse_args(None if arguments is None else list(arguments))
+
+
+def _play_one(name: str, feature: Feature, scene: Scene) -> None:
+    faulthandler.dump_traceback_later(FEATURE_LIMIT, exit=True)
+    begun = time.monotonic()
+    try:
+        seen = feature(scene)
+    except Exception:
+        tell(name, "failed", error=traceback.format_exc(), seconds=_since(begun))
+    else:
+        tell(name, "ok", seen=seen, seconds=_since(begun))
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _since(begun: float) -> float:
+    return round(time.monotonic() - begun, 3)

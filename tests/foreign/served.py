@@ -1,0 +1,28 @@
+"""The embedded cluster in a process of its own, for clients that would block the loop of a test.
+
+`target` starts it as `python -m tests.foreign.served --brokers 3`. It prints its bootstrap servers
+and serves until its standard input ends, which it does when whoever started it is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+import kclient.testing
+
+
+async def serve(brokers: int) -> None:
+    """Serve until standard input ends."""
+    # As tests/support/broker_settings.py sets up Apache Kafka.
+    async with kclient.testing.Cluster(brokers=brokers, auto_create_topics=True) as cluster:
+        sys.stdout.write(f"{cluster.bootstrap}\n")
+        sys.stdout.flush()
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--brokers", type=int, default=3)
+    asyncio.run(serve(parser.parse_args().brokers))
