@@ -13,7 +13,10 @@ import pytest
 from kclient.testing import Cluster
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SMALL = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "__init__")
+FILES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "__init__")
+TESTS = [name for name in FILES if name.startswith("test_")]
+"""The examples that are tests themselves."""
+SMALL = [name for name in FILES if name not in TESTS]
 ANYWHERE: dict[str, list[str]] = {name: [] for name in SMALL if name != "virtual_time"}
 ANYWHERE["flights"] = ["--limit", "2000"]
 """The examples that take `--bootstrap`, with what makes them quick."""
@@ -36,6 +39,15 @@ def test_small_example_runs_clean(name: str) -> None:
     done = run(f"examples.{name}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_example_of_tests_passes(name: str) -> None:
+    # By its module: which tree is installed, and when, doesn't matter then.
+    plugin = ["-p", "kclient.pytest_plugin", "-p", "no:kclient"]
+    done = run("pytest", *plugin, "-p", "no:cacheprovider", "-q", f"examples/{name}.py")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert " passed" in done.stdout
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
