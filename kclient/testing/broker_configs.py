@@ -58,6 +58,8 @@ class BrokerConfig:
         given: What was set for the cluster.
         static: The same with what the cluster sets itself: a broker's properties file.
         dynamic: What clients changed for all brokers (KIP-226).
+        stored: What they changed of single brokers, groups and other resources, by the number of
+            its kind and its name.
         auto_create_topics: Metadata requests may create topics.
         partitions: Of topics that don't say.
         replication_factor: Of topics that don't say.
@@ -84,6 +86,7 @@ class BrokerConfig:
         "request_max_bytes",
         "session_slots",
         "static",
+        "stored",
         "topic_defaults",
     )
 
@@ -98,6 +101,7 @@ class BrokerConfig:
             if name not in ALL_DEFINITIONS:
                 raise InvalidConfig(_unknown(name))
         self.static = {**_OWN, **self.given}
+        self.stored: dict[tuple[int, str], dict[str, str]] = {}
         # With eligible leader replicas the controller keeps this one for the cluster (KIP-966).
         self.dynamic = {"min.insync.replicas": self.static.get("min.insync.replicas", "1")}
         self.apply(self.dynamic)

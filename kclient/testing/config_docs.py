@@ -7,11 +7,213 @@ DescribeConfigs for documentation.
 from __future__ import annotations
 
 BROKER = """\
-add.partitions.to.txn.retry.backoff.max.ms The maximum allowed timeout for adding partitions to \
-transactions on the server side. It only applies to the actual add partition operations, not the \
-verification. It will not be effective if it is larger than request.timeout.ms
-add.partitions.to.txn.retry.backoff.ms The server-side retry backoff when the server attemptsto \
-add the partition to the transaction
+remote.log.storage.system.enable Whether to enable tiered storage functionality in a broker or \
+not. When it is true broker starts all the services required for the tiered storage functionality.
+remote.log.storage.manager.impl.prefix Prefix used for properties to be passed to \
+RemoteStorageManager implementation. For example this value can be <code>rsm.config.</code>.
+remote.log.metadata.manager.impl.prefix Prefix used for properties to be passed to \
+RemoteLogMetadataManager implementation. For example this value can be <code>rlmm.config.</code>.
+remote.log.storage.manager.class.name Fully qualified class name of \
+<code>RemoteStorageManager</code> implementation.
+remote.log.storage.manager.class.path Class path of the <code>RemoteStorageManager</code> \
+implementation. If specified, the RemoteStorageManager implementation and its dependent libraries \
+will be loaded by a dedicated classloader which searches this class path before the Kafka broker \
+class path. The syntax of this parameter is same as the standard Java class path string.
+remote.log.metadata.manager.class.name Fully qualified class name of \
+<code>RemoteLogMetadataManager</code> implementation.
+remote.log.metadata.manager.class.path Class path of the <code>RemoteLogMetadataManager</code> \
+implementation. If specified, the RemoteLogMetadataManager implementation and its dependent \
+libraries will be loaded by a dedicated classloader which searches this class path before the \
+Kafka broker class path. The syntax of this parameter is same as the standard Java class path \
+string.
+remote.log.metadata.manager.listener.name Listener name of the local broker to which it should get \
+connected if needed by RemoteLogMetadataManager implementation.
+remote.log.metadata.custom.metadata.max.bytes The maximum size of custom metadata in bytes that \
+the broker should accept from a remote storage plugin. If custom  metadata exceeds this limit, the \
+updated segment metadata will not be stored, the copied data will be attempted to delete, and the \
+remote copying task for this topic-partition will stop with an error.
+remote.log.index.file.cache.total.size.bytes The total size of the space allocated to store index \
+files fetched from remote storage in the local storage.
+remote.log.index.file.cache.ttl.ms The maximum time in milliseconds an index file entry can remain \
+in the cache after its last access. After this duration, the entry will be evicted even if there \
+is available space. This helps prevent stale index files from remaining in cache indefinitely, \
+particularly when a broker is no longer the leader for a partition or when read-from-replica is \
+enabled. Evicted index files are automatically re-fetched from remote storage when needed. Default \
+is 15 minutes (900000 ms), which provides sufficient time for clients to read a partition/segment \
+while ensuring stale entries don't accumulate. Set to -1 to disable time-based eviction and use \
+only size-based eviction.
+remote.log.manager.thread.pool.size Size of the thread pool used in scheduling follower tasks to \
+read the highest-uploaded remote-offset for follower partitions. This config is deprecated since \
+4.2, please use <code>remote.log.manager.follower.thread.pool.size</code> instead.
+remote.log.manager.copier.thread.pool.size Size of the thread pool used in scheduling tasks to \
+copy segments.
+remote.log.manager.expiration.thread.pool.size Size of the thread pool used in scheduling tasks to \
+clean up the expired remote log segments.
+remote.log.manager.follower.thread.pool.size Size of the thread pool used in scheduling follower \
+tasks to read the highest-uploaded remote-offset for follower partitions.
+remote.log.manager.task.interval.ms Interval at which remote log manager runs the scheduled tasks \
+like copy segments, and clean up remote log segments.
+remote.log.manager.task.retry.backoff.ms The initial amount of wait in milliseconds before the \
+request is retried again.
+remote.log.manager.task.retry.backoff.max.ms The maximum amount of time in milliseconds to wait \
+when the request is retried again. The retry duration will increase exponentially for each request \
+failure up to this maximum wait interval.
+remote.log.manager.task.retry.jitter The value used in defining the range for computing random \
+jitter factor. It is applied to the effective exponential term for computing the resultant retry \
+backoff interval. This will avoid thundering herds of requests. The default value is 0.2 and valid \
+value should be between 0(inclusive) and 0.5(inclusive). For ex: \
+remote.log.manager.task.retry.jitter = 0.25, then the range to compute random jitter will be \
+[1-0.25, 1+0.25) viz [0.75, 1.25). So, jitter factor can be any random value with in that range.
+remote.log.reader.threads Size of the thread pool that is allocated for handling remote log reads.
+remote.log.reader.max.pending.tasks Maximum remote log reader thread pool task queue size. If the \
+task queue is full, fetch requests are served with an error.
+log.local.retention.ms The number of milliseconds to keep the local log segments before it gets \
+eligible for deletion. Default value is -2, it represents <code>log.retention.ms</code> value is \
+to be used. The effective value should always be less than or equal to \
+<code>log.retention.ms</code> value.
+log.local.retention.bytes The maximum size of local log segments that can grow for a partition \
+before it gets eligible for deletion. Default value is -2, it represents \
+<code>log.retention.bytes</code> value to be used. The effective value should always be less than \
+or equal to <code>log.retention.bytes</code> value.
+remote.log.manager.copy.max.bytes.per.second The maximum number of bytes that can be copied from \
+local storage to remote storage per second. This is a global limit for all the partitions that are \
+being copied from local storage to remote storage. The default value is Long.MAX_VALUE, which \
+means there is no limit on the number of bytes that can be copied per second.
+remote.log.manager.copy.quota.window.num The number of samples to retain in memory for remote copy \
+quota management. The default value is 11, which means there are 10 whole windows + 1 current \
+window.
+remote.log.manager.copy.quota.window.size.seconds The time span of each sample for remote copy \
+quota management. The default value is 1 second.
+remote.log.manager.fetch.max.bytes.per.second The maximum number of bytes that can be fetched from \
+remote storage to local storage per second. This is a global limit for all the partitions that are \
+being fetched from remote storage to local storage. The default value is Long.MAX_VALUE, which \
+means there is no limit on the number of bytes that can be fetched per second.
+remote.log.manager.fetch.quota.window.num The number of samples to retain in memory for remote \
+fetch quota management. The default value is 11, which means there are 10 whole windows + 1 \
+current window.
+remote.log.manager.fetch.quota.window.size.seconds The time span of each sample for remote fetch \
+quota management. The default value is 1 second.
+remote.fetch.max.wait.ms The maximum amount of time the server will wait before answering the \
+fetch request containing remote fetch partitions. It's important to be aware that the request will \
+only be responded after all remote partitions have been successfully fetched, have failed, or this \
+timeout is exceeded.
+remote.list.offsets.request.timeout.ms The maximum amount of time the server will wait for the \
+remote list offsets request to complete.
+broker.id The broker id for this server.
+message.max.bytes The largest record batch size allowed by Kafka (after compression if compression \
+is enabled).This can be set per topic with the topic level <code>max.message.bytes</code> config.
+num.io.threads The number of threads that the server uses for processing requests, which may \
+include disk I/O
+num.replica.alter.log.dirs.threads The number of threads that can move replicas between log \
+directories, which may include disk I/O. The default value is equal to the number of directories \
+specified in the <code>log.dir</code> or <code>log.dirs</code> configuration property.
+background.threads The number of threads to use for various background processing tasks
+request.timeout.ms The configuration controls the maximum amount of time the client will wait for \
+the response of a request. If the response is not received before the timeout elapses the client \
+will resend the request if necessary or fail the request if retries are exhausted.
+socket.connection.setup.timeout.ms The amount of time the client will wait for the socket \
+connection to be established. If the connection is not built before the timeout elapses, clients \
+will close the socket channel. This value is the initial backoff value and will increase \
+exponentially for each consecutive connection failure, up to the \
+<code>socket.connection.setup.timeout.max.ms</code> value.
+socket.connection.setup.timeout.max.ms The maximum amount of time the client will wait for the \
+socket connection to be established. The connection setup timeout will increase exponentially for \
+each consecutive connection failure up to this maximum. To avoid connection storms, a \
+randomization factor of 0.2 will be applied to the timeout resulting in a random range between 20% \
+below and 20% above the computed value.
+config.providers Comma-separated alias names for classes implementing the \
+<code>ConfigProvider</code> interface. This enables loading configuration data (such as passwords, \
+API keys, and other credentials) from external sources. For example, see <a \
+href="https://kafka.apache.org/documentation/#config_providers">Configuration Providers</a>.
+authorizer.class.name The fully qualified name of a class that implements \
+<code>org.apache.kafka.server.authorizer.Authorizer</code> interface, which is used by the broker \
+for authorization.
+early.start.listeners A comma-separated list of listener names which may be started before the \
+authorizer has finished initialization. This is useful when the authorizer is dependent on the \
+cluster itself for bootstrapping, as is the case for the StandardAuthorizer (which stores ACLs in \
+the metadata log.) By default, all listeners included in controller.listener.names will also be \
+early start listeners. A listener should not appear in this list if it accepts external traffic.
+broker.rack Rack of the broker. This will be used in rack aware replication assignment for fault \
+tolerance. Examples: <code>RACK1</code>, <code>us-east-1d</code>
+controlled.shutdown.enable Enable controlled shutdown of the server.
+delete.topic.enable When set to true, topics can be deleted by the admin client. When set to \
+false, deletion requests will be explicitly rejected by the broker.
+compression.type Specify the final compression type for a given topic. This configuration accepts \
+the standard compression codecs ('gzip', 'snappy', 'lz4', 'zstd'). It additionally accepts \
+'uncompressed' which is equivalent to no compression; and 'producer' which means retain the \
+original compression codec set by the producer.
+compression.gzip.level The compression level to use if compression.type is set to 'gzip'.
+compression.lz4.level The compression level to use if compression.type is set to 'lz4'.
+compression.zstd.level The compression level to use if compression.type is set to 'zstd'.
+max.incremental.fetch.session.cache.slots The maximum number of total incremental fetch sessions \
+that we will maintain. FetchSessionCache is sharded into 8 shards and the limit is equally divided \
+among all shards. Sessions are allocated to each shard in round-robin. Only entries within a shard \
+are considered eligible for eviction.
+fetch.max.bytes The maximum number of bytes we will return for a fetch request. Must be at least \
+1024.
+max.request.partition.size.limit The maximum number of partitions can be served in one request.
+unstable.api.versions.enable\x20
+unstable.feature.versions.enable\x20
+process.roles The roles that this process plays: 'broker', 'controller', or 'broker,controller' if \
+it is both.\x20
+node.id The node ID associated with the roles this process is playing when \
+<code>process.roles</code> is non-empty. This is required configuration when running in KRaft mode.
+initial.broker.registration.timeout.ms When initially registering with the controller quorum, the \
+number of milliseconds to wait before declaring failure and exiting the broker process.
+broker.heartbeat.interval.ms The length of time in milliseconds between broker heartbeats.
+broker.session.timeout.ms The length of time in milliseconds that a broker lease lasts if no \
+heartbeats are made.
+controller.listener.names A comma-separated list of the names of the listeners used by the \
+controller. This is required when communicating with the controller quorum, the broker will always \
+use the first listener in this list.
+sasl.mechanism.controller.protocol SASL mechanism used for communication with controllers. Default \
+is GSSAPI.
+controller.performance.sample.period.ms The number of milliseconds between periodic controller \
+event performance log messages.
+controller.performance.always.log.threshold.ms We will log an error message about controller \
+events that take longer than this threshold.
+server.max.startup.time.ms The maximum number of milliseconds we will wait for the server to come \
+up. By default there is no limit. This should be used for testing only.
+metadata.log.max.record.bytes.between.snapshots This is the maximum number of bytes in the log \
+between the latest snapshot and the high-watermark needed before generating a new snapshot. The \
+default value is 20971520. To generate snapshots based on the time elapsed, see the \
+<code>metadata.log.max.snapshot.interval.ms</code> configuration. The Kafka node will generate a \
+snapshot when either the maximum time interval is reached or the maximum bytes limit is reached.
+metadata.log.max.snapshot.interval.ms This is the maximum number of milliseconds to wait to \
+generate a snapshot if there are committed records in the log that are not included in the latest \
+snapshot. A value of zero disables time based snapshot generation. The default value is 3600000. \
+To generate snapshots based on the number of metadata bytes, see the \
+<code>metadata.log.max.record.bytes.between.snapshots</code> configuration. The Kafka node will \
+generate a snapshot when either the maximum time interval is reached or the maximum bytes limit is \
+reached.
+metadata.log.dir This configuration determines where we put the metadata log. If it is not set, \
+the metadata log is placed in the first log directory from log.dirs.
+metadata.log.segment.bytes The maximum size of a single metadata log file.
+metadata.log.segment.ms The maximum time before a new metadata log file is rolled out (in \
+milliseconds).
+metadata.max.retention.bytes The maximum combined size of the metadata log and snapshots before \
+deleting old snapshots and log files. Since at least one snapshot must exist before any logs can \
+be deleted, this is a soft limit.
+metadata.max.retention.ms The number of milliseconds to keep a metadata log file or snapshot \
+before deleting it. Since at least one snapshot must exist before any logs can be deleted, this is \
+a soft limit.
+metadata.max.idle.interval.ms This configuration controls how often the active controller should \
+write no-op records to the metadata partition. If the value is 0, no-op records are not appended \
+to the metadata partition. The default value is 500
+internal.metadata.log.segment.bytes The maximum size of a single metadata log file, only for \
+testing.
+internal.metadata.max.batch.size.in.bytes The largest record batch size allowed in the metadata \
+log, only for testing.
+internal.metadata.delete.delay.millis The amount of time to wait before deleting a file from the \
+filesystem, only for testing.
+listeners Listener List - Comma-separated list of URIs we will listen on and the listener names. \
+If the listener name is not a security protocol, <code>listener.security.protocol.map</code> must \
+also be set.\f Listener names and port numbers must be unique unless one listener is an IPv4 \
+address and the other listener is an IPv6 address (for the same port).\f Specify hostname as \
+0.0.0.0 to bind to all interfaces.\f Leave hostname empty to bind to default interface.\f Examples \
+of legal listener lists:\f <code>PLAINTEXT://myhost:9092,SSL://:9091</code>\f \
+<code>CLIENT://0.0.0.0:9092,REPLICATION://localhost:9093</code>\f \
+<code>PLAINTEXT://127.0.0.1:9092,SSL://[::1]:9092</code>\f
 advertised.listeners Specifies the listener addresses that the Kafka brokers will advertise to \
 clients and other brokers. The config is useful where the actual listener configuration \
 <code>listeners</code> does not represent the addresses that clients should use to connect, such \
@@ -22,278 +224,6 @@ different from the interface to which the broker binds. If this is not set, the 
 the 0.0.0.0 meta-address.\f Also unlike <code>listeners</code>, there can be duplicated ports in \
 this property, so that one listener can be configured to advertise another listener's address. \
 This can be useful in some cases where external load balancers are used.
-alter.config.policy.class.name The alter configs policy class that should be used for validation. \
-The class should implement the <code>org.apache.kafka.server.policy.AlterConfigPolicy</code> \
-interface. <p>Note: This policy runs on the controller instead of the broker.</p>
-alter.log.dirs.replication.quota.window.num The number of samples to retain in memory for alter \
-log dirs replication quotas
-alter.log.dirs.replication.quota.window.size.seconds The time span of each sample for alter log \
-dirs replication quotas
-authorizer.class.name The fully qualified name of a class that implements \
-<code>org.apache.kafka.server.authorizer.Authorizer</code> interface, which is used by the broker \
-for authorization.
-auto.create.topics.enable Enable auto creation of topic on the server.
-auto.leader.rebalance.enable Enables auto leader balancing. A background thread checks the \
-distribution of partition leaders at regular intervals, configurable by \
-leader.imbalance.check.interval.seconds. If the leader is imbalanced, leader rebalance to the \
-preferred leader for partitions is triggered.
-background.threads The number of threads to use for various background processing tasks
-broker.heartbeat.interval.ms The length of time in milliseconds between broker heartbeats.
-broker.id The broker id for this server.
-broker.rack Rack of the broker. This will be used in rack aware replication assignment for fault \
-tolerance. Examples: <code>RACK1</code>, <code>us-east-1d</code>
-broker.session.timeout.ms The length of time in milliseconds that a broker lease lasts if no \
-heartbeats are made.
-client.quota.callback.class The fully qualified name of a class that implements the \
-ClientQuotaCallback interface, which is used to determine quota limits applied to client requests. \
-By default, the &lt;user&gt; and &lt;client-id&gt quotas that are stored and applied. For any \
-given request, the most specific quota that matches the user principal of the session and the \
-client-id of the request is applied.
-compression.gzip.level The compression level to use if compression.type is set to 'gzip'.
-compression.lz4.level The compression level to use if compression.type is set to 'lz4'.
-compression.type Specify the final compression type for a given topic. This configuration accepts \
-the standard compression codecs ('gzip', 'snappy', 'lz4', 'zstd'). It additionally accepts \
-'uncompressed' which is equivalent to no compression; and 'producer' which means retain the \
-original compression codec set by the producer.
-compression.zstd.level The compression level to use if compression.type is set to 'zstd'.
-config.providers Comma-separated alias names for classes implementing the \
-<code>ConfigProvider</code> interface. This enables loading configuration data (such as passwords, \
-API keys, and other credentials) from external sources. For example, see <a \
-href="https://kafka.apache.org/documentation/#config_providers">Configuration Providers</a>.
-connection.failed.authentication.delay.ms Connection close delay on failed authentication: this is \
-the time (in milliseconds) by which connection close will be delayed on authentication failure. \
-This must be configured to be less than connections.max.idle.ms to prevent connection timeout.
-connections.max.idle.ms Idle connections timeout: the server socket processor threads close the \
-connections that idle more than this
-connections.max.reauth.ms When explicitly set to a positive number (the default is 0, not a \
-positive number), a session lifetime that will not exceed the configured value will be \
-communicated to v2.2.0 or later clients when they authenticate. The broker will disconnect any \
-such connection that is not re-authenticated within the session lifetime and that is then \
-subsequently used for any purpose other than re-authentication. Configuration names can optionally \
-be prefixed with listener prefix and SASL mechanism name in lower-case. For example, \
-listener.name.sasl_ssl.oauthbearer.connections.max.reauth.ms=3600000
-controlled.shutdown.enable Enable controlled shutdown of the server.
-controller.listener.names A comma-separated list of the names of the listeners used by the \
-controller. This is required when communicating with the controller quorum, the broker will always \
-use the first listener in this list.
-controller.performance.always.log.threshold.ms We will log an error message about controller \
-events that take longer than this threshold.
-controller.performance.sample.period.ms The number of milliseconds between periodic controller \
-event performance log messages.
-controller.quorum.append.linger.ms The duration in milliseconds that the leader will wait for \
-writes to accumulate before flushing them to disk.
-controller.quorum.auto.join.enable Controls whether a KRaft controller should automatically join \
-the cluster metadata partition for its cluster id.
-controller.quorum.bootstrap.servers List of endpoints to use for bootstrapping the cluster \
-metadata. The endpoints are specified in comma-separated list of <code>{host}:{port}</code> \
-entries. For example: <code>localhost:9092,localhost:9093,localhost:9094</code>.
-controller.quorum.election.backoff.max.ms Maximum time in milliseconds before starting new \
-elections. This is used in the binary exponential backoff mechanism that helps prevent gridlocked \
-elections
-controller.quorum.election.timeout.ms Maximum time in milliseconds to wait without being able to \
-fetch from the leader before triggering a new election
-controller.quorum.fetch.max.bytes Maximum amount of data to retrieve for each Fetch request. \
-Always returns at least one batch even if it is greater than controller.quorum.fetch.max.bytes.
-controller.quorum.fetch.snapshot.max.bytes Maximum amount of data to retrieve for each \
-FetchSnapshot request to the controller.
-controller.quorum.fetch.timeout.ms Maximum time without a successful fetch from the current leader \
-before becoming a candidate and triggering an election for voters; Maximum time a leader can go \
-without receiving valid fetch or fetchSnapshot request from a majority of the quorum before \
-resigning.
-controller.quorum.request.timeout.ms The configuration controls the maximum amount of time the \
-client will wait for the response of a request. If the response is not received before the timeout \
-elapses the client will resend the request if necessary or fail the request if retries are \
-exhausted.
-controller.quorum.retry.backoff.ms The amount of time to wait before attempting to retry a failed \
-request to a given topic partition. This avoids repeatedly sending requests in a tight loop under \
-some failure scenarios. This value is the initial backoff value and will increase exponentially \
-for each failed request, up to the <code>retry.backoff.max.ms</code> value.
-controller.quorum.voters Map of id/endpoint information for the set of voters in a comma-separated \
-list of <code>{id}@{host}:{port}</code> entries. This is the old way of defining membership for \
-controller quorums and should NOT be set if using dynamic quorums. Instead, \
-controller.quorum.bootstrap.servers should be set,and the voter set is determined by the \
---standalone or --initial-controllers flags when formatting.For example: \
-<code>1@localhost:9092,2@localhost:9093,3@localhost:9094</code>
-controller.quota.window.num The number of samples to retain in memory for controller mutation quotas
-controller.quota.window.size.seconds The time span of each sample for controller mutations quotas
-controller.socket.timeout.ms The socket timeout for controller-to-broker channels.
-cordoned.log.dirs A comma-separated list of the directories that are cordoned. Entries in this \
-list must be entries in log.dirs or log.dir configuration. This can also be set to * to cordon all \
-log directories.
-create.topic.policy.class.name The create topic policy class that should be used for validation. \
-The class should implement the <code>org.apache.kafka.server.policy.CreateTopicPolicy</code> \
-interface. <p>Note: This policy runs on the controller instead of the broker.</p>
-default.replication.factor The default replication factor per topic. This configuration affects \
-the following paths:<ul>  <li>1. Auto topic creation</li>  <li>2. Internal streams topic \
-creation</li>  <li>3. Topic creation via <code>AdminClient#createTopics</code> when the \
-replication factor is set to -1</li></ul><p>For (1), the value from the broker configuration is \
-used only when it is explicitly set. If it is not explicitly configured on the broker, the value \
-from the controller configuration is used.<br/>For (2) and (3), the value from the controller \
-configuration is always used.</p>
-delegation.token.expiry.check.interval.ms Scan interval to remove expired delegation tokens.
-delegation.token.expiry.time.ms The token validity time in milliseconds before the token needs to \
-be renewed. Default value 1 day.
-delegation.token.max.lifetime.ms The token has a maximum lifetime beyond which it cannot be \
-renewed anymore. Default value 7 days.
-delegation.token.secret.key Secret key to generate and verify delegation tokens. The same key must \
-be configured across all the brokers.  If using Kafka with KRaft, the key must also be set across \
-all controllers.  If the key is not set or set to empty string, brokers will disable the \
-delegation token support.
-delete.records.purgatory.purge.interval.requests The purge interval (in number of requests) of the \
-delete records request purgatory
-delete.topic.enable When set to true, topics can be deleted by the admin client. When set to \
-false, deletion requests will be explicitly rejected by the broker.
-early.start.listeners A comma-separated list of listener names which may be started before the \
-authorizer has finished initialization. This is useful when the authorizer is dependent on the \
-cluster itself for bootstrapping, as is the case for the StandardAuthorizer (which stores ACLs in \
-the metadata log.) By default, all listeners included in controller.listener.names will also be \
-early start listeners. A listener should not appear in this list if it accepts external traffic.
-fetch.max.bytes The maximum number of bytes we will return for a fetch request. Must be at least \
-1024.
-fetch.purgatory.purge.interval.requests The purge interval (in number of requests) of the fetch \
-request purgatory
-follower.fetch.last.tiered.offset.enable When enabled, an empty follower skips offsets up to the \
-last tiered offset and begins replication from the next offset.
-group.consumer.assignment.interval.ms The interval between assignment updates for a consumer group.
-group.consumer.assignors The server side assignors as a list of either names for builtin assignors \
-or full class names for customer assignors. The first one in the list is considered as the default \
-assignor to be used in the case where the consumer does not specify an assignor. The supported \
-builtin assignors are: uniform, range.
-group.consumer.heartbeat.interval.ms The heartbeat interval given to the members of a consumer \
-group.
-group.consumer.max.assignment.interval.ms The maximum interval between assignment updates for a \
-consumer group.
-group.consumer.max.heartbeat.interval.ms The maximum heartbeat interval for registered consumers.
-group.consumer.max.session.timeout.ms The maximum allowed session timeout for registered consumers.
-group.consumer.max.size The maximum number of consumers that a single consumer group can \
-accommodate. This value will only impact groups under the CONSUMER group protocol. To configure \
-the max group size when using the CLASSIC group protocol use group.max.size instead.
-group.consumer.migration.policy The config that enables converting the non-empty classic group \
-using the consumer embedded protocol to the non-empty consumer group using the consumer group \
-protocol and vice versa; conversions of empty groups in both directions are always enabled \
-regardless of this policy. bidirectional: both upgrade from classic group to consumer group and \
-downgrade from consumer group to classic group are enabled, upgrade: only upgrade from classic \
-group to consumer group is enabled, downgrade: only downgrade from consumer group to classic group \
-is enabled, disabled: neither upgrade nor downgrade is enabled.
-group.consumer.min.assignment.interval.ms The minimum interval between assignment updates for a \
-consumer group.
-group.consumer.min.heartbeat.interval.ms The minimum heartbeat interval for registered consumers.
-group.consumer.min.session.timeout.ms The minimum allowed session timeout for registered consumers.
-group.consumer.regex.refresh.interval.ms The interval at which the group coordinator will refresh \
-the topics matching the group subscribed regexes. This is only applicable to consumer groups using \
-the consumer group protocol.\x20
-group.consumer.session.timeout.ms The timeout to detect client failures when using the consumer \
-group protocol.
-group.coordinator.append.linger.ms The duration in milliseconds that the coordinator will wait for \
-writes to accumulate before flushing them to disk. Increasing this value improves write efficiency \
-and batch size, but also increases the response latency for requests, as the coordinator must wait \
-for batches to be flushed to disk before completing request processing. Transactional writes are \
-not accumulated. Set to -1 for an adaptive linger time that minimizes latency based on the workload.
-group.coordinator.background.threads The number of threads used by the group coordinator for \
-processing background tasks (e.g. updating regular expression subscriptions and offloaded \
-assignments).
-group.coordinator.cached.buffer.max.bytes The maximum buffer size that the GroupCoordinator will \
-retain for reuse. Note: Setting this larger than the maximum message size is not recommended. In \
-this case, every write buffer will be eligible for recycling, which renders this configuration \
-ineffective as a size limit.
-group.coordinator.rebalance.protocols This configuration is deprecated and will be removed in \
-Kafka 5.0. The list of enabled rebalance protocols. In Kafka 5.0, all protocols will always be \
-enabled and cannot be disabled via this configuration. Use feature versions (group.version, \
-streams.version, share.version) managed by kafka-features.sh instead.
-group.coordinator.threads The number of threads used by the group coordinator for processing \
-requests.
-group.initial.rebalance.delay.ms The amount of time the group coordinator will wait for more \
-consumers to join a new group before performing the first rebalance. A longer delay means \
-potentially fewer rebalances, but increases the time until processing begins.
-group.max.session.timeout.ms The maximum allowed session timeout for registered consumers. Longer \
-timeouts give consumers more time to process messages in between heartbeats at the cost of a \
-longer time to detect failures.
-group.max.size The maximum number of consumers that a single consumer group can accommodate.
-group.min.session.timeout.ms The minimum allowed session timeout for registered consumers. Shorter \
-timeouts result in quicker failure detection at the cost of more frequent consumer heartbeating, \
-which can overwhelm broker resources.
-group.share.assignment.interval.ms The interval between assignment updates for a share group.
-group.share.assignors The server-side assignors as a list of either names for built-in assignors \
-or full class names for custom assignors. The list must contain only a single entry which is used \
-by all groups. The supported built-in assignors are: simple.
-group.share.delivery.count.limit The maximum number of delivery attempts for a record delivered to \
-a share group.
-group.share.heartbeat.interval.ms The heartbeat interval given to the members of a share group.
-group.share.initialize.retry.interval.ms Time elapsed before retrying initialize share group state \
-request. If below offsets.commit.timeout.ms, then value of offsets.commit.timeout.ms is used.
-group.share.max.assignment.interval.ms The maximum interval between assignment updates for a share \
-group.
-group.share.max.delivery.count.limit The maximum value of a group configuration for the maximum \
-number of delivery attempts for a record delivered to a share group.
-group.share.max.heartbeat.interval.ms The maximum heartbeat interval for share group members.
-group.share.max.partition.max.record.locks The maximum value of a group configuration for the \
-record lock limit per share-partition.
-group.share.max.record.lock.duration.ms The maximum value of a group configuration for record \
-acquisition lock duration in milliseconds.
-group.share.max.session.timeout.ms The maximum allowed session timeout for share group members.
-group.share.max.share.sessions The maximum number of share sessions per broker.
-group.share.max.size The maximum number of members that a single share group can accommodate.
-group.share.min.assignment.interval.ms The minimum interval between assignment updates for a share \
-group.
-group.share.min.delivery.count.limit The minimum value of a group configuration for the maximum \
-number of delivery attempts for a record delivered to a share group.
-group.share.min.heartbeat.interval.ms The minimum heartbeat interval for share group members.
-group.share.min.partition.max.record.locks The minimum value of a group configuration for the \
-record lock limit per share-partition.
-group.share.min.record.lock.duration.ms The minimum value of a group configuration for record \
-acquisition lock duration in milliseconds.
-group.share.min.session.timeout.ms The minimum allowed session timeout for share group members.
-group.share.partition.max.record.locks Share-group record lock limit per share-partition.
-group.share.persister.class.name The fully qualified name of a class which implements the \
-<code>org.apache.kafka.server.share.Persister</code> interface.
-group.share.record.lock.duration.ms The record acquisition lock duration in milliseconds for share \
-groups.
-group.share.session.timeout.ms The timeout to detect client failures when using the share group \
-protocol.
-group.streams.assignment.interval.ms The interval between assignment updates for a streams group.
-group.streams.heartbeat.interval.ms The heartbeat interval given to the members.
-group.streams.initial.rebalance.delay.ms The amount of time the group coordinator will wait for \
-more streams clients to join a new group before performing the first rebalance. A longer delay \
-means potentially fewer rebalances.
-group.streams.max.assignment.interval.ms The maximum interval between assignment updates for a \
-streams group.
-group.streams.max.heartbeat.interval.ms The maximum allowed value for the group-level \
-configuration of streams.heartbeat.interval.ms
-group.streams.max.session.timeout.ms The maximum allowed value for the group-level configuration \
-of streams.session.timeout.ms
-group.streams.max.size The maximum number of streams clients that a single streams group can \
-accommodate.
-group.streams.max.standby.replicas The maximum allowed value for the group-level configuration of \
-streams.num.standby.replicas
-group.streams.min.assignment.interval.ms The minimum interval between assignment updates for a \
-streams group.
-group.streams.min.heartbeat.interval.ms The minimum allowed value for the group-level \
-configuration of streams.heartbeat.interval.ms
-group.streams.min.session.timeout.ms The minimum allowed value for the group-level configuration \
-of streams.session.timeout.ms
-group.streams.num.standby.replicas The number of standby replicas for each task.
-group.streams.session.timeout.ms The timeout to detect client failures when using the streams \
-group protocol.
-initial.broker.registration.timeout.ms When initially registering with the controller quorum, the \
-number of milliseconds to wait before declaring failure and exiting the broker process.
-inter.broker.listener.name Name of listener used for communication between brokers. If this is \
-unset, the listener name is defined by security.inter.broker.protocol. It is an error to set this \
-and security.inter.broker.protocol properties at the same time.
-internal.metadata.delete.delay.millis The amount of time to wait before deleting a file from the \
-filesystem, only for testing.
-internal.metadata.log.segment.bytes The maximum size of a single metadata log file, only for \
-testing.
-internal.metadata.max.batch.size.in.bytes The largest record batch size allowed in the metadata \
-log, only for testing.
-kafka.metrics.polling.interval.secs The metrics polling interval (in seconds) which can be used in \
-kafka.metrics.reporters implementations.
-kafka.metrics.reporters A list of classes to use as Yammer metrics custom reporters. The reporters \
-should implement <code>kafka.metrics.KafkaMetricsReporter</code> trait. If a client wants to \
-expose JMX operations on a custom reporter, the custom reporter needs to additionally implement an \
-MBean trait that extends <code>kafka.metrics.KafkaMetricsReporterMBean</code> trait so that the \
-registered MBean is compliant with the standard MBean convention.
-leader.imbalance.check.interval.seconds The frequency with which the partition rebalance check is \
-triggered by the controller
 listener.security.protocol.map Map between listener names and security protocols. This must be \
 defined for the same security protocol to be usable in more than one port or IP. For example, \
 internal and external traffic can be separated even if SSL is required for both. Concretely, the \
@@ -308,44 +238,305 @@ listener name is not set, the config will fallback to the generic config (i.e. \
 <code>ssl.keystore.location</code>). Note that in KRaft a default mapping from the listener names \
 defined by <code>controller.listener.names</code> to PLAINTEXT is assumed if no explicit mapping \
 is provided and no other security protocol is in use.
-listeners Listener List - Comma-separated list of URIs we will listen on and the listener names. \
-If the listener name is not a security protocol, <code>listener.security.protocol.map</code> must \
-also be set.\f Listener names and port numbers must be unique unless one listener is an IPv4 \
-address and the other listener is an IPv6 address (for the same port).\f Specify hostname as \
-0.0.0.0 to bind to all interfaces.\f Leave hostname empty to bind to default interface.\f Examples \
-of legal listener lists:\f <code>PLAINTEXT://myhost:9092,SSL://:9091</code>\f \
-<code>CLIENT://0.0.0.0:9092,REPLICATION://localhost:9093</code>\f \
-<code>PLAINTEXT://127.0.0.1:9092,SSL://[::1]:9092</code>\f
-log.cleaner.backoff.ms The amount of time to sleep when there are no logs to clean
+socket.send.buffer.bytes The SO_SNDBUF buffer of the socket server sockets. If the value is -1, \
+the OS default will be used.
+socket.receive.buffer.bytes The SO_RCVBUF buffer of the socket server sockets. If the value is -1, \
+the OS default will be used.
+socket.request.max.bytes The maximum number of bytes in a socket request
+socket.listen.backlog.size The maximum number of pending connections on the socket. In Linux, you \
+may also need to configure <code>somaxconn</code> and <code>tcp_max_syn_backlog</code> kernel \
+parameters accordingly to make the configuration takes effect.
+max.connections.per.ip The maximum number of connections we allow from each ip address. This can \
+be set to 0 if there are overrides configured using max.connections.per.ip.overrides property. New \
+connections from the ip address are dropped if the limit is reached.
+max.connections.per.ip.overrides A comma-separated list of per-ip or hostname overrides to the \
+default maximum number of connections. An example value is "hostName:100,127.0.0.1:200"
+max.connections The maximum number of connections we allow in the broker at any time. This limit \
+is applied in addition to any per-ip limits configured using max.connections.per.ip. \
+Listener-level limits may also be configured by prefixing the config name with the listener \
+prefix, for example, <code>listener.name.internal.max.connections.per.ip</code>. Broker-wide limit \
+should be configured based on broker capacity while listener limits should be configured based on \
+application requirements. New connections are blocked if either the listener or broker limit is \
+reached. Connections on the inter-broker listener are permitted even if broker-wide limit is \
+reached. The least recently used connection on another listener will be closed in this case.
+max.connection.creation.rate The maximum connection creation rate we allow in the broker at any \
+time. Listener-level limits may also be configured by prefixing the config name with the listener \
+prefix, for example, <code>listener.name.internal.max.connection.creation.rate</code>.Broker-wide \
+connection rate limit should be configured based on broker capacity while listener limits should \
+be configured based on application requirements. New connections will be throttled if either the \
+listener or the broker limit is reached, with the exception of inter-broker listener. Connections \
+on the inter-broker listener will be throttled only when the listener-level rate limit is reached.
+connections.max.idle.ms Idle connections timeout: the server socket processor threads close the \
+connections that idle more than this
+connection.failed.authentication.delay.ms Connection close delay on failed authentication: this is \
+the time (in milliseconds) by which connection close will be delayed on authentication failure. \
+This must be configured to be less than connections.max.idle.ms to prevent connection timeout.
+queued.max.requests The number of queued requests allowed for data-plane, before blocking the \
+network threads
+queued.max.request.bytes The number of queued bytes allowed before no more requests are read
+num.network.threads The number of threads that the server uses for receiving requests from the \
+network and sending responses to the network. Noted: each listener (except for controller \
+listener) creates its own thread pool.
+controller.socket.timeout.ms The socket timeout for controller-to-broker channels.
+default.replication.factor The default replication factor per topic. This configuration affects \
+the following paths:<ul>  <li>1. Auto topic creation</li>  <li>2. Internal streams topic \
+creation</li>  <li>3. Topic creation via <code>AdminClient#createTopics</code> when the \
+replication factor is set to -1</li></ul><p>For (1), the value from the broker configuration is \
+used only when it is explicitly set. If it is not explicitly configured on the broker, the value \
+from the controller configuration is used.<br/>For (2) and (3), the value from the controller \
+configuration is always used.</p>
+replica.lag.time.max.ms If a follower hasn't sent any fetch requests or hasn't consumed up to the \
+leader's log end offset for at least this time, the leader will remove the follower from ISR
+replica.socket.timeout.ms The socket timeout for network requests. Its value should be at least \
+replica.fetch.wait.max.ms
+replica.socket.receive.buffer.bytes The socket receive buffer for network requests to the leader \
+for replicating data
+replica.fetch.max.bytes The number of bytes of messages to attempt to fetch for each partition. \
+This is not an absolute maximum, if the first record batch in the first non-empty partition of the \
+fetch is larger than this value, the record batch will still be returned to ensure that progress \
+can be made. The maximum record batch size accepted by the broker is defined via \
+<code>message.max.bytes</code> (broker config) or <code>max.message.bytes</code> (topic config).
+replica.fetch.wait.max.ms The maximum wait time for each fetcher request issued by follower \
+replicas. This value should always be less than the replica.lag.time.max.ms at all times to \
+prevent frequent shrinking of ISR for low throughput topics
+replica.fetch.backoff.ms The amount of time to sleep when fetch partition error occurs.
+replica.fetch.min.bytes Minimum bytes expected for each fetch response. If not enough bytes, wait \
+up to <code>replica.fetch.wait.max.ms</code> (broker config). Even if the total data available in \
+the broker exceeds replica.fetch.min.bytes, the actual returned size may still be less than this \
+value due to per-partition limits replica.fetch.max.bytes and max returned limits \
+replica.fetch.response.max.bytes
+replica.fetch.response.max.bytes Maximum bytes expected for the entire fetch response. Records are \
+fetched in batches, and if the first record batch in the first non-empty partition of the fetch is \
+larger than this value, the record batch will still be returned to ensure that progress can be \
+made. As such, this is not an absolute maximum. The maximum record batch size accepted by the \
+broker is defined via <code>message.max.bytes</code> (broker config) or \
+<code>max.message.bytes</code> (topic config).
+num.replica.fetchers Number of fetcher threads used to replicate records from each source broker. \
+The total number of fetchers on each broker is bound by <code>num.replica.fetchers</code> \
+multiplied by the number of brokers in the cluster.Increasing this value can increase the degree \
+of I/O parallelism in the follower and leader broker at the cost of higher CPU and memory \
+utilization.
+replica.high.watermark.checkpoint.interval.ms The frequency with which the high watermark is saved \
+out to disk
+fetch.purgatory.purge.interval.requests The purge interval (in number of requests) of the fetch \
+request purgatory
+producer.purgatory.purge.interval.requests The purge interval (in number of requests) of the \
+producer request purgatory
+delete.records.purgatory.purge.interval.requests The purge interval (in number of requests) of the \
+delete records request purgatory
+auto.leader.rebalance.enable Enables auto leader balancing. A background thread checks the \
+distribution of partition leaders at regular intervals, configurable by \
+leader.imbalance.check.interval.seconds. If the leader is imbalanced, leader rebalance to the \
+preferred leader for partitions is triggered.
+leader.imbalance.check.interval.seconds The frequency with which the partition rebalance check is \
+triggered by the controller
+unclean.leader.election.interval.ms The frequency with which the controller checks if it should \
+perform an unclean leader election for leaderless partitions.
+unclean.leader.election.enable Indicates whether to enable replicas not in the ISR set to be \
+elected as leader as a last resort, even though doing so may result in data loss<p>Note: In KRaft \
+mode, when enabling this config dynamically, it needs to wait for the unclean leader election \
+thread to trigger election periodically (default is 5 minutes). Please run \
+<code>kafka-leader-election.sh</code> with <code>unclean</code> option to trigger the unclean \
+leader election immediately if needed.</p>
+security.inter.broker.protocol Security protocol used to communicate between brokers. It is an \
+error to set this and inter.broker.listener.name properties at the same time.
+inter.broker.listener.name Name of listener used for communication between brokers. If this is \
+unset, the listener name is defined by security.inter.broker.protocol. It is an error to set this \
+and security.inter.broker.protocol properties at the same time.
+replica.selector.class The fully qualified class name that implements ReplicaSelector. This is \
+used by the broker to find the preferred read replica. By default, we use an implementation that \
+returns the leader.
+follower.fetch.last.tiered.offset.enable When enabled, an empty follower skips offsets up to the \
+last tiered offset and begins replication from the next offset.
+group.coordinator.rebalance.protocols This configuration is deprecated and will be removed in \
+Kafka 5.0. The list of enabled rebalance protocols. In Kafka 5.0, all protocols will always be \
+enabled and cannot be disabled via this configuration. Use feature versions (group.version, \
+streams.version, share.version) managed by kafka-features.sh instead.
+group.coordinator.threads The number of threads used by the group coordinator for processing \
+requests.
+group.coordinator.background.threads The number of threads used by the group coordinator for \
+processing background tasks (e.g. updating regular expression subscriptions and offloaded \
+assignments).
+group.coordinator.append.linger.ms The duration in milliseconds that the coordinator will wait for \
+writes to accumulate before flushing them to disk. Increasing this value improves write efficiency \
+and batch size, but also increases the response latency for requests, as the coordinator must wait \
+for batches to be flushed to disk before completing request processing. Transactional writes are \
+not accumulated. Set to -1 for an adaptive linger time that minimizes latency based on the workload.
+offsets.commit.timeout.ms Offset commit will be delayed until all replicas for the offsets topic \
+receive the commit or this timeout is reached. This is similar to the producer request timeout. \
+This is applied to all the writes made by the coordinator.
+offsets.load.buffer.size Batch size for reading from the offsets segments when loading group \
+metadata  into the cache (soft-limit, overridden if records are too large).
+offsets.topic.replication.factor The replication factor for the offsets topic (set higher to \
+ensure availability). Internal topic creation will fail until the cluster size meets this \
+replication factor requirement.
+offsets.topic.num.partitions The number of partitions for the offset commit topic (should not \
+change after deployment).
+offsets.topic.segment.bytes The offsets topic segment bytes should be kept relatively small in \
+order to facilitate faster log compaction and cache loads.
+offsets.topic.compression.codec Compression codec for the offsets topic - compression may be used \
+to achieve "atomic" commits.
+group.coordinator.cached.buffer.max.bytes The maximum buffer size that the GroupCoordinator will \
+retain for reuse. Note: Setting this larger than the maximum message size is not recommended. In \
+this case, every write buffer will be eligible for recycling, which renders this configuration \
+ineffective as a size limit.
+offset.metadata.max.bytes The maximum size for a metadata entry associated with an offset commit.
+offsets.retention.minutes For subscribed consumers, committed offset of a specific partition will \
+be expired and discarded when 1) this retention period has elapsed after the consumer group loses \
+all its consumers (i.e. becomes empty); 2) this retention period has elapsed since the last time \
+an offset is committed for the partition and the group is no longer subscribed to the \
+corresponding topic. For standalone consumers (using manual assignment), offsets will be expired \
+after this retention period has elapsed since the time of last commit. Note that when a group is \
+deleted via the delete-group request, its committed offsets will also be deleted without extra \
+retention period; also when a topic is deleted via the delete-topic request, upon propagated \
+metadata update any group's committed offsets for that topic will also be deleted without extra \
+retention period.
+offsets.retention.check.interval.ms Frequency at which to check for stale offsets
+group.min.session.timeout.ms The minimum allowed session timeout for registered consumers. Shorter \
+timeouts result in quicker failure detection at the cost of more frequent consumer heartbeating, \
+which can overwhelm broker resources.
+group.max.session.timeout.ms The maximum allowed session timeout for registered consumers. Longer \
+timeouts give consumers more time to process messages in between heartbeats at the cost of a \
+longer time to detect failures.
+group.initial.rebalance.delay.ms The amount of time the group coordinator will wait for more \
+consumers to join a new group before performing the first rebalance. A longer delay means \
+potentially fewer rebalances, but increases the time until processing begins.
+group.max.size The maximum number of consumers that a single consumer group can accommodate.
+group.consumer.session.timeout.ms The timeout to detect client failures when using the consumer \
+group protocol.
+group.consumer.min.session.timeout.ms The minimum allowed session timeout for registered consumers.
+group.consumer.max.session.timeout.ms The maximum allowed session timeout for registered consumers.
+group.consumer.heartbeat.interval.ms The heartbeat interval given to the members of a consumer \
+group.
+group.consumer.min.heartbeat.interval.ms The minimum heartbeat interval for registered consumers.
+group.consumer.max.heartbeat.interval.ms The maximum heartbeat interval for registered consumers.
+group.consumer.max.size The maximum number of consumers that a single consumer group can \
+accommodate. This value will only impact groups under the CONSUMER group protocol. To configure \
+the max group size when using the CLASSIC group protocol use group.max.size instead.
+group.consumer.assignors The server side assignors as a list of either names for builtin assignors \
+or full class names for customer assignors. The first one in the list is considered as the default \
+assignor to be used in the case where the consumer does not specify an assignor. The supported \
+builtin assignors are: uniform, range.
+group.consumer.migration.policy The config that enables converting the non-empty classic group \
+using the consumer embedded protocol to the non-empty consumer group using the consumer group \
+protocol and vice versa; conversions of empty groups in both directions are always enabled \
+regardless of this policy. bidirectional: both upgrade from classic group to consumer group and \
+downgrade from consumer group to classic group are enabled, upgrade: only upgrade from classic \
+group to consumer group is enabled, downgrade: only downgrade from consumer group to classic group \
+is enabled, disabled: neither upgrade nor downgrade is enabled.
+group.consumer.assignment.interval.ms The interval between assignment updates for a consumer group.
+group.consumer.min.assignment.interval.ms The minimum interval between assignment updates for a \
+consumer group.
+group.consumer.max.assignment.interval.ms The maximum interval between assignment updates for a \
+consumer group.
+group.consumer.regex.refresh.interval.ms The interval at which the group coordinator will refresh \
+the topics matching the group subscribed regexes. This is only applicable to consumer groups using \
+the consumer group protocol.\x20
+group.share.session.timeout.ms The timeout to detect client failures when using the share group \
+protocol.
+group.share.min.session.timeout.ms The minimum allowed session timeout for share group members.
+group.share.max.session.timeout.ms The maximum allowed session timeout for share group members.
+group.share.heartbeat.interval.ms The heartbeat interval given to the members of a share group.
+group.share.min.heartbeat.interval.ms The minimum heartbeat interval for share group members.
+group.share.max.heartbeat.interval.ms The maximum heartbeat interval for share group members.
+group.share.max.size The maximum number of members that a single share group can accommodate.
+group.share.assignors The server-side assignors as a list of either names for built-in assignors \
+or full class names for custom assignors. The list must contain only a single entry which is used \
+by all groups. The supported built-in assignors are: simple.
+group.share.assignment.interval.ms The interval between assignment updates for a share group.
+group.share.min.assignment.interval.ms The minimum interval between assignment updates for a share \
+group.
+group.share.max.assignment.interval.ms The maximum interval between assignment updates for a share \
+group.
+group.share.initialize.retry.interval.ms Time elapsed before retrying initialize share group state \
+request. If below offsets.commit.timeout.ms, then value of offsets.commit.timeout.ms is used.
+group.streams.session.timeout.ms The timeout to detect client failures when using the streams \
+group protocol.
+group.streams.min.session.timeout.ms The minimum allowed value for the group-level configuration \
+of streams.session.timeout.ms
+group.streams.max.session.timeout.ms The maximum allowed value for the group-level configuration \
+of streams.session.timeout.ms
+group.streams.heartbeat.interval.ms The heartbeat interval given to the members.
+group.streams.min.heartbeat.interval.ms The minimum allowed value for the group-level \
+configuration of streams.heartbeat.interval.ms
+group.streams.max.heartbeat.interval.ms The maximum allowed value for the group-level \
+configuration of streams.heartbeat.interval.ms
+group.streams.max.size The maximum number of streams clients that a single streams group can \
+accommodate.
+group.streams.num.standby.replicas The number of standby replicas for each task.
+group.streams.max.standby.replicas The maximum allowed value for the group-level configuration of \
+streams.num.standby.replicas
+group.streams.initial.rebalance.delay.ms The amount of time the group coordinator will wait for \
+more streams clients to join a new group before performing the first rebalance. A longer delay \
+means potentially fewer rebalances.
+group.streams.assignment.interval.ms The interval between assignment updates for a streams group.
+group.streams.min.assignment.interval.ms The minimum interval between assignment updates for a \
+streams group.
+group.streams.max.assignment.interval.ms The maximum interval between assignment updates for a \
+streams group.
+log.cleaner.threads The number of background threads to use for log cleaning
+log.cleaner.io.max.bytes.per.second The log cleaner will be throttled so that the sum of its read \
+and write i/o will be less than this value on average
 log.cleaner.dedupe.buffer.size The total memory used for log deduplication across all cleaner \
 threads
-log.cleaner.delete.retention.ms The amount of time to retain tombstone message markers for log \
-compacted topics. This setting also gives a bound on the time in which a consumer must complete a \
-read if they begin from offset 0 to ensure that they get a valid snapshot of the final stage \
-(otherwise  tombstones messages may be collected before a consumer completes their scan).
-log.cleaner.enable This configuration has been deprecated and will be removed in Kafka 5.0. Users \
-should not set it to false to prepare for its future removal. Enable the log cleaner process to \
-run on the server. Should be enabled if using any topics with a cleanup.policy=compact including \
-the internal offsets topic. If disabled those topics will not be compacted and continually grow in \
-size.
+log.cleaner.io.buffer.size The total memory used for log cleaner I/O buffers across all cleaner \
+threads
 log.cleaner.io.buffer.load.factor Log cleaner dedupe buffer load factor. The percentage full the \
 dedupe buffer can become. A higher value will allow more log to be cleaned at once but will lead \
 to more hash collisions
-log.cleaner.io.buffer.size The total memory used for log cleaner I/O buffers across all cleaner \
-threads
-log.cleaner.io.max.bytes.per.second The log cleaner will be throttled so that the sum of its read \
-and write i/o will be less than this value on average
-log.cleaner.max.compaction.lag.ms The maximum time a message will remain ineligible for compaction \
-in the log. Only applicable for logs that are being compacted.
+log.cleaner.backoff.ms The amount of time to sleep when there are no logs to clean
 log.cleaner.min.cleanable.ratio The minimum ratio of dirty log to total log for a log to eligible \
 for cleaning. If the log.cleaner.max.compaction.lag.ms or the log.cleaner.min.compaction.lag.ms \
 configurations are also specified, then the log compactor considers the log eligible for \
 compaction as soon as either: (i) the dirty ratio threshold has been met and the log has had dirty \
 (uncompacted) records for at least the log.cleaner.min.compaction.lag.ms duration, or (ii) if the \
 log has had dirty (uncompacted) records for at most the log.cleaner.max.compaction.lag.ms period.
+log.cleaner.enable This configuration has been deprecated and will be removed in Kafka 5.0. Users \
+should not set it to false to prepare for its future removal. Enable the log cleaner process to \
+run on the server. Should be enabled if using any topics with a cleanup.policy=compact including \
+the internal offsets topic. If disabled those topics will not be compacted and continually grow in \
+size.
+log.cleaner.delete.retention.ms The amount of time to retain tombstone message markers for log \
+compacted topics. This setting also gives a bound on the time in which a consumer must complete a \
+read if they begin from offset 0 to ensure that they get a valid snapshot of the final stage \
+(otherwise  tombstones messages may be collected before a consumer completes their scan).
 log.cleaner.min.compaction.lag.ms The minimum time a message will remain uncompacted in the log. \
 Only applicable for logs that are being compacted.
-log.cleaner.threads The number of background threads to use for log cleaning
+log.cleaner.max.compaction.lag.ms The maximum time a message will remain ineligible for compaction \
+in the log. Only applicable for logs that are being compacted.
+num.partitions The default number of log partitions per topic. This configuration affects the \
+following paths:<ul>  <li>1. Auto topic creation</li>  <li>2. Internal streams topic creation</li> \
+ <li>3. Topic creation via <code>AdminClient#createTopics</code> when the number of partition is \
+set to -1</li></ul><p>For (1), the value from the broker configuration is used only when it is \
+explicitly set. If it is not explicitly configured on the broker, the value from the controller \
+configuration is used.<br/>For (2) and (3), the value from the controller configuration is always \
+used.</p>
+log.dir A comma-separated list of the directories where the log data is stored. (supplemental to \
+log.dirs property)
+log.dirs A comma-separated list of the directories where the log data is stored. If not set, the \
+value in log.dir is used.
+cordoned.log.dirs A comma-separated list of the directories that are cordoned. Entries in this \
+list must be entries in log.dirs or log.dir configuration. This can also be set to * to cordon all \
+log directories.
+log.segment.bytes The maximum size of a single log file
+log.roll.ms The maximum time before a new log segment is rolled out (in milliseconds). If not set, \
+the value in log.roll.hours is used
+log.roll.hours The maximum time before a new log segment is rolled out (in hours), secondary to \
+log.roll.ms property
+log.roll.jitter.ms The maximum jitter to subtract from logRollTimeMillis (in milliseconds). If not \
+set, the value in log.roll.jitter.hours is used
+log.roll.jitter.hours The maximum jitter to subtract from logRollTimeMillis (in hours), secondary \
+to log.roll.jitter.ms property
+log.retention.ms The number of milliseconds to keep a log file before deleting it (in \
+milliseconds), If not set, the value in log.retention.minutes is used. If set to -1, no time limit \
+is applied.
+log.retention.minutes The number of minutes to keep a log file before deleting it (in minutes), \
+secondary to log.retention.ms property. If not set, the value in log.retention.hours is used
+log.retention.hours The number of hours to keep a log file before deleting it (in hours), tertiary \
+to log.retention.ms property
+log.retention.bytes The maximum size of the log before deleting it
+log.retention.check.interval.ms The frequency in milliseconds that the log cleaner checks whether \
+any log is eligible for deletion
 log.cleanup.policy This config designates the retention policy to use on log segments. The \
 "delete" policy (which is the default) will discard old segments when their retention time or size \
 limit has been reached. The "compact" policy will enable <a href="#compaction">log compaction</a>, \
@@ -355,141 +546,26 @@ retention time and size configuration, while retained segments will be compacted
 means infinite retention - no cleanup policies will be applied and log segments will be retained \
 indefinitely. Note that with remote storage enabled, local retention limits \
 (log.local.retention.ms and log.local.retention.bytes) are still applied to local segments.
-log.dir A comma-separated list of the directories where the log data is stored. (supplemental to \
-log.dirs property)
-log.dir.failure.timeout.ms If the broker is unable to successfully communicate to the controller \
-that some log directory has failed for longer than this time, the broker will fail and shut down.
-log.dirs A comma-separated list of the directories where the log data is stored. If not set, the \
-value in log.dir is used.
+log.index.size.max.bytes The maximum size in bytes of the offset index
+log.index.interval.bytes The interval with which we add an entry to the offset index.
 log.flush.interval.messages The number of messages accumulated on a log partition before messages \
 are flushed to disk.
+log.segment.delete.delay.ms The amount of time to wait before deleting a file from the filesystem. \
+If the value is 0 and there is no file to delete, the system will wait 1 millisecond. Low value \
+will cause busy waiting
+log.flush.scheduler.interval.ms The frequency in ms that the log flusher checks whether any log \
+needs to be flushed to disk
 log.flush.interval.ms The maximum time in ms that a message in any topic is kept in memory before \
 flushed to disk. If not set, the value in log.flush.scheduler.interval.ms is used
 log.flush.offset.checkpoint.interval.ms The frequency with which we update the persistent record \
 of the last flush which acts as the log recovery point.
-log.flush.scheduler.interval.ms The frequency in ms that the log flusher checks whether any log \
-needs to be flushed to disk
 log.flush.start.offset.checkpoint.interval.ms The frequency with which we update the persistent \
 record of log start offset
-log.index.interval.bytes The interval with which we add an entry to the offset index.
-log.index.size.max.bytes The maximum size in bytes of the offset index
-log.initial.task.delay.ms The initial task delay in millisecond when initializing tasks in \
-LogManager. This should be used for testing only.
-log.local.retention.bytes The maximum size of local log segments that can grow for a partition \
-before it gets eligible for deletion. Default value is -2, it represents \
-<code>log.retention.bytes</code> value to be used. The effective value should always be less than \
-or equal to <code>log.retention.bytes</code> value.
-log.local.retention.ms The number of milliseconds to keep the local log segments before it gets \
-eligible for deletion. Default value is -2, it represents <code>log.retention.ms</code> value is \
-to be used. The effective value should always be less than or equal to \
-<code>log.retention.ms</code> value.
-log.message.timestamp.after.max.ms This configuration sets the allowable timestamp difference \
-between the message timestamp and the broker's timestamp. The message timestamp can be later than \
-or equal to the broker's timestamp, with the maximum allowable difference determined by the value \
-set in this configuration. If log.message.timestamp.type=CreateTime, the message will be rejected \
-if the difference in timestamps exceeds this specified threshold. This configuration is ignored if \
-log.message.timestamp.type=LogAppendTime.
-log.message.timestamp.before.max.ms This configuration sets the allowable timestamp difference \
-between the broker's timestamp and the message timestamp. The message timestamp can be earlier \
-than or equal to the broker's timestamp, with the maximum allowable difference determined by the \
-value set in this configuration. If log.message.timestamp.type=CreateTime, the message will be \
-rejected if the difference in timestamps exceeds this specified threshold. This configuration is \
-ignored if log.message.timestamp.type=LogAppendTime.
-log.message.timestamp.type Define whether the timestamp in the message is message create time or \
-log append time. The value should be either <code>CreateTime</code> or <code>LogAppendTime</code>.
 log.preallocate Should pre allocate file when create new segment? If you are using Kafka on \
 Windows, you probably need to set it to true.
-log.retention.bytes The maximum size of the log before deleting it
-log.retention.check.interval.ms The frequency in milliseconds that the log cleaner checks whether \
-any log is eligible for deletion
-log.retention.hours The number of hours to keep a log file before deleting it (in hours), tertiary \
-to log.retention.ms property
-log.retention.minutes The number of minutes to keep a log file before deleting it (in minutes), \
-secondary to log.retention.ms property. If not set, the value in log.retention.hours is used
-log.retention.ms The number of milliseconds to keep a log file before deleting it (in \
-milliseconds), If not set, the value in log.retention.minutes is used. If set to -1, no time limit \
-is applied.
-log.roll.hours The maximum time before a new log segment is rolled out (in hours), secondary to \
-log.roll.ms property
-log.roll.jitter.hours The maximum jitter to subtract from logRollTimeMillis (in hours), secondary \
-to log.roll.jitter.ms property
-log.roll.jitter.ms The maximum jitter to subtract from logRollTimeMillis (in milliseconds). If not \
-set, the value in log.roll.jitter.hours is used
-log.roll.ms The maximum time before a new log segment is rolled out (in milliseconds). If not set, \
-the value in log.roll.hours is used
-log.segment.bytes The maximum size of a single log file
-log.segment.delete.delay.ms The amount of time to wait before deleting a file from the filesystem. \
-If the value is 0 and there is no file to delete, the system will wait 1 millisecond. Low value \
-will cause busy waiting
-max.connection.creation.rate The maximum connection creation rate we allow in the broker at any \
-time. Listener-level limits may also be configured by prefixing the config name with the listener \
-prefix, for example, <code>listener.name.internal.max.connection.creation.rate</code>.Broker-wide \
-connection rate limit should be configured based on broker capacity while listener limits should \
-be configured based on application requirements. New connections will be throttled if either the \
-listener or the broker limit is reached, with the exception of inter-broker listener. Connections \
-on the inter-broker listener will be throttled only when the listener-level rate limit is reached.
-max.connections The maximum number of connections we allow in the broker at any time. This limit \
-is applied in addition to any per-ip limits configured using max.connections.per.ip. \
-Listener-level limits may also be configured by prefixing the config name with the listener \
-prefix, for example, <code>listener.name.internal.max.connections.per.ip</code>. Broker-wide limit \
-should be configured based on broker capacity while listener limits should be configured based on \
-application requirements. New connections are blocked if either the listener or broker limit is \
-reached. Connections on the inter-broker listener are permitted even if broker-wide limit is \
-reached. The least recently used connection on another listener will be closed in this case.
-max.connections.per.ip The maximum number of connections we allow from each ip address. This can \
-be set to 0 if there are overrides configured using max.connections.per.ip.overrides property. New \
-connections from the ip address are dropped if the limit is reached.
-max.connections.per.ip.overrides A comma-separated list of per-ip or hostname overrides to the \
-default maximum number of connections. An example value is "hostName:100,127.0.0.1:200"
-max.incremental.fetch.session.cache.slots The maximum number of total incremental fetch sessions \
-that we will maintain. FetchSessionCache is sharded into 8 shards and the limit is equally divided \
-among all shards. Sessions are allocated to each shard in round-robin. Only entries within a shard \
-are considered eligible for eviction.
-max.request.partition.size.limit The maximum number of partitions can be served in one request.
-message.max.bytes The largest record batch size allowed by Kafka (after compression if compression \
-is enabled).This can be set per topic with the topic level <code>max.message.bytes</code> config.
-metadata.log.dir This configuration determines where we put the metadata log. If it is not set, \
-the metadata log is placed in the first log directory from log.dirs.
-metadata.log.max.record.bytes.between.snapshots This is the maximum number of bytes in the log \
-between the latest snapshot and the high-watermark needed before generating a new snapshot. The \
-default value is 20971520. To generate snapshots based on the time elapsed, see the \
-<code>metadata.log.max.snapshot.interval.ms</code> configuration. The Kafka node will generate a \
-snapshot when either the maximum time interval is reached or the maximum bytes limit is reached.
-metadata.log.max.snapshot.interval.ms This is the maximum number of milliseconds to wait to \
-generate a snapshot if there are committed records in the log that are not included in the latest \
-snapshot. A value of zero disables time based snapshot generation. The default value is 3600000. \
-To generate snapshots based on the number of metadata bytes, see the \
-<code>metadata.log.max.record.bytes.between.snapshots</code> configuration. The Kafka node will \
-generate a snapshot when either the maximum time interval is reached or the maximum bytes limit is \
-reached.
-metadata.log.segment.bytes The maximum size of a single metadata log file.
-metadata.log.segment.ms The maximum time before a new metadata log file is rolled out (in \
-milliseconds).
-metadata.max.idle.interval.ms This configuration controls how often the active controller should \
-write no-op records to the metadata partition. If the value is 0, no-op records are not appended \
-to the metadata partition. The default value is 500
-metadata.max.retention.bytes The maximum combined size of the metadata log and snapshots before \
-deleting old snapshots and log files. Since at least one snapshot must exist before any logs can \
-be deleted, this is a soft limit.
-metadata.max.retention.ms The number of milliseconds to keep a metadata log file or snapshot \
-before deleting it. Since at least one snapshot must exist before any logs can be deleted, this is \
-a soft limit.
-metric.reporters A list of classes to use as metrics reporters. Implementing the \
-<code>org.apache.kafka.common.metrics.MetricsReporter</code> interface allows plugging in classes \
-that will be notified of new metric creation. When custom reporters are set and \
-<code>org.apache.kafka.common.metrics.JmxReporter</code> is needed, it has to be explicitly added \
-to the list.
-metrics.num.samples The number of samples maintained to compute metrics.
-metrics.recording.level The highest recording level for metrics. It has three levels for recording \
-metrics - info, debug, and trace.\f \fINFO level records only essential metrics necessary for \
-monitoring system performance and health. It collects vital data without gathering too much \
-detail, making it suitable for production environments where minimal overhead is desired.\f\fDEBUG \
-level records most metrics, providing more detailed information about the system's operation. It's \
-useful for development and testing environments where you need deeper insights to debug and \
-fine-tune the application.\f\fTRACE level records all possible metrics, capturing every detail \
-about the system's performance and operation. It's best for controlled environments where in-depth \
-analysis is required, though it can introduce significant overhead.
-metrics.sample.window.ms The window of time a metrics sample is computed over.
+num.recovery.threads.per.data.dir The number of threads per data directory to be used for log \
+recovery at startup and flushing at shutdown
+auto.create.topics.enable Enable auto creation of topic on the server.
 min.insync.replicas Specifies the <i>minimum</i> number of in-sync replicas (including the leader) \
 required for a write to succeed when a producer sets <code>acks</code> to "all" (or "-1"). In the \
 <code>acks=all</code> case, every in-sync replica must acknowledge a write for it to be considered \
@@ -508,56 +584,201 @@ that a majority of replicas must persist a write before it's considered successf
 and it's visible to consumers.<p>Note that when the Eligible Leader Replicas feature is enabled, \
 the semantics of this config changes. Please refer to <a href="#eligible_leader_replicas">the ELR \
 section</a> for more info.</p>
-node.id The node ID associated with the roles this process is playing when \
-<code>process.roles</code> is non-empty. This is required configuration when running in KRaft mode.
-num.io.threads The number of threads that the server uses for processing requests, which may \
-include disk I/O
-num.network.threads The number of threads that the server uses for receiving requests from the \
-network and sending responses to the network. Noted: each listener (except for controller \
-listener) creates its own thread pool.
-num.partitions The default number of log partitions per topic. This configuration affects the \
-following paths:<ul>  <li>1. Auto topic creation</li>  <li>2. Internal streams topic creation</li> \
- <li>3. Topic creation via <code>AdminClient#createTopics</code> when the number of partition is \
-set to -1</li></ul><p>For (1), the value from the broker configuration is used only when it is \
-explicitly set. If it is not explicitly configured on the broker, the value from the controller \
-configuration is used.<br/>For (2) and (3), the value from the controller configuration is always \
-used.</p>
-num.recovery.threads.per.data.dir The number of threads per data directory to be used for log \
-recovery at startup and flushing at shutdown
-num.replica.alter.log.dirs.threads The number of threads that can move replicas between log \
-directories, which may include disk I/O. The default value is equal to the number of directories \
-specified in the <code>log.dir</code> or <code>log.dirs</code> configuration property.
-num.replica.fetchers Number of fetcher threads used to replicate records from each source broker. \
-The total number of fetchers on each broker is bound by <code>num.replica.fetchers</code> \
-multiplied by the number of brokers in the cluster.Increasing this value can increase the degree \
-of I/O parallelism in the follower and leader broker at the cost of higher CPU and memory \
-utilization.
-offset.metadata.max.bytes The maximum size for a metadata entry associated with an offset commit.
-offsets.commit.timeout.ms Offset commit will be delayed until all replicas for the offsets topic \
-receive the commit or this timeout is reached. This is similar to the producer request timeout. \
-This is applied to all the writes made by the coordinator.
-offsets.load.buffer.size Batch size for reading from the offsets segments when loading group \
-metadata  into the cache (soft-limit, overridden if records are too large).
-offsets.retention.check.interval.ms Frequency at which to check for stale offsets
-offsets.retention.minutes For subscribed consumers, committed offset of a specific partition will \
-be expired and discarded when 1) this retention period has elapsed after the consumer group loses \
-all its consumers (i.e. becomes empty); 2) this retention period has elapsed since the last time \
-an offset is committed for the partition and the group is no longer subscribed to the \
-corresponding topic. For standalone consumers (using manual assignment), offsets will be expired \
-after this retention period has elapsed since the time of last commit. Note that when a group is \
-deleted via the delete-group request, its committed offsets will also be deleted without extra \
-retention period; also when a topic is deleted via the delete-topic request, upon propagated \
-metadata update any group's committed offsets for that topic will also be deleted without extra \
-retention period.
-offsets.topic.compression.codec Compression codec for the offsets topic - compression may be used \
-to achieve "atomic" commits.
-offsets.topic.num.partitions The number of partitions for the offset commit topic (should not \
-change after deployment).
-offsets.topic.replication.factor The replication factor for the offsets topic (set higher to \
-ensure availability). Internal topic creation will fail until the cluster size meets this \
-replication factor requirement.
-offsets.topic.segment.bytes The offsets topic segment bytes should be kept relatively small in \
-order to facilitate faster log compaction and cache loads.
+log.message.timestamp.type Define whether the timestamp in the message is message create time or \
+log append time. The value should be either <code>CreateTime</code> or <code>LogAppendTime</code>.
+log.message.timestamp.before.max.ms This configuration sets the allowable timestamp difference \
+between the broker's timestamp and the message timestamp. The message timestamp can be earlier \
+than or equal to the broker's timestamp, with the maximum allowable difference determined by the \
+value set in this configuration. If log.message.timestamp.type=CreateTime, the message will be \
+rejected if the difference in timestamps exceeds this specified threshold. This configuration is \
+ignored if log.message.timestamp.type=LogAppendTime.
+log.message.timestamp.after.max.ms This configuration sets the allowable timestamp difference \
+between the message timestamp and the broker's timestamp. The message timestamp can be later than \
+or equal to the broker's timestamp, with the maximum allowable difference determined by the value \
+set in this configuration. If log.message.timestamp.type=CreateTime, the message will be rejected \
+if the difference in timestamps exceeds this specified threshold. This configuration is ignored if \
+log.message.timestamp.type=LogAppendTime.
+create.topic.policy.class.name The create topic policy class that should be used for validation. \
+The class should implement the <code>org.apache.kafka.server.policy.CreateTopicPolicy</code> \
+interface. <p>Note: This policy runs on the controller instead of the broker.</p>
+alter.config.policy.class.name The alter configs policy class that should be used for validation. \
+The class should implement the <code>org.apache.kafka.server.policy.AlterConfigPolicy</code> \
+interface. <p>Note: This policy runs on the controller instead of the broker.</p>
+log.dir.failure.timeout.ms If the broker is unable to successfully communicate to the controller \
+that some log directory has failed for longer than this time, the broker will fail and shut down.
+log.initial.task.delay.ms The initial task delay in millisecond when initializing tasks in \
+LogManager. This should be used for testing only.
+group.share.delivery.count.limit The maximum number of delivery attempts for a record delivered to \
+a share group.
+group.share.max.delivery.count.limit The maximum value of a group configuration for the maximum \
+number of delivery attempts for a record delivered to a share group.
+group.share.min.delivery.count.limit The minimum value of a group configuration for the maximum \
+number of delivery attempts for a record delivered to a share group.
+group.share.record.lock.duration.ms The record acquisition lock duration in milliseconds for share \
+groups.
+group.share.min.record.lock.duration.ms The minimum value of a group configuration for record \
+acquisition lock duration in milliseconds.
+group.share.max.record.lock.duration.ms The maximum value of a group configuration for record \
+acquisition lock duration in milliseconds.
+group.share.partition.max.record.locks Share-group record lock limit per share-partition.
+group.share.max.partition.max.record.locks The maximum value of a group configuration for the \
+record lock limit per share-partition.
+group.share.min.partition.max.record.locks The minimum value of a group configuration for the \
+record lock limit per share-partition.
+share.fetch.purgatory.purge.interval.requests The purge interval (in number of requests) of the \
+share fetch request purgatory
+group.share.max.share.sessions The maximum number of share sessions per broker.
+group.share.persister.class.name The fully qualified name of a class which implements the \
+<code>org.apache.kafka.server.share.Persister</code> interface.
+share.coordinator.state.topic.num.partitions The number of partitions for the share-group state \
+topic (should not change after deployment).
+share.coordinator.state.topic.replication.factor Replication factor for the share-group state \
+topic. Topic creation will fail until the cluster size meets this replication factor requirement.
+share.coordinator.state.topic.min.isr Overridden min.insync.replicas for the share-group state \
+topic.
+share.coordinator.state.topic.segment.bytes The log segment size for the share-group state topic.
+share.coordinator.threads The number of threads used by the share coordinator.
+share.coordinator.snapshot.update.records.per.snapshot The number of update records the share \
+coordinator writes between snapshot records.
+share.coordinator.load.buffer.size Batch size for reading from the share-group state topic when \
+loading state information into the cache (soft-limit, overridden if records are too large).
+share.coordinator.state.topic.compression.codec Compression codec for the share-group state topic.
+share.coordinator.append.linger.ms The duration in milliseconds that the share coordinator will \
+wait for writes to accumulate before flushing them to disk. Set to -1 for an adaptive linger time \
+that minimizes latency based on the workload.
+share.coordinator.write.timeout.ms The duration in milliseconds that the share coordinator will \
+wait for all replicas of the share-group state topic to receive a write.
+share.coordinator.state.topic.prune.interval.ms The duration in milliseconds that the share \
+coordinator will wait between pruning eligible records in share-group state topic.
+share.coordinator.cold.partition.snapshot.interval.ms The duration in milliseconds that the share \
+coordinator will wait between force snapshotting share partitions which are not being updated.
+share.coordinator.cached.buffer.max.bytes The maximum buffer size that the ShareCoordinator will \
+retain for reuse. Note: Setting this larger than the maximum message size is not recommended. In \
+this case, every write buffer will be eligible for recycling, which renders this configuration \
+ineffective as a size limit.
+transaction.state.log.min.isr The minimum number of replicas that must acknowledge a write to \
+transaction topic in order to be considered successful.
+transaction.state.log.load.buffer.size Batch size for reading from the transaction log segments \
+when loading producer ids and transactions into the cache (soft-limit, overridden if records are \
+too large).
+transaction.state.log.replication.factor The replication factor for the transaction topic (set \
+higher to ensure availability). Internal topic creation will fail until the cluster size meets \
+this replication factor requirement.
+transaction.state.log.num.partitions The number of partitions for the transaction topic (should \
+not change after deployment).
+transaction.state.log.segment.bytes The transaction topic segment bytes should be kept relatively \
+small in order to facilitate faster log compaction and cache loads
+transaction.partition.verification.enable Enable verification that checks that the partition has \
+been added to the transaction before writing transactional records to the partition
+producer.id.expiration.ms The time in ms that a topic partition leader will wait before expiring \
+producer IDs. Producer IDs will not expire while a transaction associated to them is still \
+ongoing. Note that producer IDs may expire sooner if the last write from the producer ID is \
+deleted due to the topic's retention settings. Setting this value the same or higher than \
+<code>delivery.timeout.ms</code> can help prevent expiration during retries and protect against \
+message duplication, but the default should be reasonable for most use cases.
+producer.id.expiration.check.interval.ms The interval at which to remove producer IDs that have \
+expired due to <code>producer.id.expiration.ms</code> passing.
+transactional.id.expiration.ms The time in ms that the transaction coordinator will wait without \
+receiving any transaction status updates for the current transaction before expiring its \
+transactional id. Transactional IDs will not expire while a the transaction is still ongoing.
+transaction.max.timeout.ms The maximum allowed timeout for transactions. If a client\u2019s \
+requested transaction time exceed this, then the broker will return an error in \
+InitProducerIdRequest. This prevents a client from too large of a timeout, which can stall \
+consumers reading from topics included in the transaction.
+transaction.abort.timed.out.transaction.cleanup.interval.ms The interval at which to rollback \
+transactions that have timed out
+transaction.remove.expired.transaction.cleanup.interval.ms The interval at which to remove \
+transactions that have expired due to <code>transactional.id.expiration.ms</code> passing
+transaction.two.phase.commit.enable Allow participation in Two-Phase Commit (2PC) transactions \
+with an external transaction coordinator
+controller.quorum.voters Map of id/endpoint information for the set of voters in a comma-separated \
+list of <code>{id}@{host}:{port}</code> entries. This is the old way of defining membership for \
+controller quorums and should NOT be set if using dynamic quorums. Instead, \
+controller.quorum.bootstrap.servers should be set,and the voter set is determined by the \
+--standalone or --initial-controllers flags when formatting.For example: \
+<code>1@localhost:9092,2@localhost:9093,3@localhost:9094</code>
+controller.quorum.bootstrap.servers List of endpoints to use for bootstrapping the cluster \
+metadata. The endpoints are specified in comma-separated list of <code>{host}:{port}</code> \
+entries. For example: <code>localhost:9092,localhost:9093,localhost:9094</code>.
+controller.quorum.election.timeout.ms Maximum time in milliseconds to wait without being able to \
+fetch from the leader before triggering a new election
+controller.quorum.fetch.timeout.ms Maximum time without a successful fetch from the current leader \
+before becoming a candidate and triggering an election for voters; Maximum time a leader can go \
+without receiving valid fetch or fetchSnapshot request from a majority of the quorum before \
+resigning.
+controller.quorum.election.backoff.max.ms Maximum time in milliseconds before starting new \
+elections. This is used in the binary exponential backoff mechanism that helps prevent gridlocked \
+elections
+controller.quorum.append.linger.ms The duration in milliseconds that the leader will wait for \
+writes to accumulate before flushing them to disk.
+controller.quorum.request.timeout.ms The configuration controls the maximum amount of time the \
+client will wait for the response of a request. If the response is not received before the timeout \
+elapses the client will resend the request if necessary or fail the request if retries are \
+exhausted.
+controller.quorum.retry.backoff.ms The amount of time to wait before attempting to retry a failed \
+request to a given topic partition. This avoids repeatedly sending requests in a tight loop under \
+some failure scenarios. This value is the initial backoff value and will increase exponentially \
+for each failed request, up to the <code>retry.backoff.max.ms</code> value.
+controller.quorum.auto.join.enable Controls whether a KRaft controller should automatically join \
+the cluster metadata partition for its cluster id.
+controller.quorum.fetch.snapshot.max.bytes Maximum amount of data to retrieve for each \
+FetchSnapshot request to the controller.
+controller.quorum.fetch.max.bytes Maximum amount of data to retrieve for each Fetch request. \
+Always returns at least one batch even if it is greater than controller.quorum.fetch.max.bytes.
+metrics.num.samples The number of samples maintained to compute metrics.
+metrics.sample.window.ms The window of time a metrics sample is computed over.
+metric.reporters A list of classes to use as metrics reporters. Implementing the \
+<code>org.apache.kafka.common.metrics.MetricsReporter</code> interface allows plugging in classes \
+that will be notified of new metric creation. When custom reporters are set and \
+<code>org.apache.kafka.common.metrics.JmxReporter</code> is needed, it has to be explicitly added \
+to the list.
+metrics.recording.level The highest recording level for metrics. It has three levels for recording \
+metrics - info, debug, and trace.\f \fINFO level records only essential metrics necessary for \
+monitoring system performance and health. It collects vital data without gathering too much \
+detail, making it suitable for production environments where minimal overhead is desired.\f\fDEBUG \
+level records most metrics, providing more detailed information about the system's operation. It's \
+useful for development and testing environments where you need deeper insights to debug and \
+fine-tune the application.\f\fTRACE level records all possible metrics, capturing every detail \
+about the system's performance and operation. It's best for controlled environments where in-depth \
+analysis is required, though it can introduce significant overhead.
+kafka.metrics.reporters A list of classes to use as Yammer metrics custom reporters. The reporters \
+should implement <code>kafka.metrics.KafkaMetricsReporter</code> trait. If a client wants to \
+expose JMX operations on a custom reporter, the custom reporter needs to additionally implement an \
+MBean trait that extends <code>kafka.metrics.KafkaMetricsReporterMBean</code> trait so that the \
+registered MBean is compliant with the standard MBean convention.
+kafka.metrics.polling.interval.secs The metrics polling interval (in seconds) which can be used in \
+kafka.metrics.reporters implementations.
+telemetry.max.bytes The maximum size (after compression if compression is used) of telemetry \
+metrics pushed from a client to the broker. The default value is 1048576 (1 MB).
+quota.window.num The number of samples to retain in memory for client quotas
+replication.quota.window.num The number of samples to retain in memory for replication quotas
+alter.log.dirs.replication.quota.window.num The number of samples to retain in memory for alter \
+log dirs replication quotas
+controller.quota.window.num The number of samples to retain in memory for controller mutation quotas
+quota.window.size.seconds The time span of each sample for client quotas
+replication.quota.window.size.seconds The time span of each sample for replication quotas
+alter.log.dirs.replication.quota.window.size.seconds The time span of each sample for alter log \
+dirs replication quotas
+controller.quota.window.size.seconds The time span of each sample for controller mutations quotas
+client.quota.callback.class The fully qualified name of a class that implements the \
+ClientQuotaCallback interface, which is used to determine quota limits applied to client requests. \
+By default, the &lt;user&gt; and &lt;client-id&gt quotas that are stored and applied. For any \
+given request, the most specific quota that matches the user principal of the session and the \
+client-id of the request is applied.
+connections.max.reauth.ms When explicitly set to a positive number (the default is 0, not a \
+positive number), a session lifetime that will not exceed the configured value will be \
+communicated to v2.2.0 or later clients when they authenticate. The broker will disconnect any \
+such connection that is not re-authenticated within the session lifetime and that is then \
+subsequently used for any purpose other than re-authentication. Configuration names can optionally \
+be prefixed with listener prefix and SASL mechanism name in lower-case. For example, \
+listener.name.sasl_ssl.oauthbearer.connections.max.reauth.ms=3600000
+sasl.server.max.receive.size The maximum receive size allowed before and during initial SASL \
+authentication. Default receive size is 512KB. GSSAPI limits requests to 64K, but we allow upto \
+512KB by default for custom SASL mechanisms. In practice, PLAIN, SCRAM and OAUTH mechanisms can \
+use much smaller limits.
+security.providers A list of configurable creator classes each returning a provider implementing \
+security algorithms. These classes should implement the \
+<code>org.apache.kafka.common.security.auth.SecurityProviderCreator</code> interface.
 principal.builder.class The fully qualified name of a class that implements the \
 KafkaPrincipalBuilder interface, which is used to build the KafkaPrincipal object used during \
 authorization. If no principal builder is defined, the default behavior depends on the security \
@@ -570,156 +791,91 @@ authentication ID for other mechanisms. For PLAINTEXT, the principal will be ANO
 custom implementations of <code>KafkaPrincipalBuilder</code> is required to implement \
 <code>KafkaPrincipalSerde</code> interface, otherwise brokers will not be able to forward requests \
 to the controller.
-process.roles The roles that this process plays: 'broker', 'controller', or 'broker,controller' if \
-it is both.\x20
-producer.id.expiration.check.interval.ms The interval at which to remove producer IDs that have \
-expired due to <code>producer.id.expiration.ms</code> passing.
-producer.id.expiration.ms The time in ms that a topic partition leader will wait before expiring \
-producer IDs. Producer IDs will not expire while a transaction associated to them is still \
-ongoing. Note that producer IDs may expire sooner if the last write from the producer ID is \
-deleted due to the topic's retention settings. Setting this value the same or higher than \
-<code>delivery.timeout.ms</code> can help prevent expiration during retries and protect against \
-message duplication, but the default should be reasonable for most use cases.
-producer.purgatory.purge.interval.requests The purge interval (in number of requests) of the \
-producer request purgatory
-queued.max.request.bytes The number of queued bytes allowed before no more requests are read
-queued.max.requests The number of queued requests allowed for data-plane, before blocking the \
-network threads
-quota.window.num The number of samples to retain in memory for client quotas
-quota.window.size.seconds The time span of each sample for client quotas
-remote.fetch.max.wait.ms The maximum amount of time the server will wait before answering the \
-fetch request containing remote fetch partitions. It's important to be aware that the request will \
-only be responded after all remote partitions have been successfully fetched, have failed, or this \
-timeout is exceeded.
-remote.list.offsets.request.timeout.ms The maximum amount of time the server will wait for the \
-remote list offsets request to complete.
-remote.log.index.file.cache.total.size.bytes The total size of the space allocated to store index \
-files fetched from remote storage in the local storage.
-remote.log.index.file.cache.ttl.ms The maximum time in milliseconds an index file entry can remain \
-in the cache after its last access. After this duration, the entry will be evicted even if there \
-is available space. This helps prevent stale index files from remaining in cache indefinitely, \
-particularly when a broker is no longer the leader for a partition or when read-from-replica is \
-enabled. Evicted index files are automatically re-fetched from remote storage when needed. Default \
-is 15 minutes (900000 ms), which provides sufficient time for clients to read a partition/segment \
-while ensuring stale entries don't accumulate. Set to -1 to disable time-based eviction and use \
-only size-based eviction.
-remote.log.manager.copier.thread.pool.size Size of the thread pool used in scheduling tasks to \
-copy segments.
-remote.log.manager.copy.max.bytes.per.second The maximum number of bytes that can be copied from \
-local storage to remote storage per second. This is a global limit for all the partitions that are \
-being copied from local storage to remote storage. The default value is Long.MAX_VALUE, which \
-means there is no limit on the number of bytes that can be copied per second.
-remote.log.manager.copy.quota.window.num The number of samples to retain in memory for remote copy \
-quota management. The default value is 11, which means there are 10 whole windows + 1 current \
-window.
-remote.log.manager.copy.quota.window.size.seconds The time span of each sample for remote copy \
-quota management. The default value is 1 second.
-remote.log.manager.expiration.thread.pool.size Size of the thread pool used in scheduling tasks to \
-clean up the expired remote log segments.
-remote.log.manager.fetch.max.bytes.per.second The maximum number of bytes that can be fetched from \
-remote storage to local storage per second. This is a global limit for all the partitions that are \
-being fetched from remote storage to local storage. The default value is Long.MAX_VALUE, which \
-means there is no limit on the number of bytes that can be fetched per second.
-remote.log.manager.fetch.quota.window.num The number of samples to retain in memory for remote \
-fetch quota management. The default value is 11, which means there are 10 whole windows + 1 \
-current window.
-remote.log.manager.fetch.quota.window.size.seconds The time span of each sample for remote fetch \
-quota management. The default value is 1 second.
-remote.log.manager.follower.thread.pool.size Size of the thread pool used in scheduling follower \
-tasks to read the highest-uploaded remote-offset for follower partitions.
-remote.log.manager.task.interval.ms Interval at which remote log manager runs the scheduled tasks \
-like copy segments, and clean up remote log segments.
-remote.log.manager.task.retry.backoff.max.ms The maximum amount of time in milliseconds to wait \
-when the request is retried again. The retry duration will increase exponentially for each request \
-failure up to this maximum wait interval.
-remote.log.manager.task.retry.backoff.ms The initial amount of wait in milliseconds before the \
-request is retried again.
-remote.log.manager.task.retry.jitter The value used in defining the range for computing random \
-jitter factor. It is applied to the effective exponential term for computing the resultant retry \
-backoff interval. This will avoid thundering herds of requests. The default value is 0.2 and valid \
-value should be between 0(inclusive) and 0.5(inclusive). For ex: \
-remote.log.manager.task.retry.jitter = 0.25, then the range to compute random jitter will be \
-[1-0.25, 1+0.25) viz [0.75, 1.25). So, jitter factor can be any random value with in that range.
-remote.log.manager.thread.pool.size Size of the thread pool used in scheduling follower tasks to \
-read the highest-uploaded remote-offset for follower partitions. This config is deprecated since \
-4.2, please use <code>remote.log.manager.follower.thread.pool.size</code> instead.
-remote.log.metadata.custom.metadata.max.bytes The maximum size of custom metadata in bytes that \
-the broker should accept from a remote storage plugin. If custom  metadata exceeds this limit, the \
-updated segment metadata will not be stored, the copied data will be attempted to delete, and the \
-remote copying task for this topic-partition will stop with an error.
-remote.log.metadata.manager.class.name Fully qualified class name of \
-<code>RemoteLogMetadataManager</code> implementation.
-remote.log.metadata.manager.class.path Class path of the <code>RemoteLogMetadataManager</code> \
-implementation. If specified, the RemoteLogMetadataManager implementation and its dependent \
-libraries will be loaded by a dedicated classloader which searches this class path before the \
-Kafka broker class path. The syntax of this parameter is same as the standard Java class path \
-string.
-remote.log.metadata.manager.impl.prefix Prefix used for properties to be passed to \
-RemoteLogMetadataManager implementation. For example this value can be <code>rlmm.config.</code>.
-remote.log.metadata.manager.listener.name Listener name of the local broker to which it should get \
-connected if needed by RemoteLogMetadataManager implementation.
-remote.log.reader.max.pending.tasks Maximum remote log reader thread pool task queue size. If the \
-task queue is full, fetch requests are served with an error.
-remote.log.reader.threads Size of the thread pool that is allocated for handling remote log reads.
-remote.log.storage.manager.class.name Fully qualified class name of \
-<code>RemoteStorageManager</code> implementation.
-remote.log.storage.manager.class.path Class path of the <code>RemoteStorageManager</code> \
-implementation. If specified, the RemoteStorageManager implementation and its dependent libraries \
-will be loaded by a dedicated classloader which searches this class path before the Kafka broker \
-class path. The syntax of this parameter is same as the standard Java class path string.
-remote.log.storage.manager.impl.prefix Prefix used for properties to be passed to \
-RemoteStorageManager implementation. For example this value can be <code>rsm.config.</code>.
-remote.log.storage.system.enable Whether to enable tiered storage functionality in a broker or \
-not. When it is true broker starts all the services required for the tiered storage functionality.
-replica.fetch.backoff.ms The amount of time to sleep when fetch partition error occurs.
-replica.fetch.max.bytes The number of bytes of messages to attempt to fetch for each partition. \
-This is not an absolute maximum, if the first record batch in the first non-empty partition of the \
-fetch is larger than this value, the record batch will still be returned to ensure that progress \
-can be made. The maximum record batch size accepted by the broker is defined via \
-<code>message.max.bytes</code> (broker config) or <code>max.message.bytes</code> (topic config).
-replica.fetch.min.bytes Minimum bytes expected for each fetch response. If not enough bytes, wait \
-up to <code>replica.fetch.wait.max.ms</code> (broker config). Even if the total data available in \
-the broker exceeds replica.fetch.min.bytes, the actual returned size may still be less than this \
-value due to per-partition limits replica.fetch.max.bytes and max returned limits \
-replica.fetch.response.max.bytes
-replica.fetch.response.max.bytes Maximum bytes expected for the entire fetch response. Records are \
-fetched in batches, and if the first record batch in the first non-empty partition of the fetch is \
-larger than this value, the record batch will still be returned to ensure that progress can be \
-made. As such, this is not an absolute maximum. The maximum record batch size accepted by the \
-broker is defined via <code>message.max.bytes</code> (broker config) or \
-<code>max.message.bytes</code> (topic config).
-replica.fetch.wait.max.ms The maximum wait time for each fetcher request issued by follower \
-replicas. This value should always be less than the replica.lag.time.max.ms at all times to \
-prevent frequent shrinking of ISR for low throughput topics
-replica.high.watermark.checkpoint.interval.ms The frequency with which the high watermark is saved \
-out to disk
-replica.lag.time.max.ms If a follower hasn't sent any fetch requests or hasn't consumed up to the \
-leader's log end offset for at least this time, the leader will remove the follower from ISR
-replica.selector.class The fully qualified class name that implements ReplicaSelector. This is \
-used by the broker to find the preferred read replica. By default, we use an implementation that \
-returns the leader.
-replica.socket.receive.buffer.bytes The socket receive buffer for network requests to the leader \
-for replicating data
-replica.socket.timeout.ms The socket timeout for network requests. Its value should be at least \
-replica.fetch.wait.max.ms
-replication.quota.window.num The number of samples to retain in memory for replication quotas
-replication.quota.window.size.seconds The time span of each sample for replication quotas
-request.timeout.ms The configuration controls the maximum amount of time the client will wait for \
-the response of a request. If the response is not received before the timeout elapses the client \
-will resend the request if necessary or fail the request if retries are exhausted.
-sasl.client.callback.handler.class The fully qualified name of a SASL client callback handler \
-class that implements the AuthenticateCallbackHandler interface.
+ssl.client.auth Configures kafka broker to request client authentication. The following settings \
+are common:  <ul> <li><code>ssl.client.auth=required</code> If set to required client \
+authentication is required. <li><code>ssl.client.auth=requested</code> This means client \
+authentication is optional. unlike required, if this option is set client can choose not to \
+provide authentication information about itself <li><code>ssl.client.auth=none</code> This means \
+client authentication is not needed.</ul>
+ssl.principal.mapping.rules A list of rules for mapping from distinguished name from the client \
+certificate to short name. The rules are evaluated in order and the first rule that matches a \
+principal name is used to map it to a short name. Any later rules in the list are ignored. By \
+default, distinguished name of the X.500 certificate will be the principal. For more details on \
+the format please see <a href="#security_authz"> security authorization and acls</a>. Note that \
+this configuration is ignored if an extension of KafkaPrincipalBuilder is provided by the \
+<code>principal.builder.class</code> configuration.
+ssl.allow.dn.changes Indicates whether changes to the certificate distinguished name should be \
+allowed during a dynamic reconfiguration of certificates or not.
+ssl.allow.san.changes Indicates whether changes to the certificate subject alternative names \
+should be allowed during a dynamic reconfiguration of certificates or not.
+ssl.protocol The SSL protocol used to generate the SSLContext. The default is 'TLSv1.3', which \
+should be fine for most use cases. A typical alternative to the default is 'TLSv1.2'. Allowed \
+values for this config are dependent on the JVM. Clients using the defaults for this config and \
+'ssl.enabled.protocols' will downgrade to 'TLSv1.2' if the server does not support 'TLSv1.3'. If \
+this config is set to 'TLSv1.2', however, clients will not use 'TLSv1.3' even if it is one of the \
+values in <code>ssl.enabled.protocols</code> and the server only supports 'TLSv1.3'.
+ssl.provider The name of the security provider used for SSL connections. Default value is the \
+default security provider of the JVM.
+ssl.enabled.protocols The list of protocols enabled for SSL connections. The default is \
+'TLSv1.2,TLSv1.3'. This means that clients and servers will prefer TLSv1.3 if both support it and \
+fallback to TLSv1.2 otherwise (assuming both support at least TLSv1.2). This default should be \
+fine for most use cases. If this configuration is set to an empty list, Kafka will use the \
+protocols enabled by default in the underlying SSLEngine, which may include additional protocols \
+depending on the JVM version. Also see the config documentation for <code>ssl.protocol</code> to \
+understand how it can impact the TLS version negotiation behavior.
+ssl.keystore.type The file format of the key store file. This is optional for client. The values \
+currently supported by the default <code>ssl.engine.factory.class</code> are [JKS, PKCS12, PEM].
+ssl.keystore.location The location of the key store file. This is optional for client and can be \
+used for two-way authentication for client.
+ssl.keystore.password The store password for the key store file. This is optional for client and \
+only needed if 'ssl.keystore.location' is configured. Key store password is not supported for PEM \
+format.
+ssl.key.password The password of the private key in the key store file or the PEM key specified in \
+'ssl.keystore.key'.
+ssl.keystore.key Private key in the format specified by 'ssl.keystore.type'. Default SSL engine \
+factory supports only PEM format with PKCS#8 keys. If the key is encrypted, key password must be \
+specified using 'ssl.key.password'
+ssl.keystore.certificate.chain Certificate chain in the format specified by 'ssl.keystore.type'. \
+Default SSL engine factory supports only PEM format with a list of X.509 certificates
+ssl.truststore.type The file format of the trust store file. The values currently supported by the \
+default <code>ssl.engine.factory.class</code> are [JKS, PKCS12, PEM].
+ssl.truststore.location The location of the trust store file.
+ssl.truststore.password The password for the trust store file. If a password is not set, trust \
+store file configured will still be used, but integrity checking is disabled. Trust store password \
+is not supported for PEM format.
+ssl.truststore.certificates Trusted certificates in the format specified by 'ssl.truststore.type'. \
+Default SSL engine factory supports only PEM format with X.509 certificates.
+ssl.keymanager.algorithm The algorithm used by key manager factory for SSL connections. Default \
+value is the key manager factory algorithm configured for the Java Virtual Machine.
+ssl.trustmanager.algorithm The algorithm used by trust manager factory for SSL connections. \
+Default value is the trust manager factory algorithm configured for the Java Virtual Machine.
+ssl.endpoint.identification.algorithm The endpoint identification algorithm to validate server \
+hostname using server certificate.\x20
+ssl.secure.random.implementation The SecureRandom PRNG implementation to use for SSL cryptography \
+operations.\x20
+ssl.cipher.suites A list of cipher suites. This is a named combination of authentication, \
+encryption, MAC and key exchange algorithm used to negotiate the security settings for a network \
+connection using TLS or SSL network protocol. By default all the available cipher suites are \
+supported.
+ssl.engine.factory.class The class of type org.apache.kafka.common.security.auth.SslEngineFactory \
+to provide SSLEngine objects. Default value is \
+org.apache.kafka.common.security.ssl.DefaultSslEngineFactory. Alternatively, setting this to \
+org.apache.kafka.common.security.ssl.CommonNameLoggingSslEngineFactory will log the common name of \
+expired SSL certificates used by clients to authenticate at any of the brokers with log level \
+INFO. Note that this will cause a tiny delay during establishment of new connections from mTLS \
+clients to brokers due to the extra code for examining the certificate chain provided by the \
+client. Note further that the implementation uses a custom truststore based on the standard Java \
+truststore and thus might be considered a security risk due to not being as mature as the standard \
+one.
+sasl.mechanism.inter.broker.protocol SASL mechanism used for inter-broker communication. Default \
+is GSSAPI.
 sasl.enabled.mechanisms The list of SASL mechanisms enabled in the Kafka server. The list may \
 contain any mechanism for which a security provider is available. Only GSSAPI is enabled by default.
-sasl.jaas.config JAAS login context parameters for SASL connections in the format used by JAAS \
-configuration files. JAAS configuration file format is described <a \
-href="https://docs.oracle.com/javase/8/docs/technotes/guides/security/jgss/tutorials/LoginConfigFil\
-e.html">here</a>. The format for the value is: <code>loginModuleClass controlFlag \
-(optionName=optionValue)*;</code>. For brokers, the config must be prefixed with listener prefix \
-and SASL mechanism name in lower-case. For example, \
-listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=com.example.ScramLoginModule required;
-sasl.kerberos.kinit.cmd Kerberos kinit command path.
-sasl.kerberos.min.time.before.relogin Login thread sleep time between refresh attempts.
+sasl.server.callback.handler.class The fully qualified name of a SASL server callback handler \
+class that implements the AuthenticateCallbackHandler interface. Server callback handlers must be \
+prefixed with listener prefix and SASL mechanism name in lower-case. For example, \
+listener.name.sasl_ssl.plain.sasl.server.callback.handler.class=com.example.CustomPlainCallbackHand\
+ler.
 sasl.kerberos.principal.to.local.rules A list of rules for mapping from principal names to short \
 names (typically operating system usernames). The rules are evaluated in order and the first rule \
 that matches a principal name is used to map it to a short name. Any later rules in the list are \
@@ -728,36 +884,31 @@ mapped to <code>{username}</code>. For more details on the format please see <a 
 href="#security_authz"> security authorization and acls</a>. Note that this configuration is \
 ignored if an extension of <code>KafkaPrincipalBuilder</code> is provided by the \
 <code>principal.builder.class</code> configuration.
-sasl.kerberos.service.name The Kerberos principal name that Kafka runs as. This can be defined \
-either in Kafka's JAAS config or in Kafka's config.
-sasl.kerberos.ticket.renew.jitter Percentage of random jitter added to the renewal time.
-sasl.kerberos.ticket.renew.window.factor Login thread will sleep until the specified window factor \
-of time from last refresh to ticket's expiry has been reached, at which time it will try to renew \
-the ticket.
+sasl.jaas.config JAAS login context parameters for SASL connections in the format used by JAAS \
+configuration files. JAAS configuration file format is described <a \
+href="https://docs.oracle.com/javase/8/docs/technotes/guides/security/jgss/tutorials/LoginConfigFil\
+e.html">here</a>. The format for the value is: <code>loginModuleClass controlFlag \
+(optionName=optionValue)*;</code>. For brokers, the config must be prefixed with listener prefix \
+and SASL mechanism name in lower-case. For example, \
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=com.example.ScramLoginModule required;
+sasl.client.callback.handler.class The fully qualified name of a SASL client callback handler \
+class that implements the AuthenticateCallbackHandler interface.
+sasl.login.class The fully qualified name of a class that implements the Login interface. For \
+brokers, login config must be prefixed with listener prefix and SASL mechanism name in lower-case. \
+For example, listener.name.sasl_ssl.scram-sha-256.sasl.login.class=com.example.CustomScramLogin
 sasl.login.callback.handler.class The fully qualified name of a SASL login callback handler class \
 that implements the AuthenticateCallbackHandler interface. For brokers, login callback handler \
 config must be prefixed with listener prefix and SASL mechanism name in lower-case. For example, \
 listener.name.sasl_ssl.scram-sha-256.sasl.login.callback.handler.class=com.example.CustomScramLogin\
 CallbackHandler
-sasl.login.class The fully qualified name of a class that implements the Login interface. For \
-brokers, login config must be prefixed with listener prefix and SASL mechanism name in lower-case. \
-For example, listener.name.sasl_ssl.scram-sha-256.sasl.login.class=com.example.CustomScramLogin
-sasl.login.connect.timeout.ms The (optional) value in milliseconds for the external authentication \
-provider connection timeout. Currently applies only to OAUTHBEARER.
-sasl.login.read.timeout.ms The (optional) value in milliseconds for the external authentication \
-provider read timeout. Currently applies only to OAUTHBEARER.
-sasl.login.refresh.buffer.seconds The amount of buffer time before credential expiration to \
-maintain when refreshing a credential, in seconds. If a refresh would otherwise occur closer to \
-expiration than the number of buffer seconds then the refresh will be moved up to maintain as much \
-of the buffer time as possible. Legal values are between 0 and 3600 (1 hour); a default value of  \
-300 (5 minutes) is used if no value is specified. This value and \
-sasl.login.refresh.min.period.seconds are both ignored if their sum exceeds the remaining lifetime \
-of a credential. Currently applies only to OAUTHBEARER.
-sasl.login.refresh.min.period.seconds The desired minimum time for the login refresh thread to \
-wait before refreshing a credential, in seconds. Legal values are between 0 and 900 (15 minutes); \
-a default value of 60 (1 minute) is used if no value is specified.  This value and  \
-sasl.login.refresh.buffer.seconds are both ignored if their sum exceeds the remaining lifetime of \
-a credential. Currently applies only to OAUTHBEARER.
+sasl.kerberos.service.name The Kerberos principal name that Kafka runs as. This can be defined \
+either in Kafka's JAAS config or in Kafka's config.
+sasl.kerberos.kinit.cmd Kerberos kinit command path.
+sasl.kerberos.ticket.renew.window.factor Login thread will sleep until the specified window factor \
+of time from last refresh to ticket's expiry has been reached, at which time it will try to renew \
+the ticket.
+sasl.kerberos.ticket.renew.jitter Percentage of random jitter added to the renewal time.
+sasl.kerberos.min.time.before.relogin Login thread sleep time between refresh attempts.
 sasl.login.refresh.window.factor Login refresh thread will sleep until the specified window factor \
 relative to the credential's lifetime has been reached, at which time it will try to refresh the \
 credential. Legal values are between 0.5 (50%) and 1.0 (100%) inclusive; a default value of 0.8 \
@@ -766,6 +917,22 @@ sasl.login.refresh.window.jitter The maximum amount of random jitter relative to
 lifetime that is added to the login refresh thread's sleep time. Legal values are between 0 and \
 0.25 (25%) inclusive; a default value of 0.05 (5%) is used if no value is specified. Currently \
 applies only to OAUTHBEARER.
+sasl.login.refresh.min.period.seconds The desired minimum time for the login refresh thread to \
+wait before refreshing a credential, in seconds. Legal values are between 0 and 900 (15 minutes); \
+a default value of 60 (1 minute) is used if no value is specified.  This value and  \
+sasl.login.refresh.buffer.seconds are both ignored if their sum exceeds the remaining lifetime of \
+a credential. Currently applies only to OAUTHBEARER.
+sasl.login.refresh.buffer.seconds The amount of buffer time before credential expiration to \
+maintain when refreshing a credential, in seconds. If a refresh would otherwise occur closer to \
+expiration than the number of buffer seconds then the refresh will be moved up to maintain as much \
+of the buffer time as possible. Legal values are between 0 and 3600 (1 hour); a default value of  \
+300 (5 minutes) is used if no value is specified. This value and \
+sasl.login.refresh.min.period.seconds are both ignored if their sum exceeds the remaining lifetime \
+of a credential. Currently applies only to OAUTHBEARER.
+sasl.login.connect.timeout.ms The (optional) value in milliseconds for the external authentication \
+provider connection timeout. Currently applies only to OAUTHBEARER.
+sasl.login.read.timeout.ms The (optional) value in milliseconds for the external authentication \
+provider read timeout. Currently applies only to OAUTHBEARER.
 sasl.login.retry.backoff.max.ms The (optional) value in milliseconds for the maximum wait between \
 login attempts to the external authentication provider. Login uses an exponential backoff \
 algorithm with an initial wait based on the sasl.login.retry.backoff.ms setting and will double in \
@@ -776,10 +943,49 @@ login attempts to the external authentication provider. Login uses an exponentia
 algorithm with an initial wait based on the sasl.login.retry.backoff.ms setting and will double in \
 wait length between attempts up to a maximum wait length specified by the \
 sasl.login.retry.backoff.max.ms setting. Currently applies only to OAUTHBEARER.
-sasl.mechanism.controller.protocol SASL mechanism used for communication with controllers. Default \
-is GSSAPI.
-sasl.mechanism.inter.broker.protocol SASL mechanism used for inter-broker communication. Default \
-is GSSAPI.
+sasl.oauthbearer.jwt.retriever.class <p>The fully-qualified class name of a \
+<code>JwtRetriever</code> implementation used to request tokens from the identity \
+provider.</p><p>The default configuration value represents a class that maintains backward \
+compatibility with previous versions of Apache Kafka. The default implementation uses the \
+configuration to determine which concrete implementation to create.<p>Other implementations that \
+are provided \
+include:</p><ul><li><code>org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetrieve\
+r</code></li><li><code>org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever</code></li>\
+<li><code>org.apache.kafka.common.security.oauthbearer.FileJwtRetriever</code></li><li><code>org.ap\
+ache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever</code></li></ul>
+sasl.oauthbearer.jwt.validator.class <p>The fully-qualified class name of a \
+<code>JwtValidator</code> implementation used to validate the JWT from the identity \
+provider.</p><p>The default validator \
+(<code>org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator</code>) maintains backward \
+compatibility with previous versions of Apache Kafka. The default validator uses configuration to \
+determine which concrete implementation to create.<p>The built-in <code>JwtValidator</code> \
+implementations \
+are:</p><ul><li><code>org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator</code></li><l\
+i><code>org.apache.kafka.common.security.oauthbearer.ClientJwtValidator</code></li><li><code>org.ap\
+ache.kafka.common.security.oauthbearer.DefaultJwtValidator</code></li></ul>
+sasl.oauthbearer.scope <p>This is the level of access a client application is granted to a \
+resource or API which is included in the token request. If provided, it should match one or more \
+scopes configured in the identity provider.</p><p>The scope was previously stored as part of the \
+<code>sasl.jaas.config</code> configuration with the key <code>scope</code>. For backward \
+compatibility, the <code>scope</code> JAAS option can still be used, but it is deprecated and will \
+be removed in a future version.</p><p>Order of \
+precedence:</p><ul><li><code>sasl.oauthbearer.scope</code> from \
+configuration</li><li><code>scope</code> from JAAS</li></ul>
+sasl.oauthbearer.client.credentials.client.id <p>The ID (defined in/by the OAuth identity \
+provider) to identify the client requesting the token.</p><p>The client ID was previously stored \
+as part of the <code>sasl.jaas.config</code> configuration with the key <code>clientId</code>. For \
+backward compatibility, the <code>clientId</code> JAAS option can still be used, but it is \
+deprecated and will be removed in a future version.</p><p>Order of \
+precedence:</p><ul><li><code>sasl.oauthbearer.client.credentials.client.id</code> from \
+configuration</li><li><code>clientId</code> from JAAS</li></ul>
+sasl.oauthbearer.client.credentials.client.secret <p>The secret (defined by either the user or \
+preassigned, depending on the identity provider) of the client requesting the token.</p><p>The \
+client secret was previously stored as part of the <code>sasl.jaas.config</code> configuration \
+with the key <code>clientSecret</code>. For backward compatibility, the <code>clientSecret</code> \
+JAAS option can still be used, but it is deprecated and will be removed in a future \
+version.</p><p>Order of \
+precedence:</p><ul><li><code>sasl.oauthbearer.client.credentials.client.secret</code> from \
+configuration</li><li><code>clientSecret</code> from JAAS</li></ul>
 sasl.oauthbearer.assertion.algorithm <p>The algorithm the Apache Kafka client should use to sign \
 the assertion sent to the identity provider. It is also used as the value of the OAuth \
 <code>alg</code> (Algorithm) header in the JWT assertion.</p><p><em>Note</em>: If a value for \
@@ -852,47 +1058,17 @@ given claim while others may prohibit it. In order to provide the most flexibili
 configuration allows the user to provide the static header values and claims that are to be \
 included in the JWT.</p><p><em>Note</em>: If a value for \
 <code>sasl.oauthbearer.assertion.file</code> is provided, this configuration will be ignored.</p>
-sasl.oauthbearer.client.credentials.client.id <p>The ID (defined in/by the OAuth identity \
-provider) to identify the client requesting the token.</p><p>The client ID was previously stored \
-as part of the <code>sasl.jaas.config</code> configuration with the key <code>clientId</code>. For \
-backward compatibility, the <code>clientId</code> JAAS option can still be used, but it is \
-deprecated and will be removed in a future version.</p><p>Order of \
-precedence:</p><ul><li><code>sasl.oauthbearer.client.credentials.client.id</code> from \
-configuration</li><li><code>clientId</code> from JAAS</li></ul>
-sasl.oauthbearer.client.credentials.client.secret <p>The secret (defined by either the user or \
-preassigned, depending on the identity provider) of the client requesting the token.</p><p>The \
-client secret was previously stored as part of the <code>sasl.jaas.config</code> configuration \
-with the key <code>clientSecret</code>. For backward compatibility, the <code>clientSecret</code> \
-JAAS option can still be used, but it is deprecated and will be removed in a future \
-version.</p><p>Order of \
-precedence:</p><ul><li><code>sasl.oauthbearer.client.credentials.client.secret</code> from \
-configuration</li><li><code>clientSecret</code> from JAAS</li></ul>
-sasl.oauthbearer.clock.skew.seconds The (optional) value in seconds to allow for differences \
-between the time of the OAuth/OIDC identity provider and the broker.
-sasl.oauthbearer.expected.audience The (optional) comma-delimited setting for the broker to use to \
-verify that the JWT was issued for one of the expected audiences. The JWT will be inspected for \
-the standard OAuth "aud" claim and if this value is set, the broker will match the value from \
-JWT's "aud" claim  to see if there is an exact match. If there is no match, the broker will reject \
-the JWT and authentication will fail.
-sasl.oauthbearer.expected.issuer The (optional) setting for the broker to use to verify that the \
-JWT was created by the expected issuer. The JWT will be inspected for the standard OAuth "iss" \
-claim and if this value is set, the broker will match it exactly against what is in the JWT's \
-"iss" claim. If there is no match, the broker will reject the JWT and authentication will fail.
-sasl.oauthbearer.jwks.endpoint.refresh.ms The (optional) value in milliseconds for the broker to \
-wait between refreshing its JWKS (JSON Web Key Set) cache that contains the keys to verify the \
-signature of the JWT.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms The (optional) value in milliseconds for the \
-maximum wait between attempts to retrieve the JWKS (JSON Web Key Set) from the external \
-authentication provider. JWKS retrieval uses an exponential backoff algorithm with an initial wait \
-based on the sasl.oauthbearer.jwks.endpoint.retry.backoff.ms setting and will double in wait \
-length between attempts up to a maximum wait length specified by the \
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms setting.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms The (optional) value in milliseconds for the \
-initial wait between JWKS (JSON Web Key Set) retrieval attempts from the external authentication \
-provider. JWKS retrieval uses an exponential backoff algorithm with an initial wait based on the \
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms setting and will double in wait length between \
-attempts up to a maximum wait length specified by the \
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms setting.
+sasl.oauthbearer.scope.claim.name The OAuth claim for the scope is often named "scope", but this \
+(optional) setting can provide a different name to use for the scope included in the JWT payload's \
+claims if the OAuth/OIDC provider uses a different name for that claim.
+sasl.oauthbearer.sub.claim.name The OAuth claim for the subject is often named "sub", but this \
+(optional) setting can provide a different name to use for the subject included in the JWT \
+payload's claims if the OAuth/OIDC provider uses a different name for that claim.
+sasl.oauthbearer.token.endpoint.url The URL for the OAuth/OIDC identity provider. If the URL is \
+HTTP(S)-based, it is the issuer's token endpoint URL to which requests will be made to login based \
+on the configuration in <code>sasl.oauthbearer.jwt.retriever.class</code>. If the URL is \
+file-based, it specifies a file containing an access token (in JWT serialized form) issued by the \
+OAuth/OIDC identity provider to use for authorization.
 sasl.oauthbearer.jwks.endpoint.url The OAuth/OIDC provider URL from which the provider's <a \
 href="https://datatracker.ietf.org/doc/html/rfc7517#section-5">JWKS (JSON Web Key Set)</a> can be \
 retrieved. The URL can be HTTP(S)-based or file-based. If the URL is HTTP(S)-based, the JWKS data \
@@ -905,247 +1081,59 @@ keys before any JWT requests that include them are received. If the URL is file-
 will load the JWKS file from a configured location on startup. In the event that the JWT includes \
 a "kid" header value that isn't in the JWKS file, the broker will reject the JWT and \
 authentication will fail.
-sasl.oauthbearer.jwt.retriever.class <p>The fully-qualified class name of a \
-<code>JwtRetriever</code> implementation used to request tokens from the identity \
-provider.</p><p>The default configuration value represents a class that maintains backward \
-compatibility with previous versions of Apache Kafka. The default implementation uses the \
-configuration to determine which concrete implementation to create.<p>Other implementations that \
-are provided \
-include:</p><ul><li><code>org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetrieve\
-r</code></li><li><code>org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever</code></li>\
-<li><code>org.apache.kafka.common.security.oauthbearer.FileJwtRetriever</code></li><li><code>org.ap\
-ache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever</code></li></ul>
-sasl.oauthbearer.jwt.validator.class <p>The fully-qualified class name of a \
-<code>JwtValidator</code> implementation used to validate the JWT from the identity \
-provider.</p><p>The default validator \
-(<code>org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator</code>) maintains backward \
-compatibility with previous versions of Apache Kafka. The default validator uses configuration to \
-determine which concrete implementation to create.<p>The built-in <code>JwtValidator</code> \
-implementations \
-are:</p><ul><li><code>org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator</code></li><l\
-i><code>org.apache.kafka.common.security.oauthbearer.ClientJwtValidator</code></li><li><code>org.ap\
-ache.kafka.common.security.oauthbearer.DefaultJwtValidator</code></li></ul>
-sasl.oauthbearer.scope <p>This is the level of access a client application is granted to a \
-resource or API which is included in the token request. If provided, it should match one or more \
-scopes configured in the identity provider.</p><p>The scope was previously stored as part of the \
-<code>sasl.jaas.config</code> configuration with the key <code>scope</code>. For backward \
-compatibility, the <code>scope</code> JAAS option can still be used, but it is deprecated and will \
-be removed in a future version.</p><p>Order of \
-precedence:</p><ul><li><code>sasl.oauthbearer.scope</code> from \
-configuration</li><li><code>scope</code> from JAAS</li></ul>
-sasl.oauthbearer.scope.claim.name The OAuth claim for the scope is often named "scope", but this \
-(optional) setting can provide a different name to use for the scope included in the JWT payload's \
-claims if the OAuth/OIDC provider uses a different name for that claim.
-sasl.oauthbearer.sub.claim.name The OAuth claim for the subject is often named "sub", but this \
-(optional) setting can provide a different name to use for the subject included in the JWT \
-payload's claims if the OAuth/OIDC provider uses a different name for that claim.
-sasl.oauthbearer.token.endpoint.url The URL for the OAuth/OIDC identity provider. If the URL is \
-HTTP(S)-based, it is the issuer's token endpoint URL to which requests will be made to login based \
-on the configuration in <code>sasl.oauthbearer.jwt.retriever.class</code>. If the URL is \
-file-based, it specifies a file containing an access token (in JWT serialized form) issued by the \
-OAuth/OIDC identity provider to use for authorization.
-sasl.server.callback.handler.class The fully qualified name of a SASL server callback handler \
-class that implements the AuthenticateCallbackHandler interface. Server callback handlers must be \
-prefixed with listener prefix and SASL mechanism name in lower-case. For example, \
-listener.name.sasl_ssl.plain.sasl.server.callback.handler.class=com.example.CustomPlainCallbackHand\
-ler.
-sasl.server.max.receive.size The maximum receive size allowed before and during initial SASL \
-authentication. Default receive size is 512KB. GSSAPI limits requests to 64K, but we allow upto \
-512KB by default for custom SASL mechanisms. In practice, PLAIN, SCRAM and OAUTH mechanisms can \
-use much smaller limits.
-security.inter.broker.protocol Security protocol used to communicate between brokers. It is an \
-error to set this and inter.broker.listener.name properties at the same time.
-security.providers A list of configurable creator classes each returning a provider implementing \
-security algorithms. These classes should implement the \
-<code>org.apache.kafka.common.security.auth.SecurityProviderCreator</code> interface.
-server.max.startup.time.ms The maximum number of milliseconds we will wait for the server to come \
-up. By default there is no limit. This should be used for testing only.
-share.coordinator.append.linger.ms The duration in milliseconds that the share coordinator will \
-wait for writes to accumulate before flushing them to disk. Set to -1 for an adaptive linger time \
-that minimizes latency based on the workload.
-share.coordinator.cached.buffer.max.bytes The maximum buffer size that the ShareCoordinator will \
-retain for reuse. Note: Setting this larger than the maximum message size is not recommended. In \
-this case, every write buffer will be eligible for recycling, which renders this configuration \
-ineffective as a size limit.
-share.coordinator.cold.partition.snapshot.interval.ms The duration in milliseconds that the share \
-coordinator will wait between force snapshotting share partitions which are not being updated.
-share.coordinator.load.buffer.size Batch size for reading from the share-group state topic when \
-loading state information into the cache (soft-limit, overridden if records are too large).
-share.coordinator.snapshot.update.records.per.snapshot The number of update records the share \
-coordinator writes between snapshot records.
-share.coordinator.state.topic.compression.codec Compression codec for the share-group state topic.
-share.coordinator.state.topic.min.isr Overridden min.insync.replicas for the share-group state \
-topic.
-share.coordinator.state.topic.num.partitions The number of partitions for the share-group state \
-topic (should not change after deployment).
-share.coordinator.state.topic.prune.interval.ms The duration in milliseconds that the share \
-coordinator will wait between pruning eligible records in share-group state topic.
-share.coordinator.state.topic.replication.factor Replication factor for the share-group state \
-topic. Topic creation will fail until the cluster size meets this replication factor requirement.
-share.coordinator.state.topic.segment.bytes The log segment size for the share-group state topic.
-share.coordinator.threads The number of threads used by the share coordinator.
-share.coordinator.write.timeout.ms The duration in milliseconds that the share coordinator will \
-wait for all replicas of the share-group state topic to receive a write.
-share.fetch.purgatory.purge.interval.requests The purge interval (in number of requests) of the \
-share fetch request purgatory
-socket.connection.setup.timeout.max.ms The maximum amount of time the client will wait for the \
-socket connection to be established. The connection setup timeout will increase exponentially for \
-each consecutive connection failure up to this maximum. To avoid connection storms, a \
-randomization factor of 0.2 will be applied to the timeout resulting in a random range between 20% \
-below and 20% above the computed value.
-socket.connection.setup.timeout.ms The amount of time the client will wait for the socket \
-connection to be established. If the connection is not built before the timeout elapses, clients \
-will close the socket channel. This value is the initial backoff value and will increase \
-exponentially for each consecutive connection failure, up to the \
-<code>socket.connection.setup.timeout.max.ms</code> value.
-socket.listen.backlog.size The maximum number of pending connections on the socket. In Linux, you \
-may also need to configure <code>somaxconn</code> and <code>tcp_max_syn_backlog</code> kernel \
-parameters accordingly to make the configuration takes effect.
-socket.receive.buffer.bytes The SO_RCVBUF buffer of the socket server sockets. If the value is -1, \
-the OS default will be used.
-socket.request.max.bytes The maximum number of bytes in a socket request
-socket.send.buffer.bytes The SO_SNDBUF buffer of the socket server sockets. If the value is -1, \
-the OS default will be used.
-ssl.allow.dn.changes Indicates whether changes to the certificate distinguished name should be \
-allowed during a dynamic reconfiguration of certificates or not.
-ssl.allow.san.changes Indicates whether changes to the certificate subject alternative names \
-should be allowed during a dynamic reconfiguration of certificates or not.
-ssl.cipher.suites A list of cipher suites. This is a named combination of authentication, \
-encryption, MAC and key exchange algorithm used to negotiate the security settings for a network \
-connection using TLS or SSL network protocol. By default all the available cipher suites are \
-supported.
-ssl.client.auth Configures kafka broker to request client authentication. The following settings \
-are common:  <ul> <li><code>ssl.client.auth=required</code> If set to required client \
-authentication is required. <li><code>ssl.client.auth=requested</code> This means client \
-authentication is optional. unlike required, if this option is set client can choose not to \
-provide authentication information about itself <li><code>ssl.client.auth=none</code> This means \
-client authentication is not needed.</ul>
-ssl.enabled.protocols The list of protocols enabled for SSL connections. The default is \
-'TLSv1.2,TLSv1.3'. This means that clients and servers will prefer TLSv1.3 if both support it and \
-fallback to TLSv1.2 otherwise (assuming both support at least TLSv1.2). This default should be \
-fine for most use cases. If this configuration is set to an empty list, Kafka will use the \
-protocols enabled by default in the underlying SSLEngine, which may include additional protocols \
-depending on the JVM version. Also see the config documentation for <code>ssl.protocol</code> to \
-understand how it can impact the TLS version negotiation behavior.
-ssl.endpoint.identification.algorithm The endpoint identification algorithm to validate server \
-hostname using server certificate.\x20
-ssl.engine.factory.class The class of type org.apache.kafka.common.security.auth.SslEngineFactory \
-to provide SSLEngine objects. Default value is \
-org.apache.kafka.common.security.ssl.DefaultSslEngineFactory. Alternatively, setting this to \
-org.apache.kafka.common.security.ssl.CommonNameLoggingSslEngineFactory will log the common name of \
-expired SSL certificates used by clients to authenticate at any of the brokers with log level \
-INFO. Note that this will cause a tiny delay during establishment of new connections from mTLS \
-clients to brokers due to the extra code for examining the certificate chain provided by the \
-client. Note further that the implementation uses a custom truststore based on the standard Java \
-truststore and thus might be considered a security risk due to not being as mature as the standard \
-one.
-ssl.key.password The password of the private key in the key store file or the PEM key specified in \
-'ssl.keystore.key'.
-ssl.keymanager.algorithm The algorithm used by key manager factory for SSL connections. Default \
-value is the key manager factory algorithm configured for the Java Virtual Machine.
-ssl.keystore.certificate.chain Certificate chain in the format specified by 'ssl.keystore.type'. \
-Default SSL engine factory supports only PEM format with a list of X.509 certificates
-ssl.keystore.key Private key in the format specified by 'ssl.keystore.type'. Default SSL engine \
-factory supports only PEM format with PKCS#8 keys. If the key is encrypted, key password must be \
-specified using 'ssl.key.password'
-ssl.keystore.location The location of the key store file. This is optional for client and can be \
-used for two-way authentication for client.
-ssl.keystore.password The store password for the key store file. This is optional for client and \
-only needed if 'ssl.keystore.location' is configured. Key store password is not supported for PEM \
-format.
-ssl.keystore.type The file format of the key store file. This is optional for client. The values \
-currently supported by the default <code>ssl.engine.factory.class</code> are [JKS, PKCS12, PEM].
-ssl.principal.mapping.rules A list of rules for mapping from distinguished name from the client \
-certificate to short name. The rules are evaluated in order and the first rule that matches a \
-principal name is used to map it to a short name. Any later rules in the list are ignored. By \
-default, distinguished name of the X.500 certificate will be the principal. For more details on \
-the format please see <a href="#security_authz"> security authorization and acls</a>. Note that \
-this configuration is ignored if an extension of KafkaPrincipalBuilder is provided by the \
-<code>principal.builder.class</code> configuration.
-ssl.protocol The SSL protocol used to generate the SSLContext. The default is 'TLSv1.3', which \
-should be fine for most use cases. A typical alternative to the default is 'TLSv1.2'. Allowed \
-values for this config are dependent on the JVM. Clients using the defaults for this config and \
-'ssl.enabled.protocols' will downgrade to 'TLSv1.2' if the server does not support 'TLSv1.3'. If \
-this config is set to 'TLSv1.2', however, clients will not use 'TLSv1.3' even if it is one of the \
-values in <code>ssl.enabled.protocols</code> and the server only supports 'TLSv1.3'.
-ssl.provider The name of the security provider used for SSL connections. Default value is the \
-default security provider of the JVM.
-ssl.secure.random.implementation The SecureRandom PRNG implementation to use for SSL cryptography \
-operations.\x20
-ssl.trustmanager.algorithm The algorithm used by trust manager factory for SSL connections. \
-Default value is the trust manager factory algorithm configured for the Java Virtual Machine.
-ssl.truststore.certificates Trusted certificates in the format specified by 'ssl.truststore.type'. \
-Default SSL engine factory supports only PEM format with X.509 certificates.
-ssl.truststore.location The location of the trust store file.
-ssl.truststore.password The password for the trust store file. If a password is not set, trust \
-store file configured will still be used, but integrity checking is disabled. Trust store password \
-is not supported for PEM format.
-ssl.truststore.type The file format of the trust store file. The values currently supported by the \
-default <code>ssl.engine.factory.class</code> are [JKS, PKCS12, PEM].
-telemetry.max.bytes The maximum size (after compression if compression is used) of telemetry \
-metrics pushed from a client to the broker. The default value is 1048576 (1 MB).
-transaction.abort.timed.out.transaction.cleanup.interval.ms The interval at which to rollback \
-transactions that have timed out
-transaction.max.timeout.ms The maximum allowed timeout for transactions. If a client\u2019s \
-requested transaction time exceed this, then the broker will return an error in \
-InitProducerIdRequest. This prevents a client from too large of a timeout, which can stall \
-consumers reading from topics included in the transaction.
-transaction.partition.verification.enable Enable verification that checks that the partition has \
-been added to the transaction before writing transactional records to the partition
-transaction.remove.expired.transaction.cleanup.interval.ms The interval at which to remove \
-transactions that have expired due to <code>transactional.id.expiration.ms</code> passing
-transaction.state.log.load.buffer.size Batch size for reading from the transaction log segments \
-when loading producer ids and transactions into the cache (soft-limit, overridden if records are \
-too large).
-transaction.state.log.min.isr The minimum number of replicas that must acknowledge a write to \
-transaction topic in order to be considered successful.
-transaction.state.log.num.partitions The number of partitions for the transaction topic (should \
-not change after deployment).
-transaction.state.log.replication.factor The replication factor for the transaction topic (set \
-higher to ensure availability). Internal topic creation will fail until the cluster size meets \
-this replication factor requirement.
-transaction.state.log.segment.bytes The transaction topic segment bytes should be kept relatively \
-small in order to facilitate faster log compaction and cache loads
-transaction.two.phase.commit.enable Allow participation in Two-Phase Commit (2PC) transactions \
-with an external transaction coordinator
-transactional.id.expiration.ms The time in ms that the transaction coordinator will wait without \
-receiving any transaction status updates for the current transaction before expiring its \
-transactional id. Transactional IDs will not expire while a the transaction is still ongoing.
-unclean.leader.election.enable Indicates whether to enable replicas not in the ISR set to be \
-elected as leader as a last resort, even though doing so may result in data loss<p>Note: In KRaft \
-mode, when enabling this config dynamically, it needs to wait for the unclean leader election \
-thread to trigger election periodically (default is 5 minutes). Please run \
-<code>kafka-leader-election.sh</code> with <code>unclean</code> option to trigger the unclean \
-leader election immediately if needed.</p>
-unclean.leader.election.interval.ms The frequency with which the controller checks if it should \
-perform an unclean leader election for leaderless partitions.
-unstable.api.versions.enable\x20
-unstable.feature.versions.enable\x20
+sasl.oauthbearer.jwks.endpoint.refresh.ms The (optional) value in milliseconds for the broker to \
+wait between refreshing its JWKS (JSON Web Key Set) cache that contains the keys to verify the \
+signature of the JWT.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms The (optional) value in milliseconds for the \
+initial wait between JWKS (JSON Web Key Set) retrieval attempts from the external authentication \
+provider. JWKS retrieval uses an exponential backoff algorithm with an initial wait based on the \
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms setting and will double in wait length between \
+attempts up to a maximum wait length specified by the \
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms setting.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms The (optional) value in milliseconds for the \
+maximum wait between attempts to retrieve the JWKS (JSON Web Key Set) from the external \
+authentication provider. JWKS retrieval uses an exponential backoff algorithm with an initial wait \
+based on the sasl.oauthbearer.jwks.endpoint.retry.backoff.ms setting and will double in wait \
+length between attempts up to a maximum wait length specified by the \
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms setting.
+sasl.oauthbearer.clock.skew.seconds The (optional) value in seconds to allow for differences \
+between the time of the OAuth/OIDC identity provider and the broker.
+sasl.oauthbearer.expected.audience The (optional) comma-delimited setting for the broker to use to \
+verify that the JWT was issued for one of the expected audiences. The JWT will be inspected for \
+the standard OAuth "aud" claim and if this value is set, the broker will match the value from \
+JWT's "aud" claim  to see if there is an exact match. If there is no match, the broker will reject \
+the JWT and authentication will fail.
+sasl.oauthbearer.expected.issuer The (optional) setting for the broker to use to verify that the \
+JWT was created by the expected issuer. The JWT will be inspected for the standard OAuth "iss" \
+claim and if this value is set, the broker will match it exactly against what is in the JWT's \
+"iss" claim. If there is no match, the broker will reject the JWT and authentication will fail.
+delegation.token.secret.key Secret key to generate and verify delegation tokens. The same key must \
+be configured across all the brokers.  If using Kafka with KRaft, the key must also be set across \
+all controllers.  If the key is not set or set to empty string, brokers will disable the \
+delegation token support.
+delegation.token.max.lifetime.ms The token has a maximum lifetime beyond which it cannot be \
+renewed anymore. Default value 7 days.
+delegation.token.expiry.time.ms The token validity time in milliseconds before the token needs to \
+be renewed. Default value 1 day.
+delegation.token.expiry.check.interval.ms Scan interval to remove expired delegation tokens.
+add.partitions.to.txn.retry.backoff.max.ms The maximum allowed timeout for adding partitions to \
+transactions on the server side. It only applies to the actual add partition operations, not the \
+verification. It will not be effective if it is larger than request.timeout.ms
+add.partitions.to.txn.retry.backoff.ms The server-side retry backoff when the server attemptsto \
+add the partition to the transaction
 """
 
 TOPIC = """\
-cleanup.policy This config designates the retention policy to use on log segments. The "delete" \
-policy (which is the default) will discard old segments when their retention time or size limit \
-has been reached. The "compact" policy will enable <a href="#compaction">log compaction</a>, which \
-retains the latest value for each key. It is also possible to specify both policies in a \
-comma-separated list (e.g. "delete,compact"). In this case, old segments will be discarded per the \
-retention time and size configuration, while retained segments will be compacted. An empty list \
-means infinite retention - no cleanup policies will be applied and log segments will be retained \
-indefinitely. Note that with remote storage enabled, local retention limits \
-(log.local.retention.ms and log.local.retention.bytes) are still applied to local segments.
-compression.gzip.level The compression level to use if compression.type is set to <code>gzip</code>.
-compression.lz4.level The compression level to use if compression.type is set to <code>lz4</code>.
-compression.type Specify the final compression type for a given topic. This configuration accepts \
-the standard compression codecs ('gzip', 'snappy', 'lz4', 'zstd'). It additionally accepts \
-'uncompressed' which is equivalent to no compression; and 'producer' which means retain the \
-original compression codec set by the producer.
-compression.zstd.level The compression level to use if compression.type is set to <code>zstd</code>.
-delete.retention.ms The amount of time to retain delete tombstone markers for <a \
-href="#compaction">log compacted</a> topics. This setting also gives a bound on the time in which \
-a consumer must complete a read if they begin from offset 0 to ensure that they get a valid \
-snapshot of the final stage (otherwise delete tombstones may be collected before they complete \
-their scan).
-file.delete.delay.ms The time to wait before deleting a file from the filesystem
+segment.bytes This configuration controls the segment file size for the log. Retention and \
+cleaning is always done a file at a time so a larger segment size means fewer files but less \
+granular control over retention.
+segment.ms This configuration controls the period of time after which Kafka will force the log to \
+roll even if the segment file isn't full to ensure that retention can delete or compact old data.
+segment.jitter.ms The maximum random jitter subtracted from the scheduled segment roll time to \
+avoid thundering herds of segment rolling
+segment.index.bytes This configuration controls the size of the index that maps offsets to file \
+positions. We preallocate this index file and shrink it only after log rolls. You generally should \
+not need to change this setting.
 flush.messages This setting allows specifying an interval at which we will force an fsync of data \
 written to the log. For example if this was set to 1 we would fsync after every message; if it \
 were 5 we would fsync after every five messages. In general we recommend you not set this and use \
@@ -1158,45 +1146,36 @@ Note that this setting depends on the broker-level configuration \
 <code>log.flush.scheduler.interval.ms</code>, which controls how frequently the flush check \
 occurs. In general we recommend you not set this and use replication for durability and allow the \
 operating system's background flush capabilities as it is more efficient.
-follower.replication.throttled.replicas A list of replicas for which log replication should be \
-throttled on the follower side. The list should describe a set of replicas in the form \
-[PartitionId]:[BrokerId],[PartitionId]:[BrokerId]:... or alternatively the wildcard '*' can be \
-used to throttle all replicas for this topic.
+retention.bytes This configuration controls the maximum size a partition (which consists of log \
+segments) can grow to before we will discard old log segments to free up space if we are using the \
+"delete" retention policy. By default there is no size limit only a time limit. Since this limit \
+is enforced at the partition level, multiply it by the number of partitions to compute the topic \
+retention in bytes. Additionally, retention.bytes configuration operates independently of \
+"segment.ms" and "segment.bytes" configurations. Moreover, it triggers the rolling of new segment \
+if the retention.bytes is configured to zero.
+retention.ms This configuration controls the maximum time we will retain a log before we will \
+discard old log segments to free up space if we are using the "delete" retention policy. This \
+represents an SLA on how soon consumers must read their data. If set to -1, no time limit is \
+applied. Additionally, retention.ms configuration operates independently of "segment.ms" and \
+"segment.bytes" configurations. Moreover, it triggers the rolling of new segment if the \
+retention.ms condition is satisfied.
+max.message.bytes The largest record batch size allowed by Kafka (after compression if compression \
+is enabled).
 index.interval.bytes This setting controls how frequently Kafka adds entries to its offset index \
 and, conditionally, to its time index. The default setting ensures that we index a message roughly \
 every 4096 bytes. More frequent indexing allows reads to jump closer to the exact position in the \
 log but results in larger index files. You probably don't need to change this.<p> Note: the time \
 index will be inserted only when the timestamp is greater than the last indexed timestamp.</p>
-internal.segment.bytes The maximum size of a single log file. This should be used for testing only.
-leader.replication.throttled.replicas A list of replicas for which log replication should be \
-throttled on the leader side. The list should describe a set of replicas in the form \
-[PartitionId]:[BrokerId],[PartitionId]:[BrokerId]:... or alternatively the wildcard '*' can be \
-used to throttle all replicas for this topic.
-local.retention.bytes The maximum size of local log segments that can grow for a partition before \
-it deletes the old segments. Default value is -2, it represents <code>retention.bytes</code> value \
-to be used. The effective value should always be less than or equal to \
-<code>retention.bytes</code> value.
-local.retention.ms The number of milliseconds to keep the local log segment before it gets \
-deleted. Default value is -2, it represents <code>retention.ms</code> value is to be used. The \
-effective value should always be less than or equal to <code>retention.ms</code> value.
+delete.retention.ms The amount of time to retain delete tombstone markers for <a \
+href="#compaction">log compacted</a> topics. This setting also gives a bound on the time in which \
+a consumer must complete a read if they begin from offset 0 to ensure that they get a valid \
+snapshot of the final stage (otherwise delete tombstones may be collected before they complete \
+their scan).
+min.compaction.lag.ms The minimum time a message will remain uncompacted in the log. Only \
+applicable for logs that are being compacted.
 max.compaction.lag.ms The maximum time a message will remain ineligible for compaction in the log. \
 Only applicable for logs that are being compacted.
-max.message.bytes The largest record batch size allowed by Kafka (after compression if compression \
-is enabled).
-message.timestamp.after.max.ms This configuration sets the allowable timestamp difference between \
-the message timestamp and the broker's timestamp. The message timestamp can be later than or equal \
-to the broker's timestamp, with the maximum allowable difference determined by the value set in \
-this configuration. If message.timestamp.type=CreateTime, the message will be rejected if the \
-difference in timestamps exceeds this specified threshold. This configuration is ignored if \
-message.timestamp.type=LogAppendTime.
-message.timestamp.before.max.ms This configuration sets the allowable timestamp difference between \
-the broker's timestamp and the message timestamp. The message timestamp can be earlier than or \
-equal to the broker's timestamp, with the maximum allowable difference determined by the value set \
-in this configuration. If message.timestamp.type=CreateTime, the message will be rejected if the \
-difference in timestamps exceeds this specified threshold. This configuration is ignored if \
-message.timestamp.type=LogAppendTime.
-message.timestamp.type Define whether the timestamp in the message is message create time or log \
-append time.
+file.delete.delay.ms The time to wait before deleting a file from the filesystem
 min.cleanable.dirty.ratio This configuration controls how frequently the log compactor will \
 attempt to clean the log (assuming <a href="#compaction">log compaction</a> is enabled). By \
 default we will avoid cleaning a log where more than 50% of the log has been compacted. This ratio \
@@ -1207,8 +1186,21 @@ also specified, then the log compactor considers the log to be eligible for comp
 either: (i) the dirty ratio threshold has been met and the log has had dirty (uncompacted) records \
 for at least the min.compaction.lag.ms duration, or (ii) if the log has had dirty (uncompacted) \
 records for at most the max.compaction.lag.ms period.
-min.compaction.lag.ms The minimum time a message will remain uncompacted in the log. Only \
-applicable for logs that are being compacted.
+cleanup.policy This config designates the retention policy to use on log segments. The "delete" \
+policy (which is the default) will discard old segments when their retention time or size limit \
+has been reached. The "compact" policy will enable <a href="#compaction">log compaction</a>, which \
+retains the latest value for each key. It is also possible to specify both policies in a \
+comma-separated list (e.g. "delete,compact"). In this case, old segments will be discarded per the \
+retention time and size configuration, while retained segments will be compacted. An empty list \
+means infinite retention - no cleanup policies will be applied and log segments will be retained \
+indefinitely. Note that with remote storage enabled, local retention limits \
+(log.local.retention.ms and log.local.retention.bytes) are still applied to local segments.
+unclean.leader.election.enable Indicates whether to enable replicas not in the ISR set to be \
+elected as leader as a last resort, even though doing so may result in data loss.<p>Note: In KRaft \
+mode, when enabling this config dynamically, it needs to wait for the unclean leader \
+electionthread to trigger election periodically (default is 5 minutes). Please run \
+<code>kafka-leader-election.sh</code> with <code>unclean</code> option to trigger the unclean \
+leader election immediately if needed.</p>
 min.insync.replicas Specifies the <i>minimum</i> number of in-sync replicas (including the leader) \
 required for a write to succeed when a producer sets <code>acks</code> to "all" (or "-1"). In the \
 <code>acks=all</code> case, every in-sync replica must acknowledge a write for it to be considered \
@@ -1227,7 +1219,46 @@ that a majority of replicas must persist a write before it's considered successf
 and it's visible to consumers.<p>Note that when the Eligible Leader Replicas feature is enabled, \
 the semantics of this config changes. Please refer to <a href="#eligible_leader_replicas">the ELR \
 section</a> for more info.</p>
+compression.type Specify the final compression type for a given topic. This configuration accepts \
+the standard compression codecs ('gzip', 'snappy', 'lz4', 'zstd'). It additionally accepts \
+'uncompressed' which is equivalent to no compression; and 'producer' which means retain the \
+original compression codec set by the producer.
+compression.gzip.level The compression level to use if compression.type is set to <code>gzip</code>.
+compression.lz4.level The compression level to use if compression.type is set to <code>lz4</code>.
+compression.zstd.level The compression level to use if compression.type is set to <code>zstd</code>.
 preallocate True if we should preallocate the file on disk when creating a new log segment.
+message.timestamp.type Define whether the timestamp in the message is message create time or log \
+append time.
+message.timestamp.before.max.ms This configuration sets the allowable timestamp difference between \
+the broker's timestamp and the message timestamp. The message timestamp can be earlier than or \
+equal to the broker's timestamp, with the maximum allowable difference determined by the value set \
+in this configuration. If message.timestamp.type=CreateTime, the message will be rejected if the \
+difference in timestamps exceeds this specified threshold. This configuration is ignored if \
+message.timestamp.type=LogAppendTime.
+message.timestamp.after.max.ms This configuration sets the allowable timestamp difference between \
+the message timestamp and the broker's timestamp. The message timestamp can be later than or equal \
+to the broker's timestamp, with the maximum allowable difference determined by the value set in \
+this configuration. If message.timestamp.type=CreateTime, the message will be rejected if the \
+difference in timestamps exceeds this specified threshold. This configuration is ignored if \
+message.timestamp.type=LogAppendTime.
+leader.replication.throttled.replicas A list of replicas for which log replication should be \
+throttled on the leader side. The list should describe a set of replicas in the form \
+[PartitionId]:[BrokerId],[PartitionId]:[BrokerId]:... or alternatively the wildcard '*' can be \
+used to throttle all replicas for this topic.
+follower.replication.throttled.replicas A list of replicas for which log replication should be \
+throttled on the follower side. The list should describe a set of replicas in the form \
+[PartitionId]:[BrokerId],[PartitionId]:[BrokerId]:... or alternatively the wildcard '*' can be \
+used to throttle all replicas for this topic.
+remote.storage.enable To enable tiered storage for a topic, set this configuration to true. To \
+disable tiered storage for a topic that has it enabled, set this configuration to false. When \
+disabling, you must also set <code>remote.log.delete.on.disable</code> to true.
+local.retention.ms The number of milliseconds to keep the local log segment before it gets \
+deleted. Default value is -2, it represents <code>retention.ms</code> value is to be used. The \
+effective value should always be less than or equal to <code>retention.ms</code> value.
+local.retention.bytes The maximum size of local log segments that can grow for a partition before \
+it deletes the old segments. Default value is -2, it represents <code>retention.bytes</code> value \
+to be used. The effective value should always be less than or equal to \
+<code>retention.bytes</code> value.
 remote.log.copy.disable Determines whether tiered data for a topic should become read only, and no \
 more data uploading on a topic. Once this config is set to true, the local retention configuration \
 (i.e. local.retention.ms/bytes) becomes irrelevant, and all data expiration follows the topic-wide \
@@ -1235,76 +1266,45 @@ retention configuration(i.e. retention.ms/bytes).
 remote.log.delete.on.disable Determines whether tiered data for a topic should be deleted after \
 tiered storage is disabled on a topic. This configuration should be enabled when trying to set \
 <code>remote.storage.enable</code> from true to false
-remote.storage.enable To enable tiered storage for a topic, set this configuration to true. To \
-disable tiered storage for a topic that has it enabled, set this configuration to false. When \
-disabling, you must also set <code>remote.log.delete.on.disable</code> to true.
-retention.bytes This configuration controls the maximum size a partition (which consists of log \
-segments) can grow to before we will discard old log segments to free up space if we are using the \
-"delete" retention policy. By default there is no size limit only a time limit. Since this limit \
-is enforced at the partition level, multiply it by the number of partitions to compute the topic \
-retention in bytes. Additionally, retention.bytes configuration operates independently of \
-"segment.ms" and "segment.bytes" configurations. Moreover, it triggers the rolling of new segment \
-if the retention.bytes is configured to zero.
-retention.ms This configuration controls the maximum time we will retain a log before we will \
-discard old log segments to free up space if we are using the "delete" retention policy. This \
-represents an SLA on how soon consumers must read their data. If set to -1, no time limit is \
-applied. Additionally, retention.ms configuration operates independently of "segment.ms" and \
-"segment.bytes" configurations. Moreover, it triggers the rolling of new segment if the \
-retention.ms condition is satisfied.
-segment.bytes This configuration controls the segment file size for the log. Retention and \
-cleaning is always done a file at a time so a larger segment size means fewer files but less \
-granular control over retention.
-segment.index.bytes This configuration controls the size of the index that maps offsets to file \
-positions. We preallocate this index file and shrink it only after log rolls. You generally should \
-not need to change this setting.
-segment.jitter.ms The maximum random jitter subtracted from the scheduled segment roll time to \
-avoid thundering herds of segment rolling
-segment.ms This configuration controls the period of time after which Kafka will force the log to \
-roll even if the segment file isn't full to ensure that retention can delete or compact old data.
-unclean.leader.election.enable Indicates whether to enable replicas not in the ISR set to be \
-elected as leader as a last resort, even though doing so may result in data loss.<p>Note: In KRaft \
-mode, when enabling this config dynamically, it needs to wait for the unclean leader \
-electionthread to trigger election periodically (default is 5 minutes). Please run \
-<code>kafka-leader-election.sh</code> with <code>unclean</code> option to trigger the unclean \
-leader election immediately if needed.</p>
+internal.segment.bytes The maximum size of a single log file. This should be used for testing only.
 """
 
 GROUP = """\
-consumer.assignment.interval.ms The interval between assignment updates for a consumer group.
-consumer.heartbeat.interval.ms The heartbeat interval given to the members of a consumer group.
 consumer.session.timeout.ms The timeout to detect client failures when using the consumer group \
 protocol.
-share.assignment.interval.ms The interval between assignment updates for a share group.
+consumer.heartbeat.interval.ms The heartbeat interval given to the members of a consumer group.
+consumer.assignment.interval.ms The interval between assignment updates for a consumer group.
+share.session.timeout.ms The timeout to detect client failures when using the share group protocol.
+share.heartbeat.interval.ms The heartbeat interval given to the members of a share group.
+share.record.lock.duration.ms The record acquisition lock duration in milliseconds for share groups.
+share.delivery.count.limit The maximum number of delivery attempts for a record delivered to a \
+share group.
+share.partition.max.record.locks Share-group record lock limit per share-partition.
 share.auto.offset.reset The strategy to initialize the share-partition start offset. \
 <ul><li>earliest: automatically reset the offset to the earliest offset</li><li>latest: \
 automatically reset the offset to the latest offset</li><li>by_duration:&lt;duration&gt;: \
 automatically reset the offset to a configured duration from the current timestamp. \
 &lt;duration&gt; must be specified in ISO8601 format (PnDTnHnMn.nS). Negative duration is not \
 allowed.</li><li>anything else: throw exception to the share consumer.</li></ul>
-share.delivery.count.limit The maximum number of delivery attempts for a record delivered to a \
-share group.
-share.heartbeat.interval.ms The heartbeat interval given to the members of a share group.
 share.isolation.level Controls how to read records written transactionally. If set to \
 "read_committed", the share group will only deliver transactional records which have been \
 committed. If set to "read_uncommitted", the share group will return all messages, even \
 transactional messages which have been aborted. Non-transactional records will be returned \
 unconditionally in either mode.
-share.partition.max.record.locks Share-group record lock limit per share-partition.
-share.record.lock.duration.ms The record acquisition lock duration in milliseconds for share groups.
 share.renew.acknowledge.enable Whether the renew acknowledge type is enabled for the share group.
-share.session.timeout.ms The timeout to detect client failures when using the share group protocol.
-streams.assignment.interval.ms The interval between assignment updates for a streams group.
+share.assignment.interval.ms The interval between assignment updates for a share group.
+streams.session.timeout.ms The timeout to detect client failures when using the streams group \
+protocol.
 streams.heartbeat.interval.ms The heartbeat interval given to the members.
+streams.num.standby.replicas The number of standby replicas for each task.
 streams.initial.rebalance.delay.ms The amount of time the group coordinator will wait for more \
 streams clients to join a new group before performing the first rebalance. A longer delay means \
 potentially fewer rebalances.
-streams.num.standby.replicas The number of standby replicas for each task.
-streams.session.timeout.ms The timeout to detect client failures when using the streams group \
-protocol.
+streams.assignment.interval.ms The interval between assignment updates for a streams group.
 """
 
 CLIENT_METRICS = """\
+metrics Telemetry metric name prefix list
 interval.ms Metrics push interval in milliseconds
 match Client match criteria
-metrics Telemetry metric name prefix list
 """

@@ -13,10 +13,10 @@ from kclient.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kclient.testing.call import Call
-from kclient.testing.config_defs import as_text
-from kclient.testing.handlers.describe_configs import source_of
+from kclient.testing.config_access import ConfigAccess
+from kclient.testing.config_descriptions import describe_topic
 from kclient.testing.refused import Refused
-from kclient.testing.topic_configs import DEFINITIONS, TopicConfig
+from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import TopicSpec, check_new_topic, check_total
 
 
@@ -87,9 +87,8 @@ def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> Creatable
 
 
 def _described(call: Call, config: TopicConfig) -> list[CreatableTopicConfigs]:
+    rows = describe_topic(config, ConfigAccess(call).layers())
     return [
-        CreatableTopicConfigs(
-            name, as_text(config.value(name)), False, source_of(call.state, config, name), False
-        )
-        for name in sorted(DEFINITIONS)
+        CreatableTopicConfigs(row.name, row.value, row.read_only, row.source, row.is_sensitive)
+        for row in sorted(rows)
     ]

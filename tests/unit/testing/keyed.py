@@ -27,7 +27,7 @@ def keyed(
     """A batch with these keys and values."""
     builder = BatchBuilder(1 << 24)
     for index, (key, value) in enumerate(pairs):
-        builder.append(timestamp + index * step_ms, key, value, [("h", b"1")])
+        builder.append(timestamp + index * step_ms, key, value, (("h", b"1"),))
     if codec:
         builder.compress(codec)
     return StoredBatch(builder.encode(*producer, transactional=transactional))

@@ -1,6 +1,5 @@
 import java.lang.reflect.Field;
 import java.util.Map;
-import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
@@ -24,7 +23,7 @@ public class ConfigTable {
     }
 
     private static void print(String owner, ConfigDef definitions) throws Exception {
-        for (ConfigDef.ConfigKey key : new TreeMap<>(definitions.configKeys()).values()) {
+        for (ConfigDef.ConfigKey key : definitions.configKeys().values()) {
             System.out.println(String.join("\t",
                 owner,
                 key.name,

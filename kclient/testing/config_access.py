@@ -1,0 +1,111 @@
+"""Where configurations are kept: what the handlers of the configuration APIs read and replace.
+
+The only one of them that knows the cluster's state; the rules (``config_rules.py``) and the
+descriptions (``config_descriptions.py``) don't. What is replaced counts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kclient.testing.broker_configs import ALL_DEFINITIONS
+from kclient.testing.config_descriptions import BrokerLayers, Resource
+from kclient.testing.config_rules import ROOT_LOGGER
+from kclient.testing.topic_configs import TopicConfig
+
+if TYPE_CHECKING:
+    from kclient.testing.call import Call
+
+_LOGGERS = {
+    ROOT_LOGGER: "INFO",
+    "org.apache.kafka.server.logger.LoggingController": "INFO",
+}
+
+
+_ALWAYS_GIVEN = ("default.replication.factor", "num.partitions")
+
+
+def _is_usual(name: str, text: str) -> bool:
+    """What each cluster says, and no properties file would."""
+    return name in _ALWAYS_GIVEN and text == ALL_DEFINITIONS[name].default
+
+
+class ConfigAccess:
+    """The configurations that one broker knows of.
+
+    Args:
+        call: The request that is carried out.
+    """
+
+    __slots__ = ("_state", "node_id")
+
+    def __init__(self, call: Call) -> None:
+        self._state = call.state
+        self.node_id = call.node_id
+
+    def topic(self, name: str) -> TopicConfig | None:
+        """A topic's configuration; None where there is no such topic."""
+        topic = self._state.topics.get(name)
+        return None if topic is None else topic.config
+
+    def checked_topic(self, given: Mapping[str, str]) -> TopicConfig:
+        """A topic's configuration where ``given`` is set on it. Raises Refused: INVALID_CONFIG."""
+        return self._state.topic_config(given)
+
+    def layers(self) -> BrokerLayers:
+        """What the configuration of the broker that was asked is made of."""
+        config, broker = self._state.config, self._state.brokers[self.node_id]
+        address = f"PLAINTEXT://{broker.host}:{broker.port}"
+        static = {
+            "process.roles": "broker,controller",
+            "controller.listener.names": "CONTROLLER",
+            "node.id": str(self.node_id),
+            "broker.id": str(self.node_id),
+            "listeners": address,
+            "advertised.listeners": address,
+            **({} if broker.rack is None else {"broker.rack": broker.rack}),
+            **{name: text for name, text in config.static.items() if not _is_usual(name, text)},
+        }
+        own = config.stored.get((Resource.BROKER, str(self.node_id)), {})
+        return BrokerLayers(own, config.dynamic, static)
+
+    def given(self, resource: Resource, name: str) -> Mapping[str, str]:
+        """What clients set on a resource."""
+        if resource == Resource.TOPIC:
+            topic = self.topic(name)
+            return {} if topic is None else topic.given
+        if resource == Resource.BROKER and not name:
+            return self._state.config.dynamic
+        stored = self._state.config.stored.get((resource, name))
+        if stored is None:
+            return _LOGGERS if resource == Resource.BROKER_LOGGER else {}
+        return stored
+
+    def replace(self, resource: Resource, name: str, configs: Mapping[str, str]) -> None:
+        """Let exactly these be set on a resource, all of them checked."""
+        if resource == Resource.TOPIC:
+            self._set_topic(name, self.checked_topic(configs))
+        elif resource == Resource.BROKER and not name:
+            self._state.config.apply(configs)
+            for topic_name, topic in self._state.topics.items():
+                self._set_topic(topic_name, self.checked_topic(topic.config.given))
+        elif configs:
+            self._state.config.stored[resource, name] = dict(configs)
+        else:
+            self._state.config.stored.pop((resource, name), None)
+
+    def _set_topic(self, name: str, config: TopicConfig) -> None:
+        topic = self._state.topics[name]
+        topic.config = config
+        for partition in topic.partitions:
+            partition.config = config
+            partition.advance()  # fewer in sync may be enough now
+
+    def names(self, resource: Resource) -> list[str]:
+        """All resources of a kind that have configurations."""
+        if resource == Resource.TOPIC:
+            return list(self._state.topics)
+        if resource in (Resource.BROKER, Resource.BROKER_LOGGER):
+            return [str(node_id) for node_id in self._state.brokers]
+        return [name for kind, name in self._state.config.stored if kind == resource]

@@ -1,0 +1,288 @@
+"""What DescribeConfigs shows: values, where each comes from, and the synonyms behind it.
+
+A value of a broker comes from the first of: what was set for this broker, for all brokers, in its
+properties file, Kafka's default. Topics and groups look through to the broker's configuration of
+another name. Rules only, fed by the handler; the texts of documentation are loaded when wanted.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from kclient.testing import broker_configs, config_table, topic_configs
+from kclient.testing.config_defs import ConfigDef, read_table, text_of
+from kclient.testing.groups.java_hash import hash_map_order
+from kclient.testing.refused import Refused
+from kclient.testing.topic_configs import TopicConfig
+
+
+class Resource(enum.IntEnum):
+    """What has configurations, as on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Source(enum.IntEnum):
+    """Where a value comes from, as on the wire."""
+
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+KINDS = {
+    "BOOLEAN": 1,
+    "STRING": 2,
+    "INT": 3,
+    "SHORT": 4,
+    "LONG": 5,
+    "DOUBLE": 6,
+    "LIST": 7,
+    "CLASS": 8,
+    "PASSWORD": 9,
+}
+UNKNOWN_KIND = 0
+
+GROUP_DEFINITIONS = read_table(config_table.GROUP)
+CLIENT_METRICS_DEFINITIONS = read_table(config_table.CLIENT_METRICS)
+
+_RATE_DOC = (
+    "A long representing the upper bound (bytes/sec) on {}. This property can be only set "
+    "dynamically. It is suggested that the limit be kept above 1MB/s for accurate behaviour."
+)
+_REPLICATION = (
+    "replication traffic for {0} enumerated in the property {1}.replication.throttled.replicas "
+    "(for each topic)"
+)
+DYNAMIC_ONLY_DOCS = {
+    "leader.replication.throttled.rate": _RATE_DOC.format(_REPLICATION.format("leaders", "leader")),
+    "follower.replication.throttled.rate": _RATE_DOC.format(
+        _REPLICATION.format("followers", "follower")
+    ),
+    "replica.alter.log.dirs.io.max.bytes.per.second": _RATE_DOC.format(
+        "disk IO used for moving replica between log directories on the same broker"
+    ),
+}
+DYNAMIC_ONLY = {name: ConfigDef(name, "LONG", None, low=0, mode="c") for name in DYNAMIC_ONLY_DOCS}
+"""Configurations of brokers that no properties file can have."""
+
+
+class Synonym(NamedTuple):
+    """One place that a value could come from."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Described(NamedTuple):
+    """One configuration of a resource."""
+
+    name: str
+    value: str | None
+    """None where there is none, or it must not be told."""
+    source: Source
+    kind: int
+    read_only: bool
+    is_sensitive: bool
+    synonyms: list[Synonym]
+
+
+class BrokerLayers(NamedTuple):
+    """What one broker's configuration is made of.
+
+    Attributes:
+        own: Set by clients for this broker.
+        common: Set by clients for all brokers.
+        static: Its properties file.
+    """
+
+    own: Mapping[str, str]
+    common: Mapping[str, str]
+    static: Mapping[str, str]
+
+    def text(self, name: str) -> str | None:
+        """The text in force, None where nothing is set and there is no default."""
+        for layer in self:
+            if name in layer:
+                return layer[name]
+        definition = broker_configs.ALL_DEFINITIONS.get(name)
+        return None if definition is None else definition.default
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """All places that the value of ``name`` could come from, the one in force first."""
+        names = broker_configs.SYNONYMS.get(name, (name,))
+        layers = zip(self, (Source.BROKER, Source.ALL_BROKERS, Source.STATIC_BROKER), strict=True)
+        found = [
+            Synonym(one, layer[one], source)
+            for layer, source in layers
+            for one in names
+            if one in layer
+        ]
+        for one in names:
+            default = broker_configs.ALL_DEFINITIONS[one].default if _is_known(one) else None
+            if default is not None:
+                found.append(Synonym(one, default, Source.DEFAULT))
+        while found and found[0].name != name:
+            del found[0]
+        return found
+
+
+def _is_known(name: str) -> bool:
+    return name in broker_configs.ALL_DEFINITIONS
+
+
+def describe_topic(config: TopicConfig, layers: BrokerLayers) -> list[Described]:
+    """All configurations of a topic."""
+    defaults = broker_configs.topic_defaults({**layers.static, **layers.common, **layers.own})
+    found = []
+    for name, one in topic_configs.ALL_DEFINITIONS.items():
+        if one.internal and name not in config.given:
+            continue
+        value: str | None = config.text(name)
+        synonyms = [] if one.broker_name is None else layers.synonyms(one.broker_name)
+        if name in config.given:
+            synonyms.insert(0, Synonym(name, value, Source.TOPIC))
+        elif name in defaults:
+            value = _shown(one, defaults[name])  # this broker's may be another than the others'
+        found.append(_described(one, value, synonyms))
+    return _in_order(found)
+
+
+def describe_broker(layers: BrokerLayers) -> list[Described]:
+    """All configurations of a broker, and what clients set under other names."""
+    rows = []
+    for name, one in broker_configs.DEFINITIONS.items():
+        text = layers.text(name)
+        value = None if text is None else _shown(one, text)
+        rows.append(_described(one, value, layers.synonyms(name), one.mode == "r"))
+    others = {**layers.common, **layers.own}
+    rows += [
+        _other(name, layers.synonyms(name))
+        for name in others
+        if name not in broker_configs.DEFINITIONS
+    ]
+    return _in_order(rows)
+
+
+def describe_all_brokers(common: Mapping[str, str]) -> list[Described]:
+    """What clients set for all brokers."""
+    rows = []
+    for name, text in common.items():
+        synonyms = [Synonym(name, text, Source.ALL_BROKERS)]
+        one = broker_configs.DEFINITIONS.get(name)
+        rows.append(
+            _other(name, synonyms)
+            if one is None
+            else _described(one, _shown(one, text), synonyms, one.mode == "r")
+        )
+    return _in_order(rows)
+
+
+def describe_group(given: Mapping[str, str], layers: BrokerLayers) -> list[Described]:
+    """All configurations of a group."""
+    rows = []
+    for name, one in GROUP_DEFINITIONS.items():
+        if one.broker_name is None:
+            synonyms = [Synonym(name, one.default, Source.DEFAULT)]
+            text = one.default
+        else:
+            synonyms = layers.synonyms(one.broker_name)
+            text = layers.text(one.broker_name)
+        if name in given:
+            text = given[name]
+            synonyms.insert(0, Synonym(name, text, Source.GROUP))
+        rows.append(_described(one, _shown(one, text or ""), synonyms))
+    return _in_order(rows)
+
+
+def describe_client_metrics(given: Mapping[str, str]) -> list[Described]:
+    """All configurations of a subscription of metrics."""
+    rows = []
+    for name, one in CLIENT_METRICS_DEFINITIONS.items():
+        value = _shown(one, given.get(name, one.default or ""))
+        synonyms = [Synonym(name, value, Source.CLIENT_METRICS)] if name in given else []
+        rows.append(_described(one, value, synonyms))
+    return _in_order(rows)
+
+
+def describe_loggers(levels: Mapping[str, str]) -> list[Described]:
+    """The loggers of a broker."""
+    return [
+        Described(name, level, Source.BROKER_LOGGER, UNKNOWN_KIND, False, False, [])
+        for name, level in levels.items()
+    ]
+
+
+def _in_order(rows: list[Described]) -> list[Described]:
+    """In the order of Kafka, which is that of a map."""
+    by_name = {row.name: row for row in rows}
+    return [by_name[name] for name in _order(tuple(by_name))]
+
+
+@lru_cache(maxsize=32)
+def _order(names: tuple[str, ...]) -> list[str]:
+    return hash_map_order(names)
+
+
+def _described(
+    one: ConfigDef, value: str | None, synonyms: list[Synonym], read_only: bool = False
+) -> Described:
+    if one.is_sensitive:
+        value, synonyms = None, _hidden(synonyms)
+    return Described(
+        one.name,
+        value,
+        synonyms[0].source if synonyms else Source.DEFAULT,
+        KINDS[one.kind],
+        read_only,
+        one.is_sensitive,
+        synonyms,
+    )
+
+
+def _other(name: str, synonyms: list[Synonym]) -> Described:
+    """A name that no properties file has: its value may be a secret."""
+    one = DYNAMIC_ONLY.get(name)
+    if one is not None:
+        return _described(one, synonyms[0].value, synonyms)
+    return Described(name, None, synonyms[0].source, UNKNOWN_KIND, True, True, _hidden(synonyms))
+
+
+def _hidden(synonyms: Iterable[Synonym]) -> list[Synonym]:
+    return [one._replace(value=None) for one in synonyms]
+
+
+def _shown(one: ConfigDef, text: str) -> str | None:
+    try:
+        return text_of(one.parse(text))
+    except Refused:  # a value of the broker that is no value of a group's
+        return text
+
+
+@cache
+def documentation(resource: Resource) -> Mapping[str, str]:
+    """Kafka's texts about the configurations of a kind of resource, by name."""
+    from kclient.testing import config_docs  # a hundred kilobytes
+
+    text = {
+        Resource.TOPIC: config_docs.TOPIC,
+        Resource.BROKER: config_docs.BROKER,
+        Resource.GROUP: config_docs.GROUP,
+        Resource.CLIENT_METRICS: config_docs.CLIENT_METRICS,
+    }.get(resource, "")
+    lines = (line.partition(" ") for line in text.split("\n") if line)
+    found = {name: doc.replace("\f", "\n") for name, _, doc in lines}
+    return {**found, **DYNAMIC_ONLY_DOCS} if resource == Resource.BROKER else found
