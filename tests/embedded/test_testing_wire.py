@@ -12,20 +12,36 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.protocol.headers import encode_request
 from kclient.protocol.message import Request
+from kclient.protocol.messages import alter_configs
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
 from kclient.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kclient.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kclient.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
 from kclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from kclient.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from kclient.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kclient.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
+from kclient.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -69,13 +85,20 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         20: DeleteTopicsRequest([DeleteTopicState("t")])
         if version >= 6
         else DeleteTopicsRequest(topic_names=["nope"]),
+        21: DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 0)])]),
         22: InitProducerIdRequest(None),
         23: OffsetForLeaderEpochRequest(
             topics=[OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, 0)])]
         ),
         32: DescribeConfigsRequest([DescribeConfigsResource(2, "t", None)]),
+        33: alter_configs.AlterConfigsRequest([alter_configs.AlterConfigsResource(2, "t")]),
+        35: DescribeLogDirsRequest([DescribableLogDirTopic("t", [0])]),
         37: CreatePartitionsRequest([CreatePartitionsTopic("t", 3 + version, None)]),
+        44: IncrementalAlterConfigsRequest(
+            [AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "5")])]
+        ),
         60: DescribeClusterRequest(),
+        74: ListConfigResourcesRequest([2] if version else []),
         75: DescribeTopicPartitionsRequest(),
     }
     return requests[api_key]
