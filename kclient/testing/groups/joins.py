@@ -174,6 +174,7 @@ class Joins:
         leader = group.leader
         was = group.members[known]
         member = group.replace_static(instance_id, known, member_id)
+        self._rebalances.unwatch(group, known)
         self._rebalances.touch(group, member, moment)
         self._update(member, call)
         if group.state is State.STABLE:

@@ -1,0 +1,232 @@
+"""A shard of groups without a broker: a list for a log, time by hand, answers in lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.join_group import JoinGroupResponse
+from kclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
+from kclient.protocol.messages.sync_group import SyncGroupResponse
+from kclient.testing.groups import records
+from kclient.testing.groups.classic_group import ClassicGroup, State
+from kclient.testing.groups.deadlines import Deadlines, Moment
+from kclient.testing.groups.joins import JoinRequest
+from kclient.testing.groups.offset_rules import CommitEntry, CommitRequest
+from kclient.testing.groups.records import Record
+from kclient.testing.groups.settings import GroupSettings
+from kclient.testing.groups.shard import Shard
+from tests.unit.testing import group_calls
+
+TOPIC_ID = bytes(15) + b"\x07"
+START_MS = 1_700_000_000_000
+
+
+class Room:
+    """One shard.
+
+    Attributes:
+        log: What was appended, as key and value.
+        slow: Appends are answered by `commit_all` only.
+        refuse: What appends are refused with.
+        topics: Topics that exist, and their ids.
+    """
+
+    def __init__(self, **settings: int) -> None:
+        self.settings = GroupSettings(**settings)
+        self.deadlines = Deadlines()
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.slow = False
+        self.refuse = ErrorCode.NONE
+        self.topics = {"t": TOPIC_ID}
+        self.now = 100.0
+        self._ids = 0
+        self._waiting: list[Callable[[ErrorCode, Moment], None]] = []
+        self.shard = Shard(self, self._append, 0)
+        self.shard.load((), self.moment)
+
+    # What the shard asks for
+
+    def new_id(self) -> str:
+        self._ids += 1
+        return f"id{self._ids}"
+
+    def topic_id(self, topic: str) -> bytes | None:
+        return self.topics.get(topic)
+
+    def _append(
+        self,
+        written: Sequence[Record],
+        moment: Moment,
+        done: Callable[[ErrorCode, Moment], None],
+    ) -> None:
+        if self.refuse is not ErrorCode.NONE:
+            done(self.refuse, moment)
+            return
+        self.log += [records.encode(one) for one in written]
+        if self.slow:
+            self._waiting.append(done)
+        else:
+            done(ErrorCode.NONE, moment)
+
+    def commit_all(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        """Replication has caught up, or failed."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(code, self.moment)
+
+    # Time
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now, START_MS + round(self.now * 1000))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time go by, and do all that is due on the way."""
+        end = self.now + seconds
+        while (at := self.deadlines.next_at) is not None and at <= end:
+            self.now = max(at, self.now)
+            self.deadlines.run(self.moment)
+        self.now = end
+
+    # Groups
+
+    def group(self, name: str = "g") -> ClassicGroup:
+        return self.shard.groups[name]
+
+    @property
+    def state(self) -> State:
+        return self.group().state
+
+    def reload(self) -> Room:
+        """The broker that takes over: another shard, filled from this one's log."""
+        other = Room()
+        other.settings, other.topics, other.now = self.settings, self.topics, self.now
+        other.shard = Shard(other, other._append, 1)
+        decoded = [one for key, value in self.log if (one := records.decode(key, value))]
+        other.log = list(self.log)
+        other._ids = self._ids + 1000
+        other.shard.load(decoded, other.moment)
+        return other
+
+    # Requests
+
+    def join(
+        self, member_id: str = "", *, group: str = "g", version: int = 9, **options: Any
+    ) -> list[JoinGroupResponse]:
+        """The answer, once it is there, is in the list."""
+        answers: list[JoinGroupResponse] = []
+        request = group_calls.join(group, member_id, **options)
+        call = JoinRequest(request, version, "client", "/127.0.0.1", answers.append)
+        self.shard.join(call, self.moment)
+        return answers
+
+    def enter(self, **options: Any) -> list[JoinGroupResponse]:
+        """Join as somebody new, in both steps of KIP-394; the second may be parked."""
+        (first,) = self.join(**options)
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return self.join(first.member_id, **options)
+
+    def sync(
+        self, generation: int, member_id: str, group: str = "g", **options: Any
+    ) -> list[SyncGroupResponse]:
+        answers: list[SyncGroupResponse] = []
+        request = group_calls.sync(group, generation, member_id, **options)
+        self.shard.sync(request, answers.append, self.moment)
+        return answers
+
+    def beat(self, generation: int, member_id: str, instance: str | None = None) -> ErrorCode:
+        return self.shard.heartbeat(
+            group_calls.beat("g", generation, member_id, instance), self.moment
+        )
+
+    def leave(self, *members: str | MemberIdentity) -> list[ErrorCode]:
+        answers: list[tuple[ErrorCode, list[MemberResponse]]] = []
+        named = group_calls.leave("g", *members).members
+        self.shard.leave("g", named, lambda code, left: answers.append((code, left)), self.moment)
+        if not answers:
+            return []
+        ((code, left),) = answers
+        return [ErrorCode(one.error_code) for one in left] if not code else [code]
+
+    def alone(self, **options: Any) -> tuple[str, int]:
+        """A stable group of one: its member id and generation."""
+        answers = self.enter(**options)
+        self.pass_time(self.settings.initial_rebalance_delay_ms / 1000)
+        (joined,) = answers
+        member_id, generation = joined.member_id, joined.generation_id
+        self.sync(
+            generation,
+            member_id,
+            protocol=joined.protocol_name,
+            protocol_type=joined.protocol_type,
+            **{member_id: b"all"},
+        )
+        assert self.state is State.STABLE
+        return member_id, generation
+
+    def pair(self, **options: Any) -> tuple[str, str, int]:
+        """A stable group of two: the leader's id, the other's, the generation."""
+        leader, _ = self.alone(**options)
+        other = self.enter(**options)
+        (led,) = self.join(leader, **options)
+        (joined,) = other
+        generation = led.generation_id
+        waiting = self.sync(generation, joined.member_id, protocol=led.protocol_name)
+        given = {leader: b"first", joined.member_id: b"second"}
+        self.sync(generation, leader, protocol=led.protocol_name, **given)
+        assert waiting[0].assignment == b"second"
+        return leader, joined.member_id, generation
+
+    # Offsets
+
+    def commit(
+        self,
+        offset: int,
+        *,
+        group: str = "g",
+        topic: str = "t",
+        partition: int = 0,
+        member_id: str = "",
+        instance: str | None = None,
+        generation: int = -1,
+        metadata: str | None = "",
+        retention_ms: int = -1,
+        version: int = 10,
+    ) -> list[ErrorCode]:
+        """The code, once it is there, is in the list."""
+        answers: list[ErrorCode] = []
+        request = CommitRequest(group, member_id, instance, generation, retention_ms, version)
+        topic_id = self.topics.get(topic, TOPIC_ID)
+        entry = CommitEntry(topic, topic_id, partition, offset, -1, metadata)
+        self.shard.commit(request, [entry], answers.extend, self.moment)
+        return answers
+
+    def fetch(
+        self, group: str = "g", *, stable: bool = False
+    ) -> list[dict[tuple[str, int], int] | ErrorCode]:
+        """Committed offsets, or why not."""
+        answers: list[dict[tuple[str, int], int] | ErrorCode] = []
+
+        def reply(code: ErrorCode, found: Any) -> None:
+            offsets = {
+                (topic, index): one.offset
+                for topic, partitions in found.items()
+                for index, one in partitions.items()
+            }
+            answers.append(code or offsets)
+
+        self.shard.fetch(group, stable, reply, self.moment)
+        return answers
+
+    def delete_offsets(self, *entries: tuple[str, int], group: str = "g") -> list[ErrorCode]:
+        """A code per entry, or one for the group."""
+        answers: list[ErrorCode] = []
+        self.shard.delete_offsets(group, entries, answers.extend, answers.append, self.moment)
+        return answers
+
+    def delete_group(self, group: str = "g") -> list[ErrorCode]:
+        answers: list[ErrorCode] = []
+        self.shard.delete_group(group, answers.append, self.moment)
+        return answers

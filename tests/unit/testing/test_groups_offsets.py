@@ -1,0 +1,296 @@
+"""Offsets of groups: who may commit, what is read and when, what is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.groups.classic_group import State
+from tests.unit.testing.group_room import Room
+
+NONE = ErrorCode.NONE
+MINUTE_MS = 60_000
+SUBSCRIBED_TO_T = b"\x00\x01\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def test_whoever_assigns_partitions_itself_needs_no_group() -> None:
+    room = Room()
+    assert room.commit(5) == [NONE]
+    assert room.fetch() == [{("t", 0): 5}]
+    group = room.group()
+    assert (group.state, group.protocol_type) == (State.EMPTY, None)
+
+
+def test_groups_do_not_see_each_others_offsets() -> None:
+    room = Room()
+    room.commit(5)
+    room.commit(6, group="other", partition=1)
+    assert room.fetch() == [{("t", 0): 5}]
+    assert room.fetch("other") == [{("t", 1): 6}]
+    assert room.fetch("none") == [{}]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_a_member_of_no_group_commits_nothing(version: int, code: ErrorCode) -> None:
+    room = Room()
+    assert room.commit(5, generation=1, member_id="m", version=version) == [code]
+    assert not room.shard.groups
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({}, NONE),
+        ({"generation": 7}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation": -1}, ErrorCode.ILLEGAL_GENERATION),
+        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "", "generation": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"instance": "i", "generation": -1, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_only_members_commit_for_a_group_at_work(
+    change: dict[str, object], code: ErrorCode
+) -> None:
+    room = Room()
+    member_id, generation = room.alone()
+    request = {"generation": generation, "member_id": member_id, **change}
+    assert room.commit(5, **request) == [code]  # type: ignore[arg-type]
+
+
+def test_anybody_commits_for_an_empty_group_but_not_as_a_member() -> None:
+    room = Room()
+    member_id, generation = room.alone()
+    room.leave(member_id)
+    assert room.commit(5, member_id="x") == [NONE]
+    code = room.commit(5, member_id=member_id, generation=generation)
+    assert code == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_members_commit_before_they_rejoin_but_not_before_they_sync() -> None:
+    room = Room()
+    leader, other, generation = room.pair()
+    room.join(leader)
+    assert room.commit(5, member_id=other, generation=generation) == [NONE]
+    room.join(other)
+    late = room.commit(6, member_id=other, generation=generation)
+    early = room.commit(6, member_id=other, generation=generation + 1)
+    assert (late, early) == ([ErrorCode.ILLEGAL_GENERATION], [ErrorCode.REBALANCE_IN_PROGRESS])
+
+
+def test_a_commit_is_a_sign_of_life() -> None:
+    room = Room()
+    member_id, generation = room.alone(session_ms=6_000)
+    room.pass_time(5)
+    room.commit(5, member_id=member_id, generation=generation)
+    room.pass_time(5)
+    assert room.beat(generation, member_id) is NONE
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        ("x" * 4096, NONE),
+        ("x" * 4097, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ("é" * 4096, NONE),
+        ("😀" * 2048, NONE),
+        ("😀" * 2049, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        (None, NONE),
+    ],
+)
+def test_metadata_is_measured_as_java_does(metadata: str | None, code: ErrorCode) -> None:
+    room = Room()
+    assert room.commit(5, metadata=metadata) == [code]
+    assert room.fetch() == [{("t", 0): 5} if code is NONE else {}]
+    assert "g" in room.shard.groups
+
+
+# With replication
+
+
+def test_readers_get_what_is_committed() -> None:
+    room = Room()
+    room.commit(5)
+    room.slow = True
+    answers = room.commit(6)
+    assert answers == []
+    assert room.fetch() == [{("t", 0): 5}]
+    room.commit_all()
+    assert answers == [NONE]
+    assert room.fetch() == [{("t", 0): 6}]
+
+
+def test_who_wants_stable_offsets_waits_for_what_was_appended() -> None:
+    room = Room()
+    assert room.fetch(stable=True) == [{}]
+    room.slow = True
+    room.commit(5)
+    answers = room.fetch(stable=True)
+    assert answers == []
+    room.commit_all()
+    assert answers == [{("t", 0): 5}]
+
+
+def test_stable_offsets_that_never_come_are_to_be_had_elsewhere() -> None:
+    room = Room()
+    room.slow = True
+    committed = room.commit(5)
+    answers = room.fetch(stable=True)
+    room.pass_time(5.1)
+    assert committed == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert answers == [ErrorCode.NOT_COORDINATOR]
+    room.commit_all()
+    assert room.fetch() == [{("t", 0): 5}]  # late, but committed
+
+
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_can_not_be_appended_did_not_happen(why: ErrorCode, code: ErrorCode) -> None:
+    room = Room()
+    room.refuse = why
+    assert room.commit(5) == [code]
+    assert not room.shard.groups
+    assert room.fetch() == [{}]
+
+
+def test_what_is_not_committed_fails_with_the_coordinator() -> None:
+    room = Room()
+    room.slow = True
+    answers = room.commit(5)
+    fetched = room.fetch(stable=True)
+    room.shard.unload(room.moment)
+    assert answers == [ErrorCode.NOT_COORDINATOR]
+    assert fetched == [ErrorCode.NOT_COORDINATOR]
+    room.commit_all()
+    assert len(answers) == 1
+    assert not len(room.deadlines)
+
+
+# Deletion
+
+
+def test_offsets_are_deleted_one_by_one() -> None:
+    room = Room()
+    room.commit(5)
+    room.commit(6, partition=1)
+    assert room.delete_offsets(("t", 0), ("t", 9)) == [NONE, NONE]
+    assert room.fetch() == [{("t", 1): 6}]
+    assert len([value for _, value in room.log if value is None]) == 1
+
+
+def test_offsets_of_topics_that_are_consumed_stay() -> None:
+    room = Room()
+    room.topics["u"] = b"u" * 16
+    member_id, generation = room.alone(metadata=SUBSCRIBED_TO_T)
+    for topic in ("t", "u"):
+        room.commit(5, topic=topic, member_id=member_id, generation=generation)
+    answers = room.delete_offsets(("t", 0), ("u", 0))
+    assert answers == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE]
+    assert room.fetch() == [{("t", 0): 5}]
+    room.leave(member_id)
+    assert room.delete_offsets(("t", 0)) == [NONE]
+
+
+@pytest.mark.parametrize("metadata", [b"", b"m", b"\xff\xff", SUBSCRIBED_TO_T[:7]])
+def test_consumers_with_strange_metadata_may_consume_anything(metadata: bytes) -> None:
+    room = Room()
+    room.alone(metadata=metadata)
+    assert room.delete_offsets(("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_offsets_of_others_than_consumers_stay_while_they_work() -> None:
+    room = Room()
+    member_id, _ = room.alone(protocol_type="connect")
+    assert room.delete_offsets(("t", 0)) == [ErrorCode.NON_EMPTY_GROUP]
+    room.leave(member_id)
+    assert room.delete_offsets(("t", 0)) == [NONE]
+    assert room.delete_offsets(("t", 0), group="none") == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+def test_a_group_is_deleted_with_its_offsets_when_it_is_empty() -> None:
+    room = Room()
+    member_id, generation = room.alone()
+    room.commit(5, member_id=member_id, generation=generation)
+    assert room.delete_group() == [ErrorCode.NON_EMPTY_GROUP]
+    room.leave(member_id)
+    assert room.delete_group() == [NONE]
+    assert room.fetch() == [{}]
+    assert room.delete_group() == [ErrorCode.GROUP_ID_NOT_FOUND]
+    assert not room.reload().shard.groups
+
+
+def test_offsets_go_with_their_topic() -> None:
+    room = Room()
+    room.commit(5)
+    room.topics["t"] = b"another topic now"[:16]
+    assert room.fetch() == [{}]
+    room.commit(6)
+    assert room.fetch() == [{("t", 0): 6}]
+    del room.topics["t"]
+    assert room.fetch() == [{}]
+    assert room.reload().fetch() == [{}]
+
+
+# Retention (KIP-211)
+
+
+def test_offsets_are_kept_for_a_while_after_the_group_is_empty() -> None:
+    room = Room(retention_ms=60 * MINUTE_MS, retention_check_ms=10 * MINUTE_MS)
+    member_id, generation = room.alone(session_ms=1_800_000)
+    room.commit(5, member_id=member_id, generation=generation)
+    for _ in range(3):
+        room.pass_time(25 * 60)
+        assert room.beat(generation, member_id) is NONE
+        assert room.fetch() == [{("t", 0): 5}]  # for as long as somebody is there
+    room.leave(member_id)
+    room.pass_time(59 * 60)
+    assert room.fetch() == [{("t", 0): 5}]
+    room.pass_time(10 * 60)
+    assert room.fetch() == [{}]
+    assert not room.shard.groups
+    assert not room.reload().shard.groups
+
+
+def test_without_a_group_the_time_of_the_commit_counts() -> None:
+    room = Room(retention_ms=60 * MINUTE_MS, retention_check_ms=MINUTE_MS)
+    room.commit(5)
+    room.pass_time(40 * 60)
+    room.commit(6, partition=1)
+    room.pass_time(30 * 60)
+    assert room.fetch() == [{("t", 1): 6}]
+
+
+def test_members_keep_what_they_subscribe_to() -> None:
+    room = Room(retention_ms=10 * MINUTE_MS, retention_check_ms=MINUTE_MS)
+    room.topics["u"] = b"u" * 16
+    member_id, generation = room.alone(metadata=SUBSCRIBED_TO_T, session_ms=1_800_000)
+    for topic in ("t", "u"):
+        room.commit(5, topic=topic, member_id=member_id, generation=generation)
+    room.pass_time(11 * 60)
+    assert room.fetch() == [{("t", 0): 5}]
+
+
+def test_old_clients_say_how_long_to_keep() -> None:
+    room = Room(retention_ms=60 * MINUTE_MS, retention_check_ms=MINUTE_MS)
+    room.commit(5, retention_ms=5 * MINUTE_MS, version=3)
+    room.commit(6, partition=1, retention_ms=500 * MINUTE_MS, version=3)
+    room = room.reload()
+    room.pass_time(100 * 60)
+    assert room.fetch() == [{("t", 1): 6}]
+
+
+def test_idle_groups_leave_nothing_to_do() -> None:
+    room = Room()
+    room.commit(5)
+    member_id, _ = room.alone(group="g")
+    room.leave(member_id)
+    assert not len(room.deadlines)
