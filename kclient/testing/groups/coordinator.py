@@ -68,6 +68,11 @@ class GroupCoordinator:
         self._outbox: list[Callable[[], None]] = []
         self._depth = 0
 
+    @property
+    def timer_is_set(self) -> bool:
+        """Something is due sometime."""
+        return self._timer is not None
+
     # What handlers ask
 
     def find(self, group_id: str) -> int | None:
