@@ -11,12 +11,16 @@ import asyncio
 import sys
 
 import kclient.testing
+from tests.support.broker_settings import COMMON
+
+_COUNTS = (".replication.factor", ".min.isr")
+"""The settings of Apache Kafka's test broker that three brokers don't need."""
 
 
 async def serve(brokers: int) -> None:
     """Serve until standard input ends."""
-    # As tests/support/broker_settings.py sets up Apache Kafka.
-    async with kclient.testing.Cluster(brokers=brokers, auto_create_topics=True) as cluster:
+    configs = {name: value for name, value in COMMON.items() if not name.endswith(_COUNTS)}
+    async with kclient.testing.Cluster(brokers=brokers, broker_configs=configs) as cluster:
         sys.stdout.write(f"{cluster.bootstrap}\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)

@@ -182,6 +182,12 @@ def _entry(said: Said, name: str) -> str:
     return found[0] if found else ""
 
 
+def _error(said: Said) -> str:
+    """What a refused command ended with; the line before repeats its arguments."""
+    equal(said.out, "")
+    return said.err.splitlines()[1]
+
+
 def configs_describe(scene: Scene) -> object:
     """Of a topic: its own, and all; of a broker."""
     topic = scene.topic("configs", retention_ms=5000, cleanup_policy="compact")
@@ -200,7 +206,7 @@ def configs_describe(scene: Scene) -> object:
         "own": sorted(line.strip() for line in own.lines[1:]),
         "every": [_entry(every, name) for name in names],
         "broker": [_entry(broker, name) for name in ("num.io.threads", "log.retention.hours")],
-        "missing": [missing.lines[:1], missing.err.splitlines()[:1]],
+        "missing": missing.lines,
     }
 
 
@@ -224,11 +230,11 @@ def configs_alter(scene: Scene) -> object:
     seen = {}
     for name, change in (("value", "retention.ms=soon"), ("name", "no.such=1")):
         said = _configs(scene, "--alter", *where, "--add-config", change, status=1)
-        seen[name] = [said.lines[:1], said.err.splitlines()[:1]]
+        seen[name] = _error(said)
     seen["delete"] = _configs(scene, "--alter", *where, "--delete-config", "no.such").lines
     other = ("--entity-type", "topics", "--entity-name", "foreign-none")
     said = _configs(scene, "--alter", *other, "--add-config", "retention.ms=1", status=1)
-    seen["missing"] = [said.lines[:1], said.err.splitlines()[:1]]
+    seen["missing"] = _error(said)
     return {"done": done.lines, **seen}
 
 
@@ -251,7 +257,7 @@ def configs_broker(scene: Scene) -> object:
         _configs(scene, "--alter", *where, "--delete-config", name)
     until(lambda: not _entry(_configs(scene, "--describe", *every), name), f"{name} deleted")
     said = _configs(scene, "--alter", *one, "--add-config", "node.id=9", status=1)
-    seen["read only"] = str([said.lines[:1], said.err.splitlines()[:1]])
+    seen["read only"] = _error(said)
     return seen
 
 
