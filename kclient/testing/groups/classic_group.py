@@ -29,33 +29,28 @@ _VERSION_BYTES = 2
 
 
 class State(enum.Enum):
-    """Where a group is; the values are Kafka's names of the states."""
+    """Where a group is."""
 
-    EMPTY = "Empty"
-    """No members; there may be offsets, and members that were told their id but didn't join."""
-    PREPARING_REBALANCE = "PreparingRebalance"
-    """Joins are collected and parked."""
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    """A generation began; all wait for the leader's assignment."""
-    STABLE = "Stable"
-    """Members have their assignments."""
-    DEAD = "Dead"
-    """The coordinator let go of it."""
+    EMPTY = "has no members; there may be offsets, and ids that were given out but not used yet"
+    PREPARING_REBALANCE = "collects joins, which are parked"
+    COMPLETING_REBALANCE = "has a new generation, and waits for the leader's assignment"
+    STABLE = "has given its members their assignments"
+    DEAD = "was deleted, or another broker coordinates it"
+
+    @property
+    def shown(self) -> str:
+        """Kafka's name of it, as ListGroups and DescribeGroups have it."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 class Event(enum.Enum):
     """What happens to a group."""
 
-    REBALANCE = enum.auto()
-    """A new generation is needed."""
-    JOINED = enum.auto()
-    """The joins are in, or those who didn't join are out: a generation with members begins."""
-    EMPTIED = enum.auto()
-    """A generation without members begins."""
-    ASSIGNED = enum.auto()
-    """The leader's assignment is written down."""
-    UNLOADED = enum.auto()
-    """The group was deleted, or another broker coordinates it."""
+    REBALANCE = "a new generation is needed"
+    JOINED = "the joins are in, or those who didn't join are out"
+    EMPTIED = "a generation without members begins"
+    ASSIGNED = "the leader's assignment is written down"
+    UNLOADED = "the coordinator lets go of it"
 
 
 TRANSITIONS: dict[State, dict[Event, State]] = {

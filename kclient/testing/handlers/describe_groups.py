@@ -39,14 +39,14 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
     except Refused as refused:
         return DescribedGroup(refused.code, group_id=group_id)
     if group is None:
-        described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        described = DescribedGroup(group_id=group_id, group_state=State.DEAD.shown)
         if call.version >= _FIRST_WITH_NOT_FOUND:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = f"Group {group_id} not found."
         return described
     return DescribedGroup(
         group_id=group_id,
-        group_state=group.state.value,
+        group_state=group.state.shown,
         protocol_type=group.protocol_type or "",
         protocol_data=_protocol_of(group) or "",
         members=[_member(one, _protocol_of(group)) for one in group.members.values()],

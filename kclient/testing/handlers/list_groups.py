@@ -36,7 +36,7 @@ def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
         groups=[
             _listed(call, group)
             for group in found
-            if not states or group.state.value.lower() in states
+            if not states or group.state.shown.lower() in states
         ],
     )
 
@@ -44,7 +44,7 @@ def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
 def _listed(call: Call, group: ClassicGroup) -> ListedGroup:
     listed = ListedGroup(group.group_id, group.protocol_type or "")
     if call.version >= _FIRST_WITH_STATES:
-        listed.group_state = group.state.value
+        listed.group_state = group.state.shown
     if call.version >= _FIRST_WITH_TYPES:
         listed.group_type = _TYPE
     return listed

@@ -28,7 +28,7 @@ def test_every_state_is_in_the_table_and_can_reach_the_end() -> None:
 
 
 def test_states_have_the_names_that_kafka_shows() -> None:
-    assert [one.value for one in State] == [
+    assert [one.shown for one in State] == [
         "Empty",
         "PreparingRebalance",
         "CompletingRebalance",
