@@ -13,7 +13,7 @@ import sys
 
 from tests.conformance.compare import difference, missing_codes, play, play_both, render
 from tests.conformance.normalisation import load, normalised
-from tests.conformance.places import RELEASE, OneNode, Place, ThreeNodes
+from tests.conformance.places import OF_THREE, RELEASE, OneNode, Place, ThreeNodes
 from tests.conformance.run import Transcript
 from tests.conformance.scenario import Scenario, all_scenarios
 from tests.support import kafka
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
         finally:
             kafka.release(RELEASE)
     if len(single) < len(chosen):
-        with three_nodes(RELEASE, purpose="conformance") as nodes:
+        with three_nodes(RELEASE, purpose="conformance", settings=OF_THREE) as nodes:
             place = ThreeNodes(nodes)
             for one in chosen:
                 if one.nodes > 1:

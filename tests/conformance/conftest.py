@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.places import RELEASE, OneNode, ThreeNodes
+from tests.conformance.places import OF_THREE, RELEASE, OneNode, ThreeNodes
 from tests.support import kafka
 from tests.support.nodes import three_nodes
 
@@ -33,5 +33,5 @@ def one_node(request: pytest.FixtureRequest) -> Iterator[OneNode]:
 def real_nodes(request: pytest.FixtureRequest) -> Iterator[ThreeNodes]:
     """Three real nodes for the session."""
     _demand_release(request.config)
-    with three_nodes(RELEASE, purpose="conformance") as nodes:
+    with three_nodes(RELEASE, purpose="conformance", settings=OF_THREE) as nodes:
         yield ThreeNodes(nodes)

@@ -89,9 +89,10 @@ class Member:
         leads: Whether it was made the leader then.
     """
 
-    def __init__(self, run: Run, group: str, **joining: Any) -> None:
+    def __init__(self, run: Run, group: str, *, node: int = 1, **joining: Any) -> None:
         self._run = run
-        self.peer = run.peer(f"{CLIENT_ID}-{run.next_number()}")
+        self._node = node
+        self.peer = run.peer(f"{CLIENT_ID}-{run.next_number()}", node=node)
         self.group = group
         self.joining = joining
         self.id = ""
@@ -122,7 +123,8 @@ class Member:
         return pending
 
     async def _members(self) -> list[DescribedGroupMember]:
-        found = await self._run.quietly(DescribeGroupsRequest([self.group]), 5)
+        asked = DescribeGroupsRequest([self.group])
+        found = await self._run.quietly(asked, 5, node=self._node)
         return list(found.groups[0].members)
 
     async def joined(self, pending: Pending) -> Any:

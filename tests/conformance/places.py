@@ -1,20 +1,23 @@
 """The two sides of a comparison: the embedded cluster, and real brokers of Apache Kafka.
 
 `conftest.py` and the command line make them. What counts is that both are configured alike: the
-embedded cluster gets every setting of the real broker that it knows.
+embedded cluster gets the settings of the real brokers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Protocol
 
 from kclient.testing import Cluster
-from kclient.testing.broker_configs import DEFINITIONS
-from tests.support.broker_settings import COMMON
-from tests.support.node_settings import IDS
+from tests.support import tls
+from tests.support.broker_settings import Ports, write_settings
+from tests.support.class_path import parse_version
+from tests.support.node_settings import IDS, write_node_settings
 from tests.support.nodes import Nodes
 
 RELEASE = "4.3.0"
@@ -22,11 +25,25 @@ _KAFKAS_OWN = {"fetch.max.bytes": 55 << 20}
 """Where the embedded cluster's default is another than Kafka's."""
 
 
+OF_THREE = {"group.max.size": 4}
+"""What the three nodes, which nobody else uses, have for the sake of scenarios."""
+_OF_A_NODE = {
+    "node.id",
+    "broker.rack",
+    "log.dirs",
+    "listeners",
+    "advertised.listeners",
+    "controller.quorum.voters",
+}
+
+
 class Place(Protocol):
     """Where a scenario runs."""
 
     kind: str
     """For reports."""
+    ids: tuple[int, ...]
+    """The node ids of its brokers."""
 
     def address(self, node: int) -> tuple[str, int]:
         """Host and port of a broker."""
@@ -48,6 +65,7 @@ class Embedded:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.ids = tuple(cluster.brokers)
 
     def address(self, node: int) -> tuple[str, int]:
         host, _, port = self._cluster.brokers[node].address.rpartition(":")
@@ -67,6 +85,7 @@ class OneNode:
     """The real broker that test sessions share; it is never stopped by a scenario."""
 
     kind = "kafka"
+    ids = (1,)
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -90,6 +109,7 @@ class ThreeNodes:
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
+        self.ids = nodes.ids
 
     def address(self, node: int) -> tuple[str, int]:
         return self._nodes.address(node)
@@ -114,9 +134,22 @@ class ThreeNodes:
 @contextlib.asynccontextmanager
 async def embedded(nodes: int) -> AsyncIterator[Embedded]:
     """An embedded cluster with the settings of the real brokers, for the time of the context."""
-    settings = {name: value for name, value in COMMON.items() if name in DEFINITIONS}
     racks = [f"rack-{node}" for node in IDS] if nodes > 1 else None
-    async with Cluster(
-        brokers=nodes, racks=racks, broker_configs={**settings, **_KAFKAS_OWN}
-    ) as cluster:
+    async with Cluster(brokers=nodes, racks=racks, broker_configs=_settings(nodes)) as cluster:
         yield Embedded(cluster)
+
+
+def _settings(nodes: int) -> dict[str, object]:
+    """What the real brokers have, but for what each has of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        if nodes == 1:
+            write_settings(directory, parse_version(RELEASE), Ports(0, 0, 0), tls.keystore())
+        else:
+            write_node_settings(directory, IDS[0], dict.fromkeys(IDS, (0, 0)), OF_THREE)
+        lines = (directory / "server.properties").read_text().splitlines()
+    settings: dict[str, object] = dict(line.split("=", 1) for line in lines)
+    return {
+        **{name: value for name, value in settings.items() if name not in _OF_A_NODE},
+        **_KAFKAS_OWN,
+    }

@@ -186,6 +186,7 @@ class Run:
         self.connections = AsyncExitStack()
         self._token = token
         self._peers: dict[int, Peer] = {}
+        self.down: set[int] = set()
         self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> Run:
@@ -261,7 +262,8 @@ class Run:
         made = await self.quietly(CreateTopicsRequest([spec], 30_000), 7)
         if made.topics[0].error_code:
             raise RuntimeError(f"{self.place.kind} made no topic: {made.topics[0]}")
-        await self.wait_led(name, partitions=len(replicas) if replicas else partitions)
+        for node in self.place.ids:
+            await self.wait_led(name, partitions=len(replicas or ()) or partitions, node=node)
         return name
 
     async def topic_id(self, name: str) -> bytes:
@@ -305,6 +307,64 @@ class Run:
             return bool(seen.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
         await until(gone)
+
+    # Brokers
+
+    @property
+    def up(self) -> list[int]:
+        """The brokers that weren't stopped."""
+        return [node for node in self.place.ids if node not in self.down]
+
+    async def stop(self, node: int) -> None:
+        """Shut a broker down, and wait until all others know."""
+        self.down.add(node)
+        await self.place.stop(node)
+        self._peers.pop(node, None)
+        for other in self.up:
+            await self._wait_brokers(other)
+
+    async def crash(self, node: int) -> None:
+        """Let a broker vanish, of which the others aren't told."""
+        self.down.add(node)
+        await self.place.crash(node)
+        self._peers.pop(node, None)
+
+    async def restart(self, node: int, *topics: str) -> None:
+        """Bring a broker back, and wait until all know it, and that it's in sync."""
+        await self.place.restart(node)
+        self.down.discard(node)
+        for other in self.up:
+            await self._wait_brokers(other)
+            for topic in topics:
+                await self.wait_in_sync(topic, node=other)
+
+    async def _wait_brokers(self, node: int) -> None:
+        async def knows() -> bool:
+            seen = await self.quietly(MetadataRequest([]), 12, node=node)
+            return sorted(one.node_id for one in seen.brokers) == self.up
+
+        await until(knows)
+
+    async def wait_in_sync(self, topic: str, *, node: int = 1) -> None:
+        """Wait until a broker sees all replicas of a topic in sync."""
+
+        async def in_sync() -> bool:
+            seen = await self._look(topic, node)
+            return all(len(one.isr_nodes) == len(one.replica_nodes) for one in seen.partitions)
+
+        await until(in_sync)
+
+    async def wait_leader(self, topic: str, leader: int, *, partition: int = 0) -> None:
+        """Wait until all brokers that are up say who leads a partition."""
+        for node in self.up:
+
+            async def says(node: int = node) -> bool:
+                seen = await self._look(topic, node)
+                return leader in [one.leader_id for one in seen.partitions[partition:][:1]]
+
+            await until(says)
+        if leader >= 0:
+            await self._wait_ready(topic, partition, leader)
 
     async def _look(self, name: str, node: int = 1) -> Any:
         wanted = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)

@@ -19,7 +19,16 @@ LEAST_ON_THREE_NODES = 40
 SOURCES = Path(kclient.testing.__file__).parent
 _MENTION = re.compile(r"\bErrorCode\.([A-Z_]+)")
 
-NOT_SHOWN: dict[ErrorCode, str] = {}
+NOT_SHOWN: dict[ErrorCode, str] = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "once per cluster, while its first group's topic is made",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "for the milliseconds that Kafka loads a partition",
+    ErrorCode.INVALID_TXN_STATE: "of transactions, which come later: Kafka looks into its own",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
+        "with eligible leader replicas the high watermark stays while too few are in sync, and so "
+        "the request times out instead"
+    ),
+    ErrorCode.REPLICA_NOT_AVAILABLE: "told to the test that calls Cluster.move_leader, no client",
+}
 """Codes of the embedded cluster that no scenario can bring about, and why."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.compare import difference, play_both
 from tests.conformance.normalisation import MOST_RULES, BadRule, Rule, load, normalised
-from tests.conformance.places import OneNode
+from tests.conformance.places import Place
 from tests.conformance.run import Exchange, Transcript
 from tests.conformance.scenario import all_scenarios
 
@@ -21,9 +21,13 @@ PROOFS = [
 
 
 @pytest.mark.parametrize(("rule", "api", "proof"), PROOFS)
-async def test_a_rule_is_needed(rule: Rule, api: str, proof: str, one_node: OneNode) -> None:
+async def test_a_rule_is_needed(
+    rule: Rule, api: str, proof: str, request: pytest.FixtureRequest
+) -> None:
     """Without the rule for that API its proof is a difference."""
-    ours, theirs = await play_both(all_scenarios()[proof], one_node)
+    scenario = all_scenarios()[proof]
+    place: Place = request.getfixturevalue("one_node" if scenario.nodes == 1 else "real_nodes")
+    ours, theirs = await play_both(scenario, place)
     others = [one for one in RULES if one is not rule]
     assert difference(ours, theirs, others), f"{rule} isn't needed by {proof}"
     for one in (ours, theirs):

@@ -1,0 +1,129 @@
+"""Three brokers, one of which is down: elections, replicas in sync, and what is refused then."""
+
+from __future__ import annotations
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
+from kclient.protocol.messages.metadata import MetadataRequest
+from tests.conformance.run import Run
+from tests.conformance.scenario import scenario
+from tests.conformance.scenarios.create_partitions import grow
+from tests.conformance.scenarios.create_topics import create, spec
+from tests.conformance.scenarios.describe_topic_partitions import describe
+from tests.conformance.scenarios.elect_leaders import PREFERRED, UNCLEAN, elect
+from tests.conformance.scenarios.list_offsets import LATEST
+from tests.conformance.scenarios.metadata import by_name
+from tests.conformance.scenarios.offset_for_leader_epoch import end_of
+from tests.unit.testing.batches import batch_bytes
+from tests.unit.testing.calls import fetch, list_offsets, produce
+
+DOWN = 3
+
+
+@scenario("ElectLeaders", ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, nodes=3)
+async def a_leader_goes_and_comes_back(run: Run) -> None:
+    topic = await run.topic(replicas=[[DOWN, 1, 2]])
+    await run.quietly(produce(topic, batch_bytes(2)), 9, node=DOWN)
+    await run.stop(DOWN)
+    await run.wait_leader(topic, 1)
+    await run.ask(by_name(topic), 12, "it is down")
+    await run.ask(describe(topic), 0, "it is down")
+    await run.ask(elect(PREFERRED, (topic, [0])), 2, "it is down")
+    await run.ask(produce(topic, batch_bytes(2)), 9, "the next leader")
+    await run.ask(list_offsets(topic, LATEST), 7, "the next leader")
+    await run.ask(list_offsets(topic, LATEST, leader_epoch=0), 7, "in the epoch ago")
+    await run.ask(fetch(topic, 0), 12, "the next leader")
+    await run.ask(fetch(topic, 0, leader_epoch=0), 12, "in the epoch ago")
+    await run.ask(end_of(topic, 0), 4, "the epoch ago")
+    await run.ask(end_of(topic, 1), 4, "the new epoch")
+    await run.restart(DOWN, topic)
+    await run.ask(by_name(topic), 12, "it is back")
+    await run.ask(elect(PREFERRED, (topic, [0])), 2, "it is back")
+    await run.wait_leader(topic, DOWN)
+    await run.ask(by_name(topic), 12, "it leads again")
+    await run.ask(fetch(topic, 0), 12, "it leads again", node=DOWN)
+    await run.ask(elect(PREFERRED, (topic, [0])), 2, "it leads already")
+
+
+@scenario(
+    "Metadata",
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    nodes=3,
+)
+async def a_partition_without_a_leader(run: Run) -> None:
+    topic = await run.topic(replicas=[[DOWN], [1]])
+    await run.stop(DOWN)
+    await run.wait_leader(topic, -1)
+    for version in (4, 5, 9, 12):
+        await run.ask(by_name(topic), version)
+    await run.ask(describe(topic), 0)
+    await run.ask(produce(topic, batch_bytes()), 9)
+    await run.ask(produce(topic, batch_bytes()), 12)
+    await run.ask(fetch(topic, 0), 12)
+    await run.ask(fetch(await run.topic_id(topic), 0), 16)
+    await run.ask(list_offsets(topic, LATEST), 7)
+    await run.ask(elect(PREFERRED, (topic, [0, 1])), 2, "preferred")
+    await run.ask(elect(UNCLEAN, (topic, [0])), 2, "unclean")
+    await run.restart(DOWN, topic)
+    await run.wait_leader(topic, DOWN)
+    await run.ask(by_name(topic), 12, "it is back")
+
+
+@scenario("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, nodes=3)
+async def fewer_in_sync_than_wanted(run: Run) -> None:
+    topic = await run.topic(replicas=[[1, 2, DOWN]], min_insync_replicas=3)
+    await run.ask(produce(topic, batch_bytes()), 9, "all are there")
+    await run.stop(DOWN)
+    await run.wait_leader(topic, 1)
+    for version in (3, 8, 9, 12):
+        await run.ask(produce(topic, batch_bytes()), version, "one is gone")
+    await run.ask(produce(topic, batch_bytes(), acks=1), 9, "acks=1")
+    await run.ask(list_offsets(topic, LATEST), 7, "readers don't get that")
+    await run.ask(fetch(topic, 0), 12, "readers don't get that")
+    await run.ask(describe(topic), 0, "eligible leaders")
+    await run.restart(DOWN, topic)
+    await run.ask(produce(topic, batch_bytes()), 9, "it is back")
+    await run.ask(list_offsets(topic, LATEST), 7, "it is back")
+
+
+@scenario("CreateTopics", ErrorCode.INVALID_REPLICA_ASSIGNMENT, nodes=3)
+async def topics_while_a_broker_is_down(run: Run) -> None:
+    grown = await run.topic("grown", replicas=[[1, 2, DOWN]])
+    await run.stop(DOWN)
+    await run.ask(create(spec(run.name("three"), 1, 3)), 7, "on all three")
+    alone = spec(run.name("alone"), -1, -1, [(0, [DOWN])])
+    await run.ask(create(alone), 7, "on that one alone")
+    both = spec(run.name("both"), -1, -1, [(0, [DOWN, 1])])
+    await run.ask(create(both), 7, "on that one and another")
+    await run.wait_leader(run.name("both"), 1)
+    await run.ask(by_name(run.name("both")), 12)
+    await run.ask(grow((grown, 2)), 3, "a partition more")
+    await run.ask(grow((grown, 2, [[DOWN, 1, 2]])), 3, "with its replicas")
+    await run.restart(DOWN, grown)
+
+
+@scenario("DescribeCluster", nodes=3)
+async def brokers_that_are_down(run: Run) -> None:
+    await run.stop(DOWN)
+    for version in (0, 1, 2):
+        await run.ask(DescribeClusterRequest(), version)
+    await run.ask(DescribeClusterRequest(include_fenced_brokers=True), 2, "fenced ones")
+    await run.ask(MetadataRequest([]), 12)
+    await run.restart(DOWN)
+
+
+@scenario("Produce", ErrorCode.REQUEST_TIMED_OUT, nodes=3)
+async def a_replica_vanishes_before_it_is_missed(run: Run) -> None:
+    topic = await run.topic(replicas=[[1, 2, DOWN]], min_insync_replicas=3)
+    await run.crash(DOWN)
+    hasty = produce(topic, batch_bytes())
+    hasty.timeout_ms = 200
+    await run.ask(hasty, 9, "that waits no longer than this")
+    patient = produce(topic, batch_bytes())
+    patient.timeout_ms = 4000
+    await run.ask(patient, 9, "that still waits when it is missed")
+    await run.ask(produce(topic, batch_bytes()), 9, "then")
+    await run.restart(DOWN, topic)
+    await run.ask(list_offsets(topic, LATEST), 7, "all were appended that weren't refused")
