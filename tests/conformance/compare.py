@@ -18,10 +18,12 @@ from tests.conformance.scenario import Scenario
 _CONTEXT = 2
 
 
-async def play_both(scenario: Scenario, real: Place) -> tuple[Transcript, Transcript]:
+async def play_both(
+    scenario: Scenario, real: Place, seed: int = 0
+) -> tuple[Transcript, Transcript]:
     """The transcripts of the embedded cluster and of the real one; both play at the same time."""
     token = secrets.token_hex(4)
-    async with embedded(scenario.nodes) as ours, asyncio.TaskGroup() as tasks:
+    async with embedded(scenario.nodes, seed) as ours, asyncio.TaskGroup() as tasks:
         mine = tasks.create_task(play(scenario, ours, token))
         theirs = tasks.create_task(play(scenario, real, token))
     return mine.result(), theirs.result()

@@ -132,10 +132,11 @@ class ThreeNodes:
 
 
 @contextlib.asynccontextmanager
-async def embedded(nodes: int) -> AsyncIterator[Embedded]:
+async def embedded(nodes: int, seed: int = 0) -> AsyncIterator[Embedded]:
     """An embedded cluster with the settings of the real brokers, for the time of the context."""
     racks = [f"rack-{node}" for node in IDS] if nodes > 1 else None
-    async with Cluster(brokers=nodes, racks=racks, broker_configs=_settings(nodes)) as cluster:
+    settings = _settings(nodes)
+    async with Cluster(nodes, racks=racks, seed=seed, broker_configs=settings) as cluster:
         yield Embedded(cluster)
 
 
