@@ -64,7 +64,7 @@ class Scene:
         up = next(one for one in self.cluster.brokers.values() if one.running)
         found = up.groups.find(group)
         assert found is not None
-        return found
+        return found.node_id
 
     @property
     def partition(self) -> int:
@@ -394,6 +394,25 @@ async def test_faults_are_for_single_partitions_of_a_commit(scene: Scene) -> Non
     fetched = await peer.call(fetch_offsets("g"), 9)
     found = fetched.groups[0].topics[0].partitions
     assert [(one.partition_index, one.committed_offset) for one in found] == [(0, 5), (1, 7)]
+
+
+async def test_faults_are_for_single_partitions_that_are_read_or_forgotten(scene: Scene) -> None:
+    peer = await scene.peer()
+    await peer.call(commit("g", "t", (0, 5), (1, 6)), 9)
+    faults = scene.cluster.faults
+    faults.error("OffsetFetch", ErrorCode.UNSTABLE_OFFSET_COMMIT, topic="t", partition=1)
+    fetched = await peer.call(fetch_offsets("g", "t", 0, 1), 9)
+    parts = fetched.groups[0].topics[0].partitions
+    assert [(one.committed_offset, one.error_code) for one in parts] == [
+        (5, NONE),
+        (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT),
+    ]
+    faults.error("OffsetDelete", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, topic="t", partition=1)
+    deleted = await peer.call(delete_offsets("g", "t", 0, 1), 0)
+    assert [(one.partition_index, one.error_code) for one in deleted.topics[0].partitions] == [
+        (1, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
+        (0, NONE),
+    ]
 
 
 async def test_an_answer_that_is_lost_was_carried_out(scene: Scene) -> None:

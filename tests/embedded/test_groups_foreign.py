@@ -67,9 +67,9 @@ class Box:
 
         def find(cluster: Cluster) -> int:
             up = next(one for one in cluster.brokers.values() if one.running)
-            node_id = up.groups.find(group)
-            assert node_id is not None
-            return node_id
+            found = up.groups.find(group)
+            assert found is not None
+            return found.node_id
 
         return self.see(find)
 

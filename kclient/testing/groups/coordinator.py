@@ -27,7 +27,7 @@ from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.records import Record
 from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.groups.shard import Shard
-from kclient.testing.groups.store import OFFSETS_TOPIC, GroupStore
+from kclient.testing.groups.store import OFFSETS_TOPIC, GroupStore, Node
 from kclient.testing.refused import Refused
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class GroupCoordinator:
 
     # What handlers ask
 
-    def find(self, group_id: str) -> int | None:
-        """Node id of a group's coordinator, None while there is none.
+    def find(self, group_id: str) -> Node | None:
+        """A group's coordinator, None while there is none.
 
         The internal topic is made if need be. Kafka then says that there is no coordinator yet;
         here it exists at once, which saves each new cluster a wait.
@@ -98,6 +98,14 @@ class GroupCoordinator:
         for shard in [self._shard(index) for index in self._store.led()]:
             self._run(lambda moment, shard=shard: found.extend(shard.known(moment)))  # type: ignore[misc]
         return found
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic, None if there is none with that id."""
+        return self._store.topic_name(topic_id)
+
+    def has_partition(self, topic: str, index: int) -> bool:
+        """The partition exists."""
+        return self._store.has_partition(topic, index)
 
     def operate(self, group_id: str, operation: Callable[[Shard, Moment], None]) -> None:
         """Let ``operation`` act on the group's shard, then send the answers that it gave.

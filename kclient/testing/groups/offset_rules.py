@@ -102,13 +102,11 @@ def orphans(
 ) -> list[OffsetRecord]:
     """Tombstones of offsets in topics that were deleted, though one of that name may be there."""
     gone: list[OffsetRecord] = []
-    for topic in offsets.topics(group_id):
+    for topic, partitions in offsets.by_topic(group_id).items():
         now = topic_id(topic)
-        gone += [
-            offset_tombstone(group_id, name, partition)
-            for name, partition, one in offsets.appended(group_id)
-            if name == topic and (now is None or one.topic_id not in (ZERO_UUID, now))
-        ]
+        for partition, one in partitions.items():
+            if now is None or one.topic_id not in (ZERO_UUID, now):
+                gone.append(offset_tombstone(group_id, topic, partition))
     return gone
 
 

@@ -77,9 +77,9 @@ class Offsets:
             for partition, offset in partitions.items():
                 yield topic, partition, offset
 
-    def topics(self, group_id: str) -> list[str]:
-        """Topics that the group has offsets in."""
-        return list(self._appended.get(group_id, ()))
+    def by_topic(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
+        """The same by topic and partition; not to be changed."""
+        return self._appended.get(group_id, {})
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
         """An offset was appended."""

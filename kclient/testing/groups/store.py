@@ -9,7 +9,7 @@ parked at a broker that can't answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.groups.settings import GroupSettings
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from kclient.testing.log import PartitionLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class Node(NamedTuple):
+    """A broker, as clients find it."""
+
+    node_id: int
+    host: str
+    port: int
 
 
 class GroupStore:
@@ -92,13 +100,23 @@ class GroupStore:
         found = self._broker.state.topics.get(topic)
         return None if found is None else found.topic_id
 
-    def coordinator_of(self, index: int) -> int | None:
-        """Node id of the partition's leader, as this broker knows it; None if there is none."""
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic, None if there is none with that id."""
+        found = self._broker.state.topic_by_id(topic_id)
+        return None if found is None else found.name
+
+    def has_partition(self, topic: str, index: int) -> bool:
+        """The partition exists."""
+        return self._broker.state.partition(topic, index) is not None
+
+    def coordinator_of(self, index: int) -> Node | None:
+        """A partition's leader, as this broker knows it; None if there is none."""
         state = self._broker.metadata_state
         partition = state.partition(OFFSETS_TOPIC, index)
         if partition is None or partition.leader == NO_LEADER:
             return None
-        return partition.leader if state.brokers[partition.leader].alive else None
+        leader = state.brokers[partition.leader]
+        return Node(leader.node_id, leader.host, leader.port) if leader.alive else None
 
     def create_topic(self, settings: GroupSettings) -> None:
         """Make the internal topic if it isn't there, on as many brokers as are up.

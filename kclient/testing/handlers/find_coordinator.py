@@ -13,6 +13,7 @@ from kclient.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kclient.testing.call import Call
+from kclient.testing.groups.store import Node
 from kclient.testing.refused import Refused
 
 _FIRST_BATCHED = 4
@@ -60,18 +61,17 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
         code = call.error_for()
         if code is not None:
             raise Refused(code)
-        node_id = _node_for(call, key_type, key)
+        node = _node_for(call, key_type, key)
     except Refused as refused:
         return Coordinator(key, -1, "", -1, refused.code, refused.message or "")
-    broker = call.broker.metadata_state.brokers[node_id]
-    return Coordinator(key, node_id, broker.host, broker.port)
+    return Coordinator(key, node.node_id, node.host, node.port)
 
 
-def _node_for(call: Call, key_type: int, key: str) -> int:
+def _node_for(call: Call, key_type: int, key: str) -> Node:
     if key_type == KeyType.GROUP:
-        node_id = call.broker.groups.find(key)
-        if node_id is not None:
-            return node_id
+        node = call.broker.groups.find(key)
+        if node is not None:
+            return node
     elif key_type == KeyType.SHARE:
         if call.version < _FIRST_WITH_SHARES or not _is_share_key(key):
             raise Refused(ErrorCode.INVALID_REQUEST)

@@ -72,23 +72,27 @@ def _sort(
     keys: list[tuple[_Key, int]],
 ) -> None:
     """Answer the partitions that can't be committed for, and note the others."""
+    groups = call.broker.groups
     by_id = call.version >= _FIRST_WITH_IDS
     key = ("", bytes(topic.topic_id)) if by_id else (topic.name, topic.topic_id)
+    name = groups.topic_name(topic.topic_id) if by_id else topic.name
+    topic_id = None if name is None else groups.topic_id(name)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for part in topic.partitions:
         index = part.partition_index
-        try:
-            found = call.topic(topic.name, topic.topic_id, by_id)
-            code = call.error_for(found.name, index)
-            if code is not None:
-                raise Refused(code)
-            call.partition(found, index)
-        except Refused as refused:
-            answers.add(key, 0, index, refused.code)
+        if name is None or topic_id is None:
+            answers.add(key, 0, index, unknown)
+            continue
+        code = call.error_for(name, index)
+        if code is None and not groups.has_partition(name, index):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if code is not None:
+            answers.add(key, 0, index, code)
             continue
         entries.append(
             CommitEntry(
-                found.name,
-                found.topic_id,
+                name,
+                topic_id,
                 index,
                 part.committed_offset,
                 part.committed_leader_epoch,

@@ -36,10 +36,12 @@ def _delete(call: Call, request: OffsetDeleteRequest) -> Deferred[OffsetDeleteRe
     wanted: list[tuple[str, int]] = []
     for topic in request.topics:
         for part in topic.partitions:
-            if call.state.partition(topic.name, part.partition_index) is not None:
-                wanted.append((topic.name, part.partition_index))
-                continue
-            _row(rows, topic.name, part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            index = part.partition_index
+            code = call.error_for(topic.name, index)
+            if code is None and groups.has_partition(topic.name, index):
+                wanted.append((topic.name, index))
+            else:
+                _row(rows, topic.name, index, code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def reply(codes: list[ErrorCode]) -> None:
         for (name, index), code in zip(wanted, codes, strict=True):

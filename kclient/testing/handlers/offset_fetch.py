@@ -144,9 +144,8 @@ def _wanted(
         name: str | None = topic.name
         code = ErrorCode.NONE
         if by_id:
-            there = call.state.topic_by_id(topic.topic_id)
-            name = None if there is None else there.name
-            code = ErrorCode.UNKNOWN_TOPIC_ID if there is None else code
+            name = call.broker.groups.topic_name(topic.topic_id)
+            code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else code
         offsets = found.get(name or "", {})
         row = OffsetFetchResponseTopics(
             "" if by_id else topic.name,
@@ -170,17 +169,17 @@ def _all(
         if call.version < _FIRST_WITH_IDS:
             rows.append(OffsetFetchResponseTopics(name, partitions=parts))
             continue
-        topic = call.state.topics.get(name)
-        if topic is not None:
-            rows.append(OffsetFetchResponseTopics("", topic.topic_id, parts))
+        topic_id = call.broker.groups.topic_id(name)
+        if topic_id is not None:
+            rows.append(OffsetFetchResponseTopics("", topic_id, parts))
     return rows
 
 
 def _part(
     call: Call, name: str | None, index: int, one: CommittedOffset | None, code: ErrorCode
 ) -> OffsetFetchResponsePartitions:
-    fault = call.error_for(name, index, after=True)
-    if fault is not None:
+    fault = call.error_for(name, index) or call.error_for(name, index, after=True)
+    if fault:
         code, one = fault, None
     if one is None:
         return OffsetFetchResponsePartitions(index, -1, -1, "", code)
