@@ -120,8 +120,8 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of its members'."""
-        return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
+        """The longest of its members', which may say anything."""
+        return max([0, *(one.rebalance_timeout_ms for one in self.members.values())])
 
     @property
     def joined_count(self) -> int:
