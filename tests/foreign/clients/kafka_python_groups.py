@@ -66,7 +66,8 @@ class Member(kafka.ConsumerRebalanceListener):
             with consuming(self._scene, **self._settings) as self._made:
                 self._made.subscribe([self._topic], listener=self)
                 while not self._stopping:
-                    found = self._made.poll(timeout_ms=50)
+                    # A poll that ends within a rejoin for new metadata would forget its outcome.
+                    found = self._made.poll(timeout_ms=50 if self._partitions else 1000)
                     if found:
                         self._made.commit()  # not in the listener: its loop can't wait for itself
                     for records in found.values():
