@@ -68,15 +68,28 @@ def run(client: str, target: Target, only: Sequence[str] = ()) -> Report:
         told.seek(0)
         said.seek(0)
         lines, words = told.read().splitlines(), said.read()[-6000:]
-    return _report(client, lines, words, ended, only or tuple(FEATURES))
+    return outcomes_of(client, lines, words, ended, only or tuple(FEATURES))
 
 
-def _report(
+def outcomes_of(
     client: str, lines: Sequence[str], said: str, ended: int, wanted: Sequence[str]
 ) -> Report:
-    version, outcomes = "?", {}
+    """Read what a program told.
+
+    Args:
+        client: Its name.
+        lines: What it wrote to standard output.
+        said: The end of what it wrote to standard error.
+        ended: Its exit status.
+        wanted: The features that it was to play.
+    """
+    version = "?"
+    outcomes: dict[str, Outcome] = {}
     for line in lines:
-        one = json.loads(line)
+        try:
+            one = json.loads(line)
+        except ValueError:  # it ended in the middle of a line
+            continue
         name, why = one["feature"], one.get("error") or one.get("why") or ""
         if name == "version":
             version = str(one["seen"])

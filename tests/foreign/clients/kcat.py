@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import subprocess
@@ -231,6 +232,7 @@ class Member:
             stderr=subprocess.PIPE,
             text=True,
         )
+        atexit.register(self._process.kill)  # if what it is for fails
         self.steps: list[str] = []
         self.values: list[int] = []
         self._threads = [
