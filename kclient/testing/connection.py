@@ -34,6 +34,8 @@ logger = logging.getLogger("kclient.testing")
 _SIZE = struct.Struct(">i")
 _PENDING_BYTES = 256 << 10
 """Read ahead while a request waits; the socket is read at all so that its end is noticed."""
+_TURN_FRAMES = 64
+"""Served in one callback; others have their turn before the next ones."""
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -55,6 +57,7 @@ class Channel(asyncio.BufferedProtocol):
         self._deaf = False
         self._unread = False
         self._serving = False
+        self._turn: asyncio.Handle | None = None
 
     # What the transport calls
 
@@ -80,7 +83,9 @@ class Channel(asyncio.BufferedProtocol):
             return
         self._in.took(count)
         self._serve_frames()
-        if self._in.held >= _PENDING_BYTES and (self._busy or self._out.clogged):
+        if self._in.held >= _PENDING_BYTES and (
+            self._busy or self._out.clogged or self._turn is not None
+        ):
             self._pause()
 
     def eof_received(self) -> bool:
@@ -130,17 +135,27 @@ class Channel(asyncio.BufferedProtocol):
     # Reading
 
     def _serve_frames(self) -> None:
-        if self._serving:
+        transport = self._transport
+        if self._serving or self._turn is not None or transport is None:
             return
         self._serving = True
+        left = _TURN_FRAMES
         try:
-            while not self._busy and not self._deaf and not self._out.clogged:
+            while not (self._busy or self._deaf or self._out.clogged or transport.is_closing()):
                 frame = self._next_frame()
                 if frame is None:
                     break
                 self._serve_frame(frame)
+                left -= 1
+                if not left:
+                    self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+                    break
         finally:
             self._serving = False
+
+    def _take_turn(self) -> None:
+        self._turn = None
+        self._go_on()
 
     def _next_frame(self) -> memoryview | None:
         most = self._broker.config.request_max_bytes
@@ -376,7 +391,7 @@ class Channel(asyncio.BufferedProtocol):
     def _let_go(self) -> None:
         waiting, outcome, call = self._waiting, self._outcome, self._call
         self._waiting = self._outcome = self._call = None
-        for deferred in (waiting, outcome):
+        for deferred in (waiting, outcome, self._turn):
             if deferred is not None:
                 deferred.cancel()
         if call is not None:

@@ -38,10 +38,11 @@ COUNTS = {
     "metadata": 10_000,
     "handshake": 7_000,
     "requests": 4_000,
+    "broker": 20_000,
     "clients": 1_500,  # lives, of some three spoiled answers each
 }
 """Target -> numbers of the run with fixed seeds."""
-SIZES = {"clients": 750, "fetch": 7_500}
+SIZES = {"clients": 750, "fetch": 7_500, "broker": 5_000}
 """Target -> numbers of one process at most; elsewhere ``SIZE``."""
 SIZE = 20_000
 

@@ -148,10 +148,10 @@ async def _meet(mutant: Mutant) -> Verdict:
         outcome = "answered" if answers else "hung up" if peer.lost else "waits"
         peer.transport.abort()
         await _check_lives(net, address)
-    return Verdict(outcome, _reaches(mutant))
+    return Verdict(outcome, reaches(mutant))
 
 
-def _reaches(mutant: Mutant) -> bool:
+def reaches(mutant: Mutant) -> bool:
     """Whether the first field of the body can be read; what the broker read it doesn't tell."""
     frame = mutant.data[4 : 4 + struct.unpack_from(">i", mutant.data)[0]]
     try:

@@ -69,6 +69,7 @@ MODULES = {
     "handshake": "tests.fuzz.handshakes",
     "batches": "tests.fuzz.differ",
     "requests": "tests.fuzz.requests",
+    "broker": "tests.fuzz.broker",
     "clients": "tests.fuzz.clients",
     "planted": "tests.fuzz.planted",
 }

@@ -54,6 +54,10 @@ class RawPeer:
         """Say that nothing more will come."""
         self._writer.write_eof()
 
+    def abort(self) -> None:
+        """Be gone at once."""
+        self._writer.transport.abort()
+
     async def read_frame(self) -> bytes:
         """The next frame without its size; IncompleteReadError at the end of the connection."""
         (size,) = _SIZE.unpack(await self._reader.readexactly(4))
