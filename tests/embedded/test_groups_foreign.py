@@ -229,6 +229,9 @@ def test_librdkafka_administers_groups(box: Box) -> None:
 
 # kafka-python
 
+POLL_MS = 500
+"""A poll of 20 ms that ends while a rebalance goes on can lose its assignment for good (3.0.12)."""
+
 
 def python_consumer(box: Box, **settings: object) -> kafka.KafkaConsumer:
     return kafka.KafkaConsumer(
@@ -249,7 +252,7 @@ def test_consumers_of_kafka_python_share_and_hand_over(box: Box) -> None:
 
     def drained() -> bool:
         nonlocal came
-        came += sum(len(records) for records in first.poll(20).values())
+        came += sum(len(records) for records in first.poll(POLL_MS).values())
         return came == PARTITIONS * EACH
 
     until(drained, f"{came} records came")
@@ -259,13 +262,13 @@ def test_consumers_of_kafka_python_share_and_hand_over(box: Box) -> None:
 
     def keep_polling() -> None:
         while not ended.is_set():
-            first.poll(20)
+            first.poll(POLL_MS)
 
     poller = threading.Thread(target=keep_polling)
     poller.start()
     try:
         until(
-            lambda: second.poll(20) == {} and len(second.assignment()) == PARTITIONS // 2,
+            lambda: second.poll(POLL_MS) == {} and len(second.assignment()) == PARTITIONS // 2,
             "the second has three",
         )
         assert len(box.group("g").members) == 2
@@ -274,7 +277,7 @@ def test_consumers_of_kafka_python_share_and_hand_over(box: Box) -> None:
         ended.set()
         poller.join(PATIENCE)
     until(
-        lambda: first.poll(20) == {} and len(first.assignment()) == PARTITIONS,
+        lambda: first.poll(POLL_MS) == {} and len(first.assignment()) == PARTITIONS,
         "the first has all again",
     )
     assert first.committed(kafka.TopicPartition("t", 0)) == EACH
