@@ -20,6 +20,7 @@ from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.refused import Refused
 
 _FIRST_WITH_GROUP_ERRORS = 9
+_LONG = 1 << 63
 
 
 class CommitRequest(NamedTuple):
@@ -65,7 +66,7 @@ def commit_records(
     wall_ms: int,
 ) -> tuple[list[OffsetRecord], list[ErrorCode]]:
     """What to write, and a code for each entry."""
-    expires_ms = -1 if request.retention_ms == -1 else wall_ms + request.retention_ms
+    expires_ms = -1 if request.retention_ms == -1 else _as_long(wall_ms + request.retention_ms)
     records: list[OffsetRecord] = []
     codes: list[ErrorCode] = []
     for one in entries:
@@ -79,6 +80,11 @@ def commit_records(
         records.append(committed.record(request.group_id, one.topic, one.partition))
         codes.append(ErrorCode.NONE)
     return records, codes
+
+
+def _as_long(value: int) -> int:
+    """As Java adds: past the end of a long it is long ago."""
+    return (value + _LONG) % (2 * _LONG) - _LONG
 
 
 def delete_records(
@@ -134,6 +140,6 @@ def _has_expired(
                 since = group.state_since_ms
         elif not (group.state is State.STABLE and group.subscribed_topics is not None):
             return False
-    if one.expires_ms >= 0:
+    if one.expires_ms != -1:
         return wall_ms >= one.expires_ms
     return wall_ms - since >= settings.retention_ms

@@ -136,7 +136,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
     if isinstance(value, GroupMetadataValue):
         version = _GROUP_VERSION
     else:
-        version = _EXPIRING_VERSION if value.expire_timestamp >= 0 else _OFFSET_VERSION
+        version = _EXPIRING_VERSION if value.expire_timestamp != -1 else _OFFSET_VERSION
     return key, _INT16.pack(version) + value.encode(version)
 
 

@@ -288,6 +288,15 @@ def test_old_clients_say_how_long_to_keep() -> None:
     assert room.fetch() == [{("t", 1): 6}]
 
 
+def test_a_retention_past_the_end_of_time_is_over_as_in_java() -> None:
+    room = Room(retention_ms=60 * MINUTE_MS, retention_check_ms=MINUTE_MS)
+    assert room.commit(5, retention_ms=(1 << 63) - 1, version=3) == [NONE]
+    room = room.reload()
+    assert room.fetch() == [{("t", 0): 5}]
+    room.pass_time(2 * 60)
+    assert room.fetch() == [{}]
+
+
 def test_idle_groups_leave_nothing_to_do() -> None:
     room = Room()
     room.commit(5)
