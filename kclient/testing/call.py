@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kclient.error_codes import ErrorCode
 from kclient.protocol.headers import RequestHeader
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.named_entries import named_entries
 from kclient.testing.refused import Refused
 
 if TYPE_CHECKING:
@@ -121,23 +122,4 @@ class Call:
 
     def entries(self) -> Iterator[tuple[str | None, int | None]]:
         """(topic, partition) of what the request names, for faults that are for some of it."""
-        request = self.request
-        slots = request.__slots__
-        if "topic_data" in slots:  # Produce
-            for topic in request.topic_data:
-                for part in topic.partition_data:
-                    yield self.topic_name(topic.name, topic.topic_id), part.index
-            return
-        for topic in (request.topics or ()) if "topics" in slots else ():
-            yield from self._entries_of(topic)
-
-    def _entries_of(self, topic: Any) -> Iterator[tuple[str | None, int | None]]:
-        slots = topic.__slots__
-        name = topic.topic if "topic" in slots else topic.name
-        if "topic_id" in slots:
-            name = self.topic_name(name, topic.topic_id)
-        if "partitions" not in slots:
-            yield name, None
-            return
-        for part in topic.partitions:
-            yield name, part.partition if "partition" in part.__slots__ else part.partition_index
+        return named_entries(self.request, self.topic_name)

@@ -1,0 +1,57 @@
+"""Which topics and partitions a request names: for faults that are for some of them.
+
+``Call.entries`` asks. It goes by the names of fields, which Kafka's messages nearly share, so an
+API that is served anew needs nothing here as long as its fields are called as those of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from kclient.protocol.message import Struct
+
+Entry: TypeAlias = tuple[str | None, int | None]
+TopicName: TypeAlias = Callable[[str | None, bytes], str | None]
+"""The name where a request gives name or id."""
+
+_LISTS = ("topics", "topic_data", "topic_partitions")
+_PARTITIONS = ("partitions", "partition_data", "partition_indexes")
+_INDEXES = ("index", "partition", "partition_index")
+_TOPIC = 2
+"""The type of a resource of configurations."""
+
+
+def named_entries(request: Any, topic_name: TopicName) -> Iterator[Entry]:
+    """(topic, partition) of what is named; None for the partition where the API has none."""
+    for name in _present(request, _LISTS):
+        for topic in getattr(request, name) or ():
+            yield from _of_topic(topic, topic_name)
+    slots = request.__slots__
+    if "topic_names" in slots:  # DeleteTopics
+        yield from ((name, None) for name in request.topic_names)
+    if "resources" in slots:  # configurations
+        for one in request.resources:
+            if one.resource_type == _TOPIC:
+                yield one.resource_name, None
+    if "groups" in slots:  # OffsetFetch; those of DescribeGroups are names
+        for group in request.groups:
+            if isinstance(group, Struct):
+                yield from named_entries(group, topic_name)
+
+
+def _of_topic(topic: Any, topic_name: TopicName) -> Iterator[Entry]:
+    slots = topic.__slots__
+    name = topic.topic if "topic" in slots else topic.name
+    if "topic_id" in slots:
+        name = topic_name(name, topic.topic_id)
+    lists = _present(topic, _PARTITIONS)
+    if not lists:
+        yield name, None
+    for part in (part for field in lists for part in getattr(topic, field) or ()):
+        yield name, part if isinstance(part, int) else getattr(part, _present(part, _INDEXES)[0])
+
+
+def _present(struct: Any, names: Iterable[str]) -> list[str]:
+    slots = struct.__slots__
+    return [name for name in names if name in slots]
