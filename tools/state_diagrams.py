@@ -13,6 +13,7 @@ from typing import Any
 from kclient.consumer import fetch_session, subscription
 from kclient.network import connection_states
 from kclient.producer import batch_states, idempotence
+from kclient.testing.groups import classic_group
 
 Table = Mapping[Any, Mapping[Any, Any]]
 
@@ -29,6 +30,7 @@ MACHINES: dict[str, tuple[str, Table]] = {
         idempotence.SEQUENCE_TRANSITIONS,
     ),
     "An assigned partition": ("kclient/consumer/subscription.py", subscription.TRANSITIONS),
+    "A classic group": ("kclient/testing/groups/classic_group.py", classic_group.TRANSITIONS),
     "A fetch session": ("kclient/consumer/fetch_session.py", fetch_session.TRANSITIONS),
 }
 

@@ -1,6 +1,7 @@
-"""One broker of the embedded cluster: a listener on loopback, its connections and fetch sessions.
+"""One broker of the embedded cluster: its listeners, connections, fetch sessions and partitions.
 
-Made by ``Cluster``. It serves requests in callbacks of the loop: it has no task of its own.
+Made by ``Cluster``. Clients and other brokers have a listener each. It serves requests in callbacks
+of the loop: it has no task of its own.
 """
 
 from __future__ import annotations
@@ -15,44 +16,87 @@ from kclient.errors import InvalidArgument
 from kclient.testing.api_names import ApiName, api_key_of
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
+from kclient.testing.controller import Controller
 from kclient.testing.faults import Faults
+from kclient.testing.feeds import Feed
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.groups.coordinator import GroupCoordinator
-from kclient.testing.memory_net import Listener, MemoryNet
+from kclient.testing.hosted import Hosted
+from kclient.testing.hosting import Address, Server, accept_no_more, listen
+from kclient.testing.image import BrokerFacts, MetadataImage
+from kclient.testing.inside import Inside
+from kclient.testing.memory_net import MemoryNet
+from kclient.testing.replicas import Replicas, Turn
+from kclient.testing.replication import Replication
 from kclient.testing.request_log import RequestLog
 from kclient.testing.served_versions import VERSIONS
-from kclient.testing.state import BrokerState, ClusterState
 
 LOOPBACK = "127.0.0.1"
 """Where brokers listen if nothing else is said."""
 
+INNER = 0
+"""The number of connections from other brokers; those of clients count from 1."""
+
 
 class Services:
-    """What all brokers of a cluster share, beside its state."""
+    """What all brokers of a cluster share.
 
-    __slots__ = ("_connections", "clock", "faults", "network", "requests", "rng", "state")
+    Attributes:
+        inside: How they hold together.
+        network: Where clients find them; None for sockets.
+        loop: In which the cluster was started.
+        inner_network: Where they find each other; None for sockets.
+        brokers: All of them, by node id.
+    """
 
     def __init__(
         self,
-        state: ClusterState,
+        inside: Inside,
         faults: Faults,
         requests: RequestLog,
         clock: Clock,
         rng: random.Random,
         network: MemoryNet | None = None,
     ) -> None:
-        self.network = network
-        self.state = state
+        self.inside = inside
         self.faults = faults
         self.requests = requests
         self.clock = clock
         self.rng = rng
-        self._connections = 0
+        self.network = network
+        self.inner_network: MemoryNet | None = None
+        self.brokers: dict[int, Broker] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._now = 0.0
+        self._connections = INNER
+        self._producer_ids = -1
+
+    @property
+    def is_running(self) -> bool:
+        """The caller is in the cluster's loop."""
+        with contextlib.suppress(RuntimeError):
+            return asyncio.get_running_loop() is self.loop
+        return False
+
+    def running(self) -> asyncio.AbstractEventLoop:
+        """The loop that the cluster was started in."""
+        return self.loop or asyncio.get_running_loop()
+
+    def now(self) -> float:
+        """Monotonic seconds; while no loop runs, those of the last call."""
+        with contextlib.suppress(RuntimeError):
+            self._now = self.clock.now()
+        return self._now
 
     def next_connection(self) -> int:
-        """A number for a new connection."""
+        """A number for a new connection of a client."""
         self._connections += 1
         return self._connections
+
+    def new_producer_id(self) -> int:
+        """An id that no producer has."""
+        self._producer_ids += 1
+        return self._producer_ids
 
 
 class Broker:
@@ -63,44 +107,56 @@ class Broker:
         sessions: Fetch sessions of its clients.
         groups: The groups that it coordinates.
         versions: What it serves, by API key.
-        metadata_state: What its answers to Metadata are made from.
+        image: What it knows of the cluster.
+        metadata_image: What its answers to Metadata are made from.
+        inside: How the cluster holds together.
+        hosted: Its partitions.
     """
 
-    def __init__(self, info: BrokerState, services: Services) -> None:
-        self._info = info
+    def __init__(
+        self, node_id: int, host: str, port: int, rack: str | None, services: Services
+    ) -> None:
         self._services = services
-        self._server: asyncio.Server | Listener | None = None
+        self._server: Server | None = None
+        self._inner_server: Server | None = None
+        self._inner_port = 0
         self._channels: dict[Channel, None] = {}
+        self._inner_channels: dict[Channel, None] = {}
         self._unconnected = asyncio.Event()
         self._unconnected.set()
-        self.node_id = info.node_id
-        self.state = services.state
-        self.metadata_state = services.state
+        self._frozen = False
+        self._replication: Replication | None = None
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
         self.versions = dict(VERSIONS)
         self.faults = services.faults
         self.requests = services.requests
-        self.sessions = FetchSessions(services.rng, services.state.config.session_slots)
-        self.groups = GroupCoordinator(self, services.state.config.groups, services.rng)
-
-    @property
-    def host(self) -> str:
-        """Where it listens."""
-        return self._info.host
-
-    @property
-    def port(self) -> int:
-        """Where it listens; it keeps the port over restarts, and 0 before the first start."""
-        return self._info.port
+        self.inside = services.inside
+        self.image: MetadataImage = services.inside.image
+        self.metadata_image = self.image
+        self.hosted = Hosted(node_id, services.inside, self)
+        self.sessions = FetchSessions(services.rng, self.config.session_slots)
+        self.groups = GroupCoordinator(self, self.config.groups, services.rng)
+        self.replicas.listeners.append(self._role_changed)
+        services.brokers[node_id] = self
 
     @property
     def address(self) -> str:
-        """``host:port``."""
-        return f"{self._info.host}:{self._info.port}"
+        """``host:port``; the port stays over restarts, and may be 0 before the first start."""
+        return f"{self.host}:{self.port}"
 
     @property
-    def rack(self) -> str | None:
-        """Where it stands, if that was given."""
-        return self._info.rack
+    def replicas(self) -> Replicas:
+        """Its copies of partitions."""
+        return self.hosted.replicas
+
+    @property
+    def session(self) -> int:
+        """Its epoch, -1 while it has none."""
+        found = self.inside.registry.session_of(self.node_id)
+        return -1 if found is None else found
 
     @property
     def running(self) -> bool:
@@ -115,11 +171,11 @@ class Broker:
     @property
     def config(self) -> BrokerConfig:
         """The same for all brokers."""
-        return self.state.config
+        return self.image.config
 
     def now(self) -> float:
         """Monotonic seconds."""
-        return self._services.clock.now()
+        return self._services.now()
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -127,7 +183,7 @@ class Broker:
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """A timer on the running loop."""
-        return asyncio.get_running_loop().call_later(seconds, callback)
+        return self._services.running().call_later(seconds, callback)
 
     def speak(self, api: ApiName, lowest: int, highest: int) -> None:
         """Serve an API in these versions only, as a broker of another release does.
@@ -146,40 +202,55 @@ class Broker:
 
     def freeze_metadata(self) -> None:
         """Go on telling of brokers, topics and leaders what is true now: it lags behind."""
-        self.metadata_state = self.state.outline()
+        self._frozen = True
 
     def thaw_metadata(self) -> None:
         """Tell the truth again."""
-        self.metadata_state = self.state
+        self._frozen = False
+        self.metadata_image = self.image
 
     async def listen(self, host: str | None = None, port: int | None = None) -> None:
-        """Open the listener, at another address if one is given, and take part in the cluster.
+        """Open the listeners, at another address if one is given, and take part in the cluster.
 
         Cancellation: the broker stays down; call it again.
         """
-        info, network = self._info, self._services.network
-        info.host = info.host if host is None else host
-        info.port = info.port if port is None else port
-        if network is None:
-            loop = asyncio.get_running_loop()
-            server = await loop.create_server(self._new_channel, info.host, info.port)
-            info.port = server.sockets[0].getsockname()[1]
-            self._server = server
-        else:
-            if info.host == LOOPBACK:
-                info.host = f"broker-{info.node_id}"
-            self._server = network.listen(self._new_channel, info.host, info.port)
-            info.port = self._server.port
-        self.state.broker_up(self.node_id)
+        services = self._services
+        self.host = self.host if host is None else host
+        self.port = self.port if port is None else port
+        if services.network is not None and self.host == LOOPBACK:
+            self.host = f"broker-{self.node_id}"
+        outer = Address(self.host, self.port, services.network)
+        server, self.port = await listen(outer, self._new_channel)
+        try:
+            host = LOOPBACK if services.inner_network is None else f"broker-{self.node_id}"
+            inner = Address(host, self._inner_port, services.inner_network)
+            self._inner_server, self._inner_port = await listen(inner, self._new_inner_channel)
+        except BaseException:
+            server.close()
+            raise
+        self._server = server
+        self._replication = Replication(self)
+        self.inside.join(self)
 
     def _new_channel(self) -> Channel:
         return Channel(self, self._services.next_connection())
 
+    def _new_inner_channel(self) -> Channel:
+        return Channel(self, INNER)
+
     async def stop(self) -> None:
         """Leave the cluster, then close the listener and, in order, all connections.
 
+        What it leads and is on its way to its followers arrives there before, within a second.
+
         Cancellation: the broker is down, but connections may still be open; call it again.
         """
+        if self._server is not None:
+            await self._replicated_within(_CLOSE_SECONDS)
+        await self._leave(Channel.close)
+
+    async def shut(self) -> None:
+        """``stop`` without a wait for followers: all ends. Cancellation: as there."""
         await self._leave(Channel.close)
 
     async def crash(self) -> None:
@@ -189,23 +260,114 @@ class Broker:
         """
         await self._leave(Channel.abort)
 
+    async def _replicated_within(self, seconds: float) -> None:
+        end = self.now() + seconds
+        while self.now() < end and self.hosted.is_owing:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_SECONDS)
+
     async def _leave(self, end: Callable[[Channel], None]) -> None:
         server, self._server = self._server, None
+        inner, self._inner_server = self._inner_server, None
+        replication, self._replication = self._replication, None
         if server is not None:
-            server.close()
+            accept_no_more(server)
+            if inner is not None:
+                accept_no_more(inner)
             for channel in tuple(self._channels):
                 end(channel)
-            self.state.broker_down(self.node_id)
+            for channel in tuple(self._inner_channels):
+                channel.abort()
+            self.inside.leave(self.node_id)
+            self.hosted.close()
             self.sessions.drop_all()
             self.groups.close()
+            try:
+                if isinstance(server, asyncio.Server):
+                    await asyncio.sleep(0)  # for a connection that was accepted in this very turn
+            finally:
+                server.close()
+                if inner is not None:
+                    inner.close()
         elif not self._channels:
             return
+        if replication is not None:
+            await asyncio.gather(*replication.close(), return_exceptions=True)
         await self._closed_within(_CLOSE_SECONDS)
         for channel in tuple(self._channels):
             channel.abort()
         await self._closed_within(_CLOSE_SECONDS)
-        if server is not None:
-            await server.wait_closed()
+        for one in (server, inner):
+            if one is not None:
+                await one.wait_closed()
+
+    # What the inside of the cluster calls
+
+    def facts(self) -> BrokerFacts:
+        """Where it listens now."""
+        return BrokerFacts(self.node_id, self.host, self.rack, self.port)
+
+    def apply(self, image: MetadataImage) -> None:
+        """Believe that image from now on, unless it is older than what is known."""
+        if image.version <= self.image.version:
+            self.inside.tally.fences += image.controller_epoch < self.image.controller_epoch
+            return
+        self.image = image
+        if not self._frozen:
+            self.metadata_image = image
+        self.hosted.apply(image)
+        self._refresh()
+
+    def _role_changed(self, turn: Turn) -> None:
+        if self.running:
+            self.groups.role_changed(turn.topic, turn.partition, turn.leads, turn.leader_epoch)
+
+    def ways_changed(self) -> None:
+        """It reaches others than before."""
+        self.hosted.ways_changed()
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Let its followers look; soon, where a test acts while its loop doesn't run."""
+        if self._replication is not None:
+            if self._services.is_running:
+                self._replication.refresh()
+            else:
+                self._services.running().call_soon(self._refresh)
+
+    def controller(self) -> Controller:
+        """Who reigns. Raises Refused: NOT_CONTROLLER, where it can't be reached."""
+        return self.inside.controller_for(self.node_id)
+
+    def new_producer_id(self) -> int:
+        """An id that no producer has."""
+        return self._services.new_producer_id()
+
+    # What its followers call
+
+    def reaches(self, node_id: int) -> bool:
+        """Whether another broker is up and can be reached."""
+        other = self._services.brokers.get(node_id)
+        return (
+            other is not None
+            and other.running
+            and self.inside.interior.reachable(self.node_id, node_id)
+        )
+
+    def inner_address(self, node_id: int) -> Address:
+        """Where another broker listens for brokers."""
+        network = self._services.inner_network
+        host = LOOPBACK if network is None else f"broker-{node_id}"
+        return Address(host, self._services.brokers[node_id]._inner_port, network)
+
+    def nudge(self, leader: int) -> None:
+        """Ask a leader to answer the fetch of ours that waits there."""
+        other = self._services.brokers[leader]
+        interior = self.inside.interior
+        interior.send(self.node_id, leader, lambda: other.feed(self.node_id).nudge())
+
+    def feed(self, follower: int) -> Feed:
+        """What is kept for a follower."""
+        return self.hosted.feed(follower)
 
     async def wait_unconnected(self) -> None:
         """Wait until no connection is open: clients went, and their ends were noticed.
@@ -225,13 +387,17 @@ class Broker:
 
     def channel_opened(self, channel: Channel) -> None:
         """A connection is there; none is taken any more while the broker leaves."""
-        self._channels[channel] = None
-        self._unconnected.clear()
+        if channel.number == INNER:
+            self._inner_channels[channel] = None
+        else:
+            self._channels[channel] = None
+            self._unconnected.clear()
         if self._server is None:
             channel.abort()
 
     def channel_closed(self, channel: Channel) -> None:
         """A connection is gone."""
+        self._inner_channels.pop(channel, None)
         self._channels.pop(channel, None)
         if not self._channels:
             self._unconnected.set()
@@ -239,3 +405,4 @@ class Broker:
 
 _CLOSE_SECONDS = 1.0
 """For answers on their way to clients that don't read them."""
+_POLL_SECONDS = 0.002

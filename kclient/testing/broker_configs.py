@@ -68,6 +68,14 @@ class BrokerConfig:
         session_slots: Fetch sessions per broker.
         partition_limit: Most partitions in one answer of DescribeTopicPartitions.
         request_max_bytes: Largest frame that is read.
+        session_timeout: Seconds after which a broker that can't reach the registry is gone.
+        replica_lag_time: Seconds after which a follower that is behind isn't in sync.
+        replica_fetch_wait: Seconds after which a follower hears of a high watermark at the latest.
+        replica_fetch_backoff: Seconds between a follower's attempts.
+        replica_socket_timeout: Seconds that a follower waits for a leader which left it out.
+        cleaner_backoff_ms: The same for compacted logs.
+        retention_check_ms: How long after it grew a log is looked at for what is to be cleaned.
+        selects_by_rack: Consumers are sent to a follower in their rack (KIP-392).
         log_dirs: Where a broker says that its logs are.
         topic_defaults: Defaults of topic configurations.
     """
@@ -75,6 +83,7 @@ class BrokerConfig:
     __slots__ = (
         "_values",
         "auto_create_topics",
+        "cleaner_backoff_ms",
         "dynamic",
         "fetch_max_bytes",
         "given",
@@ -82,9 +91,16 @@ class BrokerConfig:
         "log_dirs",
         "partition_limit",
         "partitions",
+        "replica_fetch_backoff",
+        "replica_fetch_wait",
+        "replica_lag_time",
+        "replica_socket_timeout",
         "replication_factor",
         "request_max_bytes",
+        "retention_check_ms",
+        "selects_by_rack",
         "session_slots",
+        "session_timeout",
         "static",
         "stored",
         "topic_defaults",
@@ -128,6 +144,15 @@ class BrokerConfig:
         self.session_slots = self._int("max.incremental.fetch.session.cache.slots")
         self.partition_limit = self._int("max.request.partition.size.limit")
         self.request_max_bytes = self._int("socket.request.max.bytes")
+        self.session_timeout = self._int("broker.session.timeout.ms") / 1000
+        self.replica_lag_time = self._int("replica.lag.time.max.ms") / 1000
+        self.replica_fetch_wait = self._int("replica.fetch.wait.max.ms") / 1000
+        self.replica_fetch_backoff = self._int("replica.fetch.backoff.ms") / 1000
+        self.replica_socket_timeout = self._int("replica.socket.timeout.ms") / 1000
+        self.cleaner_backoff_ms = self._int("log.cleaner.backoff.ms")
+        self.retention_check_ms = self._int("log.retention.check.interval.ms")
+        selector = self._values["replica.selector.class"]
+        self.selects_by_rack = str(selector).endswith("RackAwareReplicaSelector")
         self.groups = self._group_settings()
         self.log_dirs = tuple(cast("list[str]", self._values["log.dirs"]))
         self.topic_defaults = topic_defaults({**self.static, **self.dynamic})

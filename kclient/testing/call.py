@@ -14,8 +14,9 @@ from kclient.testing.refused import Refused
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
     from kclient.testing.fault import Fault
+    from kclient.testing.image import MetadataImage, PartitionFacts, TopicFacts
+    from kclient.testing.replica import Replica
     from kclient.testing.request_log import ServedRequest
-    from kclient.testing.state import ClusterState, PartitionState, TopicState
 
 
 class Call:
@@ -23,7 +24,6 @@ class Call:
 
     Attributes:
         broker: Who was asked.
-        state: The cluster's state.
         api_key: Kafka's number of the API.
         version: Of the API.
         client_id: As the client calls itself.
@@ -39,7 +39,6 @@ class Call:
         "correlation_id",
         "request",
         "served",
-        "state",
         "used_faults",
         "version",
     )
@@ -48,7 +47,6 @@ class Call:
         self, broker: Broker, header: RequestHeader, request: Any, served: ServedRequest
     ) -> None:
         self.broker = broker
-        self.state: ClusterState = broker.state
         self.api_key = header.api_key
         self.version = header.api_version
         self.correlation_id = header.correlation_id
@@ -63,6 +61,11 @@ class Call:
         return self.broker.node_id
 
     @property
+    def image(self) -> MetadataImage:
+        """What that broker knows of the cluster."""
+        return self.broker.image
+
+    @property
     def connection(self) -> int:
         """The number of the connection."""
         return self.served.connection
@@ -71,45 +74,51 @@ class Call:
         """The topic's name where a request gives name or id; None for an id that is unknown."""
         if topic_id == ZERO_UUID:
             return name
-        topic = self.state.topic_by_id(topic_id)
+        topic = self.image.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    def topic(self, name: str | None, topic_id: bytes, by_id: bool) -> TopicState:
+    def topic(self, name: str | None, topic_id: bytes, by_id: bool) -> TopicFacts:
         """The topic of a request's entry.
 
         Raises:
             Refused: UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION.
         """
         if by_id:
-            found = self.state.topic_by_id(topic_id)
+            found = self.image.topic_by_id(topic_id)
             if found is None:
                 raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
         else:
-            found = self.state.topics.get(name or "")
+            found = self.image.topics.get(name or "")
             if found is None:
                 raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
-    def partition(self, topic: TopicState, index: int) -> PartitionState:
+    def partition(self, topic: TopicFacts, index: int) -> PartitionFacts:
         """A partition of it. Raises Refused: UNKNOWN_TOPIC_OR_PARTITION."""
         if not 0 <= index < len(topic.partitions):
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic.partitions[index]
 
-    def check_leader(self, partition: PartitionState, epoch: int, *, leader_only: bool) -> None:
-        """Whether this broker may answer for a partition, in the epoch that the client believes in.
+    def replica(
+        self, topic: TopicFacts, index: int, epoch: int = -1, *, leader_only: bool
+    ) -> Replica:
+        """This broker's copy of a partition, if it may answer in the epoch that is believed in.
 
         Raises:
-            Refused: NOT_LEADER_OR_FOLLOWER, or FENCED_LEADER_EPOCH, or UNKNOWN_LEADER_EPOCH.
+            Refused: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, or
+                UNKNOWN_LEADER_EPOCH.
         """
-        if self.node_id not in partition.replicas:
+        self.partition(topic, index)
+        found = self.broker.replicas.get(topic.name, index)
+        if found is None:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if epoch >= 0 and epoch != partition.leader_epoch:
-            if epoch < partition.leader_epoch:
+        if epoch >= 0 and epoch != found.epoch:
+            if epoch < found.epoch:
                 raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
             raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if leader_only and partition.leader != self.node_id:
+        if leader_only and not found.leads:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return found
 
     def error_for(
         self, topic: str | None = None, partition: int | None = None, *, after: bool = False

@@ -8,34 +8,30 @@ memory and gone with the cluster.
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from kclient.clock import Clock, SystemClock
-from kclient.error_codes import ErrorCode
-from kclient.errors import ClientClosed, InvalidArgument, broker_error
-from kclient.record.reader import read_batches
+from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
 from kclient.testing.addresses import check_address
 from kclient.testing.broker import LOOPBACK, Broker, Services
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
-from kclient.testing.config_defs import as_texts
+from kclient.testing.cluster_control import ClusterControl
 from kclient.testing.faults import Faults
-from kclient.testing.log import INFLATE_CAP_BYTES, PartitionLog
+from kclient.testing.image import MetadataImage
+from kclient.testing.inside import Inside
 from kclient.testing.memory_net import MemoryNet
-from kclient.testing.refused import Refused
 from kclient.testing.request_log import RequestLog
-from kclient.testing.state import BrokerState, ClusterState, PartitionState
-from kclient.testing.stored_batch import StoredBatch, split_batches
-from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic
-
-if TYPE_CHECKING:
-    from kclient.record import Record
 
 _MOST_REPLICAS = 3
+_IN_SYNC_SECONDS = 1.0
+"""For a broker that comes back to catch up, and no longer: the others may be down, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ class TopicDefaults:
     replication_factor: int | None = None
 
 
-class Cluster:
+class Cluster(ClusterControl):
     """Brokers on loopback, in this process and loop.
 
     Args:
@@ -117,18 +113,17 @@ class Cluster:
             }
         )
         rng = random.Random(seed)
-        self._state = ClusterState(config, rng)
+        self._inside = Inside(MetadataImage(_new_cluster_id(rng), config), rng)
         self.faults = Faults()
         self.requests = RequestLog()
         self._services = services = Services(
-            self._state, self.faults, self.requests, clock or SystemClock(), rng, network
+            self._inside, self.faults, self.requests, clock or SystemClock(), rng, network
         )
-        self._brokers: dict[int, Broker] = {}
+        self._brokers = services.brokers
+        self._host, self._port = host, port
         for index in range(brokers):
             rack = None if racks is None else racks[index]
-            info = BrokerState(index + 1, host, rack, port and port + index)
-            self._state.brokers[info.node_id] = info
-            self._brokers[info.node_id] = Broker(info, services)
+            Broker(index + 1, host, port and port + index, rack, services)
         self._started = False
 
     async def __aenter__(self) -> Self:
@@ -166,8 +161,11 @@ class Cluster:
     def _settle(self) -> None:
         """On a loop of virtual time, use its network and its wall clock."""
         loop, services = asyncio.get_running_loop(), self._services
+        services.loop = loop
         if services.network is None and isinstance(loop, VirtualLoop):
             services.network = loop.network
+        if services.network is not None and services.inner_network is None:
+            services.inner_network = MemoryNet(latency=(0.0, 0.0))
         if isinstance(services.clock, SystemClock):
             services.clock.settle()
 
@@ -183,7 +181,8 @@ class Cluster:
         Cancellation: safe, but brokers may then still be up; call it again.
         """
         self.faults.clear()
-        await asyncio.gather(*(broker.stop() for broker in self._brokers.values()))
+        self._inside.close()
+        await asyncio.gather(*(broker.shut() for broker in self._brokers.values()))
         await self.faults.ended()
         self.faults.check()
 
@@ -204,12 +203,7 @@ class Cluster:
     @property
     def cluster_id(self) -> str:
         """As clients see it."""
-        return self._state.cluster_id
-
-    @property
-    def controller_id(self) -> int:
-        """The node id that metadata names as controller."""
-        return self._state.controller_id
+        return self._image.cluster_id
 
     async def stop(self, broker: int) -> None:
         """Shut a broker down in order: its leaderships move, what it answered is still sent.
@@ -225,14 +219,59 @@ class Cluster:
         """
         await self._broker(broker).crash()
 
-    async def restart(self, broker: int) -> None:
+    async def restart(self, broker: int, *, in_sync_within: float = _IN_SYNC_SECONDS) -> None:
         """Bring a broker back, on its old port; stops it first if it is up.
+
+        Args:
+            broker: Which.
+            in_sync_within: Seconds to wait until what it has is in sync again, and no longer: the
+                others may be down, too. 0 not to wait.
 
         Cancellation: it may be down then; call it again.
         """
         found = self._broker(broker)
         await found.stop()
         await found.listen()
+        await self._settled(in_sync_within, broker)
+
+    async def _settled(self, seconds: float, *brokers: int) -> None:
+        """Wait for what these have to be in sync, as long as ``seconds``. Cancellation: safe."""
+        with contextlib.suppress(RequestTimedOut):
+            await self.wait_in_sync(*brokers, timeout=seconds)
+
+    async def add_broker(self, *, rack: str | None = None) -> int:
+        """One more broker, with the next node id; it has nothing until topics are made on it.
+
+        Returns:
+            Its node id.
+
+        Cancellation: it may be there, but down; ``restart`` it.
+        """
+        if not self._started:
+            raise ClientClosed("the cluster isn't up: use `async with`, or start() it")
+        node_id = max(self._brokers) + 1
+        port = self._port and self._port + node_id - 1
+        broker = Broker(node_id, self._host, port, rack, self._services)
+        await broker.listen()
+        return node_id
+
+    async def remove_broker(self, broker: int) -> None:
+        """Stop a broker and forget it, as ``kafka-cluster.sh unregister`` does.
+
+        Raises:
+            InvalidArgument: It has replicas, which would be lost.
+
+        Cancellation: it may be down and still known; call it again.
+        """
+        found = self._broker(broker)
+        has = [
+            f"{one.topic}-{one.index}" for one in self._image.partitions() if broker in one.replicas
+        ]
+        if has:
+            raise InvalidArgument(f"broker {broker} has replicas of {', '.join(has[:5])}")
+        await found.stop()
+        self._controller().forget_broker(broker)
+        del self._brokers[broker]
 
     async def move(self, broker: int, *, host: str | None = None, port: int = 0) -> None:
         """Bring a broker back at another address, as a new machine that has its disks.
@@ -252,6 +291,7 @@ class Cluster:
         if not port and self._services.network is not None:
             port = found.port + 1  # a network in memory gives the old one again
         await found.listen(host, port)
+        await self._settled(_IN_SYNC_SECONDS, broker)
 
     async def swap_addresses(self, one: int, other: int) -> None:
         """Let two brokers come back, each at the address of the other.
@@ -264,177 +304,9 @@ class Cluster:
         address, new = (first.host, first.port), (second.host, second.port)
         await first.listen(*new)
         await second.listen(*address)
-
-    def _broker(self, node_id: int) -> Broker:
-        found = self._brokers.get(node_id)
-        if found is None:
-            raise InvalidArgument(f"there is no broker {node_id}, only {sorted(self._brokers)}")
-        return found
-
-    # Topics
-
-    @property
-    def topics(self) -> list[str]:
-        """Names of all topics, sorted."""
-        return sorted(self._state.topics)
-
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int | None = None,
-        replication_factor: int | None = None,
-        assignments: Sequence[Sequence[int]] | None = None,
-        configs: Mapping[str, object] | None = None,
-    ) -> str:
-        """Create a topic, checked as if a client asked for it.
-
-        Args:
-            name: Topic name.
-            partitions: How many; None for the cluster's default.
-            replication_factor: Replicas of each; None for the cluster's default.
-            assignments: Node ids of each partition's replicas, the first one leads; in place of
-                the two counts.
-            configs: By Kafka's names, such as ``{"cleanup.policy": "compact"}``.
-
-        Returns:
-            ``name``.
-
-        Raises:
-            BrokerError: What a broker would have answered.
-        """
-        spec = TopicSpec(
-            name,
-            -1 if partitions is None else partitions,
-            -1 if replication_factor is None else replication_factor,
-            list(enumerate(assignments or ())),
-            {**as_texts(configs or {})},
-        )
-        try:
-            checked = check_new_topic(self._state, spec)
-        except Refused as refused:
-            raise _as_error(refused, f"Creation of topic {name!r} failed") from None
-        self._state.add_topic(checked.name, checked.assignments, checked.config)
-        return name
-
-    def add_partitions(self, topic: str, count: int) -> None:
-        """Bring a topic to ``count`` partitions. Raises BrokerError."""
-        found = self._state.topics.get(topic)
-        if found is None:
-            raise _unknown(topic)
-        try:
-            placed = check_growth(self._state, found, count, None)
-        except Refused as refused:
-            raise _as_error(refused, f"Growing topic {topic!r} failed") from None
-        self._state.add_partitions(found, placed)
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic. Raises BrokerError (UNKNOWN_TOPIC_OR_PARTITION)."""
-        found = self._state.topics.get(name)
-        if found is None:
-            raise _unknown(name)
-        self._state.delete_topic(found)
-
-    def topic_id(self, name: str) -> bytes:
-        """The id of a topic, 16 bytes."""
-        found = self._state.topics.get(name)
-        if found is None:
-            raise _unknown(name)
-        return found.topic_id
-
-    def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has."""
-        found = self._state.topics.get(topic)
-        if found is None:
-            raise _unknown(topic)
-        return len(found.partitions)
-
-    # Partitions
-
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """Node id of a partition's leader, -1 if it has none."""
-        return self._partition(topic, partition).leader
-
-    def leader_epoch(self, topic: str, partition: int = 0) -> int:
-        """The epoch of that leader."""
-        return self._partition(topic, partition).leader_epoch
-
-    def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Make another replica the leader, with a new epoch.
-
-        Raises:
-            BrokerError: ``broker`` has no replica of it, or is down.
-        """
-        try:
-            self._state.move_leader(topic, partition, broker)
-        except Refused as refused:
-            raise _as_error(refused, "Moving the leader failed") from None
-
-    def log(self, topic: str, partition: int = 0) -> PartitionLog:
-        """The log of a partition, to look into: offsets, epochs, producers, batches."""
-        return self._partition(topic, partition).log
-
-    def start_offset(self, topic: str, partition: int = 0) -> int:
-        """The first offset that is there."""
-        return self._partition(topic, partition).log.start_offset
-
-    def end_offset(self, topic: str, partition: int = 0) -> int:
-        """The next offset to be written."""
-        return self._partition(topic, partition).log.end_offset
-
-    def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """All records in the log of a partition, markers left out."""
-        log = self._partition(topic, partition).log
-        found: list[Record] = []
-        for stored in log.batches:
-            if stored.is_control:
-                continue
-            for batch in read_batches(memoryview(stored.data)):
-                batch.inflate(INFLATE_CAP_BYTES)
-                found += batch.records(topic, partition, start_offset=log.start_offset)
-        return found
-
-    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Let a log begin at ``before_offset``, as DeleteRecords and retention do.
-
-        Raises:
-            BrokerError: OFFSET_OUT_OF_RANGE.
-        """
-        try:
-            self._partition(topic, partition).log.delete_before(before_offset)
-        except Refused as refused:
-            raise _as_error(refused, f"Deleting records of {topic}-{partition} failed") from None
-
-    def append(self, topic: str, partition: int, batches: bytes) -> int:
-        """Put v2 batches into a log unchecked, past all rules but the order of offsets.
-
-        For what no producer could write: gaps, control batches, transactions, wrong CRCs. A batch
-        with a base offset below the log's end is moved to the end; one beyond makes a gap.
-
-        Returns:
-            Base offset of the first batch.
-        """
-        found = self._partition(topic, partition)
-        first = -1
-        for data in split_batches(batches):
-            batch = StoredBatch(data)
-            base = max(batch.base_offset, found.log.end_offset)
-            batch.place(base, found.leader_epoch)
-            found.log.append_placed(batch)
-            first = base if first < 0 else first
-        found.advance()
-        return first
-
-    def _partition(self, topic: str, index: int) -> PartitionState:
-        found = self._state.partition(topic, index)
-        if found is None:
-            raise _unknown(f"{topic}-{index}")
-        return found
+        await self._settled(_IN_SYNC_SECONDS, one, other)
 
 
-def _unknown(what: str) -> Exception:
-    return broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {what}")
-
-
-def _as_error(refused: Refused, doing: str) -> Exception:
-    return broker_error(refused.code, doing, broker_message=refused.message)
+def _new_cluster_id(rng: random.Random) -> str:
+    number = bytes([rng.randrange(1, 0xF8)]) + rng.randbytes(15)
+    return base64.urlsafe_b64encode(number).decode().rstrip("=")

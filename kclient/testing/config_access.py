@@ -16,6 +16,7 @@ from kclient.testing.topic_configs import TopicConfig
 
 if TYPE_CHECKING:
     from kclient.testing.call import Call
+    from kclient.testing.image import MetadataImage
 
 _LOGGERS = {
     ROOT_LOGGER: "INFO",
@@ -38,24 +39,28 @@ class ConfigAccess:
         call: The request that is carried out.
     """
 
-    __slots__ = ("_state", "node_id")
+    __slots__ = ("_broker", "node_id")
 
     def __init__(self, call: Call) -> None:
-        self._state = call.state
+        self._broker = call.broker
         self.node_id = call.node_id
+
+    @property
+    def _image(self) -> MetadataImage:
+        return self._broker.image
 
     def topic(self, name: str) -> TopicConfig | None:
         """A topic's configuration; None where there is no such topic."""
-        topic = self._state.topics.get(name)
+        topic = self._image.topics.get(name)
         return None if topic is None else topic.config
 
     def checked_topic(self, given: Mapping[str, str]) -> TopicConfig:
         """A topic's configuration where ``given`` is set on it. Raises Refused: INVALID_CONFIG."""
-        return self._state.topic_config(given)
+        return self._image.topic_config(given)
 
     def layers(self) -> BrokerLayers:
         """What the configuration of the broker that was asked is made of."""
-        config, broker = self._state.config, self._state.brokers[self.node_id]
+        config, broker = self._image.config, self._image.brokers[self.node_id]
         address = f"PLAINTEXT://{broker.host}:{broker.port}"
         static = {
             "process.roles": "broker,controller",
@@ -76,36 +81,38 @@ class ConfigAccess:
             topic = self.topic(name)
             return {} if topic is None else topic.given
         if resource == Resource.BROKER and not name:
-            return self._state.config.dynamic
-        stored = self._state.config.stored.get((resource, name))
+            return self._image.config.dynamic
+        stored = self._image.config.stored.get((resource, name))
         if stored is None:
             return _LOGGERS if resource == Resource.BROKER_LOGGER else {}
         return stored
 
     def replace(self, resource: Resource, name: str, configs: Mapping[str, str]) -> None:
-        """Let exactly these be set on a resource, all of them checked."""
-        if resource == Resource.TOPIC:
-            self._set_topic(name, self.checked_topic(configs))
-        elif resource == Resource.BROKER and not name:
-            self._state.config.apply(configs)
-            for topic_name, topic in self._state.topics.items():
-                self._set_topic(topic_name, self.checked_topic(topic.config.given))
-        elif configs:
-            self._state.config.stored[resource, name] = dict(configs)
-        else:
-            self._state.config.stored.pop((resource, name), None)
+        """Let exactly these be set on a resource, all of them checked.
 
-    def _set_topic(self, name: str, config: TopicConfig) -> None:
-        topic = self._state.topics[name]
-        topic.config = config
-        for partition in topic.partitions:
-            partition.config = config
-            partition.advance()  # fewer in sync may be enough now
+        Raises:
+            Refused: NOT_CONTROLLER.
+        """
+        controller = self._broker.controller()
+        if resource == Resource.TOPIC:
+            controller.set_topic_configs({name: self.checked_topic(configs)})
+        elif resource == Resource.BROKER and not name:
+            self._image.config.apply(configs)
+            controller.set_topic_configs(
+                {
+                    topic_name: self.checked_topic(topic.config.given)
+                    for topic_name, topic in controller.image.topics.items()
+                }
+            )
+        elif configs:
+            self._image.config.stored[resource, name] = dict(configs)
+        else:
+            self._image.config.stored.pop((resource, name), None)
 
     def names(self, resource: Resource) -> list[str]:
         """All resources of a kind that have configurations."""
         if resource == Resource.TOPIC:
-            return list(self._state.topics)
+            return list(self._image.topics)
         if resource in (Resource.BROKER, Resource.BROKER_LOGGER):
-            return [str(node_id) for node_id in self._state.brokers]
-        return [name for kind, name in self._state.config.stored if kind == resource]
+            return [str(node_id) for node_id in self._image.brokers]
+        return [name for kind, name in self._image.config.stored if kind == resource]

@@ -160,7 +160,7 @@ class Channel(asyncio.BufferedProtocol):
     def _next_frame(self) -> memoryview | None:
         most = self._broker.config.request_max_bytes
         try:
-            if self._set_faults and self._is_cut(self._in.begun(most)):
+            if self.number and self._set_faults and self._is_cut(self._in.begun(most)):
                 return None
             return self._in.next_frame(most)
         except Hangup as hangup:
@@ -259,7 +259,7 @@ class Channel(asyncio.BufferedProtocol):
         stage: Stage,
         answer: Deferred[Response] | Answer | None,
     ) -> None:
-        seen = None if isinstance(answer, Deferred) else answer
+        seen = answer.draft if isinstance(answer, Deferred) else answer
         outcome = self._faults.call_hook(fault, call, seen)
 
         def then(given: Answer | Failed | None) -> None:

@@ -17,15 +17,19 @@ class Deferred(Generic[T]):
 
     Args:
         abandon: Called once, on completion or cancellation, to let go of timers and listeners.
+
+    Attributes:
+        draft: What the value will be unless something else happens, where that is known.
     """
 
-    __slots__ = ("_abandon", "_done", "_listener", "_value")
+    __slots__ = ("_abandon", "_done", "_listener", "_value", "draft")
 
     def __init__(self, abandon: Callable[[], None] | None = None) -> None:
         self._abandon = abandon
         self._done = False
         self._listener: Callable[[T], None] | None = None
         self._value: list[T] = []
+        self.draft: T | None = None
 
     @property
     def done(self) -> bool:

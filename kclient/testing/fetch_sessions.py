@@ -65,6 +65,8 @@ class Answer:
     size_bytes: int = 0
     diverging: tuple[int, int] | None = None
     """Epoch and end offset where the client's log and ours part (KIP-595)."""
+    preferred_replica: int = -1
+    """Where to fetch from instead (KIP-392)."""
     leader: tuple[int, int] | None = None
     """Id and epoch of the leader, where this broker isn't it (KIP-951)."""
 
@@ -77,7 +79,9 @@ class _Cached:
 
     def has_news(self, answer: Answer) -> bool:
         """Whether the client must be told ``answer``; remembers what it is told."""
-        news = bool(answer.size_bytes) or answer.diverging is not None
+        news = (
+            bool(answer.size_bytes) or answer.diverging is not None or answer.preferred_replica >= 0
+        )
         if self.high_watermark != answer.high_watermark:
             self.high_watermark = answer.high_watermark
             news = True

@@ -3,7 +3,7 @@
 Offsets, epochs, producers and open transactions of one log; an append gives a batch its offset,
 a read returns whole batches. Used by the handlers of Produce, Fetch and ListOffsets, and by
 ``Cluster`` for tests. Rules only: no waiting, no clock; what a batch may hold was checked before
-(``batch_rules.py``). Today all replicas of a partition share one log.
+(``batch_rules.py``). Each replica of a partition has one.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class PartitionLog:
         "_bases",
         "_batches",
         "_listeners",
+        "_tail_listeners",
         "end_offset",
         "epochs",
         "high_watermark",
@@ -82,6 +83,7 @@ class PartitionLog:
         self._batches: list[StoredBatch] = []
         self._bases: list[int] = []
         self._listeners: dict[Callable[[int], None], None] = {}
+        self._tail_listeners: dict[Callable[[int], None], None] = {}
         self.start_offset = 0
         self.end_offset = 0
         self.high_watermark = 0
@@ -156,6 +158,8 @@ class PartitionLog:
         if batch.producer_id >= 0:
             self.producers.note(batch)
             self.transactions.note(batch)
+        for listener in tuple(self._tail_listeners):
+            listener(len(batch.data))
 
     def advance(self, high_watermark: int) -> None:
         """Let readers have what lies below ``high_watermark``, which never goes back."""
@@ -231,9 +235,16 @@ class PartitionLog:
         """
         if offset > self.high_watermark:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if offset <= self.start_offset:
+        if offset > self.start_offset:
+            self.raise_start(offset)
+
+    def raise_start(self, offset: int) -> None:
+        """Let the log begin at ``offset``, which lies above its start, as its leader's does."""
+        if offset > self.end_offset:
+            self.restart(offset)
             return
         self.start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
         gone = self._index_of(offset)
         self.segments.forget_records(self._batches[:gone])
         del self._batches[:gone]
@@ -252,6 +263,15 @@ class PartitionLog:
         self.segments.truncate_end(self.end_offset)
         self._rebuild()
 
+    def restart(self, offset: int) -> None:
+        """Throw everything away and begin at ``offset``."""
+        self._batches.clear()
+        self._bases.clear()
+        self.start_offset = self.end_offset = self.high_watermark = offset
+        self.epochs = LeaderEpochs()
+        self.segments = Segments()
+        self._rebuild()
+
     def note_segments(self, segment_bytes: int, segment_ms: int) -> None:
         """Bring ``segments`` up to the log's start and end, with the limits that count now."""
         first = bisect_left(self._bases, self.segments.counted_to)
@@ -264,13 +284,21 @@ class PartitionLog:
         self._batches[:count] = batches
         self._bases[:count] = [batch.base_offset for batch in batches]
 
-    def listen(self, listener: Callable[[int], None]) -> None:
-        """Call ``listener(size_bytes)`` when there is more to read, until ``unlisten``."""
+    def listen(self, listener: Callable[[int], None], *, tail: bool = False) -> None:
+        """Call ``listener(size_bytes)`` when there is more to read, until ``unlisten``.
+
+        Args:
+            listener: Called with the bytes that are new.
+            tail: Call it when anything is appended, too, though it isn't committed.
+        """
         self._listeners[listener] = None
+        if tail:
+            self._tail_listeners[listener] = None
 
     def unlisten(self, listener: Callable[[int], None]) -> None:
         """Stop calling ``listener``."""
         self._listeners.pop(listener, None)
+        self._tail_listeners.pop(listener, None)
 
     def disturb(self) -> None:
         """Wake everybody who waits for data: leadership changed, or the topic is gone."""

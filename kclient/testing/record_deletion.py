@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kclient.error_codes import ErrorCode
+from kclient.testing.image import INTERNAL_TOPICS
 from kclient.testing.log import PartitionLog
 from kclient.testing.refused import Refused
-from kclient.testing.state import INTERNAL_TOPICS
 from kclient.testing.topic_configs import TopicConfig
 
 TO_HIGH_WATERMARK = -1

@@ -38,7 +38,14 @@ if TYPE_CHECKING:
 
         def stop(self, broker: int) -> None: ...  # type: ignore[override]
         def crash(self, broker: int) -> None: ...  # type: ignore[override]
-        def restart(self, broker: int) -> None: ...  # type: ignore[override]
+        def restart(  # type: ignore[override]
+            self, broker: int, *, in_sync_within: float = 1.0
+        ) -> None: ...
+        def add_broker(self, *, rack: str | None = None) -> int: ...  # type: ignore[override]
+        def remove_broker(self, broker: int) -> None: ...  # type: ignore[override]
+        def wait_in_sync(  # type: ignore[override]
+            self, *brokers: int, timeout: float = 10.0
+        ) -> None: ...
         def move(  # type: ignore[override]
             self, broker: int, *, host: str | None = None, port: int = 0
         ) -> None: ...

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kclient.error_codes import ErrorCode
+from kclient.testing.image import MetadataImage, TopicFacts
 from kclient.testing.refused import Refused
-from kclient.testing.state import ClusterState, TopicState
 from kclient.testing.topic_configs import TopicConfig
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -76,7 +76,7 @@ def check_total(partitions: int) -> None:
         )
 
 
-def check_new_topic(state: ClusterState, spec: TopicSpec) -> CheckedTopic:
+def check_new_topic(image: MetadataImage, spec: TopicSpec) -> CheckedTopic:
     """Check a topic that is to be created, in Kafka's order.
 
     Raises:
@@ -87,8 +87,8 @@ def check_new_topic(state: ClusterState, spec: TopicSpec) -> CheckedTopic:
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
         )
     check_name(spec.name)
-    _check_collision(state, spec.name)
-    if spec.name in state.topics:
+    _check_collision(image, spec.name)
+    if spec.name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     nulls = [name for name, value in spec.configs.items() if value is None]
     if nulls:
@@ -96,17 +96,17 @@ def check_new_topic(state: ClusterState, spec: TopicSpec) -> CheckedTopic:
             ErrorCode.INVALID_CONFIG,
             f"Null value not supported for topic configs: {','.join(nulls)}",
         )
-    config = state.topic_config({k: v for k, v in spec.configs.items() if v is not None})
+    config = image.topic_config({k: v for k, v in spec.configs.items() if v is not None})
     if spec.assignments:
-        return CheckedTopic(spec.name, _assigned(state, spec), config)
-    return CheckedTopic(spec.name, _placed(state, spec), config)
+        return CheckedTopic(spec.name, _assigned(image, spec), config)
+    return CheckedTopic(spec.name, _placed(image, spec), config)
 
 
-def _check_collision(state: ClusterState, name: str) -> None:
+def _check_collision(image: MetadataImage, name: str) -> None:
     if "." not in name and "_" not in name:
         return
     flat = name.replace(".", "_")
-    for other in state.topics:
+    for other in image.topics:
         if other != name and other.replace(".", "_") == flat:
             raise Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -114,7 +114,7 @@ def _check_collision(state: ClusterState, name: str) -> None:
             )
 
 
-def _placed(state: ClusterState, spec: TopicSpec) -> list[list[int]]:
+def _placed(image: MetadataImage, spec: TopicSpec) -> list[list[int]]:
     factor = spec.replication_factor
     if factor < -1 or factor == 0:
         raise Refused(
@@ -127,17 +127,17 @@ def _placed(state: ClusterState, spec: TopicSpec) -> list[list[int]]:
             "Number of partitions was set to an invalid non-positive value.",
         )
     if factor == -1:
-        factor = state.config.replication_factor
-    count = state.config.partitions if spec.partitions == -1 else spec.partitions
+        factor = image.config.replication_factor
+    count = image.config.partitions if spec.partitions == -1 else spec.partitions
     try:
-        return state.place(count, factor)
+        return image.place(count, factor)
     except Refused as refused:
         raise Refused(
             refused.code, f"Unable to replicate the partition {factor} time(s): {refused.message}"
         ) from refused
 
 
-def _assigned(state: ClusterState, spec: TopicSpec) -> list[list[int]]:
+def _assigned(image: MetadataImage, spec: TopicSpec) -> list[list[int]]:
     for field_name, value in (
         ("replication factor", spec.replication_factor),
         ("numPartitions", spec.partitions),
@@ -154,8 +154,8 @@ def _assigned(state: ClusterState, spec: TopicSpec) -> list[list[int]]:
             raise _bad_assignment(
                 f"Found multiple manual partition assignments for partition {index}"
             )
-        check_assignment(state, replicas, factor)
-        _check_alive(state, index, replicas)
+        check_assignment(image, replicas, factor)
+        _check_alive(image, index, replicas)
         factor = len(replicas)
         found[index] = list(replicas)
     if sorted(found) != list(range(len(found))):
@@ -164,8 +164,8 @@ def _assigned(state: ClusterState, spec: TopicSpec) -> list[list[int]]:
 
 
 def check_growth(
-    state: ClusterState,
-    topic: TopicState,
+    image: MetadataImage,
+    topic: TopicFacts,
     count: int,
     assignments: Sequence[Sequence[int]] | None,
 ) -> list[list[int]]:
@@ -186,26 +186,26 @@ def check_growth(
     more = count - has
     factor = topic.replication_factor
     if assignments is None:
-        return state.place(more, factor, first=has)
+        return image.place(more, factor, first=has)
     if len(assignments) != more:
         raise _bad_assignment(
             f"Attempted to add {more} additional partition(s), but only {len(assignments)} "
             "assignment(s) were specified."
         )
     for step, replicas in enumerate(assignments):
-        check_assignment(state, replicas, factor)
-        _check_alive(state, has + step, replicas)
+        check_assignment(image, replicas, factor)
+        _check_alive(image, has + step, replicas)
     return [list(replicas) for replicas in assignments]
 
 
-def check_assignment(state: ClusterState, replicas: Sequence[int], factor: int | None) -> None:
+def check_assignment(image: MetadataImage, replicas: Sequence[int], factor: int | None) -> None:
     """Raise Refused (INVALID_REPLICA_ASSIGNMENT) unless the replicas of a partition can be."""
     words = "The manual partition assignment includes"
     if not replicas:
         raise _bad_assignment(f"{words} an empty replica list.")
     previous = None
     for node_id in sorted(replicas):
-        if node_id not in state.brokers:
+        if node_id not in image.brokers:
             raise _bad_assignment(f"{words} broker {node_id}, but no such broker is registered.")
         if node_id == previous:
             raise _bad_assignment(f"{words} the broker {node_id} more than once.")
@@ -217,8 +217,8 @@ def check_assignment(state: ClusterState, replicas: Sequence[int], factor: int |
         )
 
 
-def _check_alive(state: ClusterState, index: int, replicas: Sequence[int]) -> None:
-    if not any(state.brokers[one].alive for one in replicas):
+def _check_alive(image: MetadataImage, index: int, replicas: Sequence[int]) -> None:
+    if not any(image.brokers[one].alive for one in replicas):
         raise _bad_assignment(
             "All brokers specified in the manual partition assignment for partition "
             f"{index} are fenced or in controlled shutdown."

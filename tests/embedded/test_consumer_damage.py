@@ -192,7 +192,7 @@ async def test_a_log_cut_below_the_position_is_resumed_where_it_parts(cluster: A
 
 def cut(cluster: Any, offset: int) -> None:
     """An unclean election: the new leader has nothing from ``offset`` on, and goes its own way."""
-    cluster.log(T, 0).truncate(offset)
+    cluster.log(T, 0, broker=2).truncate(offset)
     cluster.move_leader(T, 0, 2)
     cluster.append(T, 0, batch(offset, 30))
 

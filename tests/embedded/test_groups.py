@@ -300,14 +300,11 @@ async def test_a_broker_that_hears_of_its_role_takes_over_before_anybody_asks(sc
     old, new = scene.broker(), scene.cluster.brokers[scene.coordinator() % 3 + 1]
     scene.cluster.move_leader(OFFSETS, scene.partition, new.node_id)
     assert not old.groups.timer_is_set
-    epoch = scene.cluster.leader_epoch(OFFSETS, scene.partition)
-    new.groups.role_changed("t", scene.partition, True, epoch)
-    assert not new.groups.timer_is_set
-    new.groups.role_changed(OFFSETS, scene.partition, True, epoch)
     assert new.groups.timer_is_set  # the member's session
     assert ("session", "g", member_id) in new.groups.deadlines
-    new.groups.role_changed(OFFSETS, scene.partition, False, epoch + 1)
+    scene.cluster.move_leader(OFFSETS, scene.partition, old.node_id)
     assert not new.groups.timer_is_set
+    assert ("session", "g", member_id) in old.groups.deadlines
 
 
 async def test_nothing_is_left_to_do_for_idle_groups(scene: Scene) -> None:

@@ -104,7 +104,8 @@ class Log:
         for _ in range(int(seconds * 5)):
             await asyncio.sleep(0.2)
             for n in range(PARTITIONS):
-                self._cluster.delete_records("flights", n, self._cluster.end_offset("flights", n))
+                committed = self._cluster.high_watermark("flights", n)
+                self._cluster.delete_records("flights", n, committed)
         return self.end() - before
 
 
@@ -134,7 +135,7 @@ OUTAGES = ((be_frozen, 1.5), (be_refused, 1.5), (be_silent, 3.5))
 
 async def test_a_producer_at_full_rate_keeps_its_memory_in_outages_and_loses_nothing() -> None:
     async with Cluster(brokers=3) as cluster:
-        cluster.create_topic("flights", partitions=PARTITIONS)
+        cluster.create_topic("flights", partitions=PARTITIONS, replication_factor=1)
         arguments = ("-m", "tests.support.full_rate", cluster.bootstrap, "flights", str(BUDGET))
         pipe = asyncio.subprocess.PIPE
         service = await asyncio.create_subprocess_exec(

@@ -25,7 +25,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with asyncio.timeout(60), Cluster(brokers=2) as one:
-        one.create_topic("t", assignments=[[1, 2]])
+        one.create_topic("t", assignments=[[1]])
         yield one
 
 

@@ -166,7 +166,7 @@ async def test_faults_reach_partitions(cluster: Cluster, peer: RawPeer) -> None:
 
 
 async def test_logs_of_a_cluster_are_cleaned(cluster: Cluster) -> None:
-    config = cluster._state.topics["t"].config
+    config = cluster._image.topics["t"].config
     logs = [(cluster.log("t", index), config) for index in range(3)]
     due = clean_all(logs, NOW).next_clean_at
     assert due == NOW + 4 + 604_800_000 + 1

@@ -83,12 +83,14 @@ SANS_IO = tuple(
         "subscription.py",
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
         "testing": "batch_filter.py batch_rules.py broker_config_rules.py broker_configs.py "
-        "cleaning.py compaction.py config_change.py config_defs.py config_descriptions.py "
-        "config_docs.py config_rules.py config_table.py groups/classic_group.py groups/deadlines.py "
+        "compaction.py config_change.py config_defs.py config_descriptions.py config_docs.py "
+        "config_rules.py config_table.py controller.py elections.py follower_fetch.py "
+        "groups/classic_group.py groups/deadlines.py "
         "groups/java_hash.py groups/joins.py groups/member.py groups/offset_rules.py "
         "groups/offsets.py groups/rebalances.py groups/records.py groups/settings.py "
-        "groups/shard.py groups/writes.py leader_epochs.py log.py log_cleaner.py "
-        "producer_states.py record_deletion.py segments.py stored_batch.py topic_configs.py "
+        "groups/shard.py groups/writes.py image.py interior.py leader_epochs.py log.py "
+        "log_cleaner.py producer_states.py record_deletion.py registry.py replica.py replicas.py "
+        "segments.py stored_batch.py topic_configs.py "
         "topic_rules.py transaction_index.py",
     }.items()
     for place in (f"{room}/{file}".lstrip("/") for file in files.split())

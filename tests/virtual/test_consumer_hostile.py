@@ -224,7 +224,7 @@ async def test_records_that_a_loop_holds_are_not_given_after_the_log_was_cut_bef
         async for record in consumer:
             seen.append(record.offset)
             if len(seen) == 16:
-                cluster.log(T).truncate(15)
+                cluster.log(T, broker=2).truncate(15)
                 cluster.move_leader(T, 0, 2)
                 cluster.append(T, 0, batch(15, 10))
                 await asyncio.sleep(1.0)
@@ -245,7 +245,7 @@ async def test_what_was_fetched_behind_a_cut_is_dropped_and_what_lies_before_it_
         while len(seen) < 5:
             seen += await take(consumer)
         cut = max(seen[-1].offset + 1, 15)  # columns come by several batches
-        cluster.log(T).truncate(cut)
+        cluster.log(T, broker=2).truncate(cut)
         cluster.move_leader(T, 0, 2)
         cluster.append(T, 0, batch(cut, 30, value_bytes=NEW))
         await asyncio.sleep(1.0)
@@ -263,7 +263,7 @@ async def test_a_cut_log_is_told_while_a_loop_holds_records() -> None:
         with pytest.raises(LogTruncated) as failed:
             async for record in consumer:
                 if record.offset == 20:
-                    cluster.log(T).truncate(0)
+                    cluster.log(T, broker=2).truncate(0)
                     cluster.move_leader(T, 0, 2)
                     cluster.append(T, 0, batch(0, 5))
                     await asyncio.sleep(1.0)

@@ -88,7 +88,7 @@ async def test_an_answer_that_throttles_for_days_costs_minutes() -> None:
         response.throttle_time_ms = 2**31 - 1
 
     async with Cluster(brokers=1) as cluster:
-        cluster.create_topic(T)
+        cluster.create_topic(T, configs={"retention.ms": -1})  # its records are of 1970
         async with kclient.Consumer(cluster.bootstrap) as consumer:
             consumer.assign([P])
             consumer.seek(P, 0)

@@ -153,7 +153,7 @@ async def test_pitfall_6_a_repeat_is_never_older_than_what_brokers_remember() ->
 
 def lower(cluster: Cluster, max_message_bytes: int) -> None:
     """Change the configuration of t while producers write to it."""
-    cluster._state.topics["t"].config.max_message_bytes = max_message_bytes
+    cluster._image.topics["t"].config.max_message_bytes = max_message_bytes
 
 
 def large(count: int) -> list[bytes]:
@@ -236,7 +236,7 @@ async def test_pitfall_8_records_that_are_named_fail_for_that_and_the_others_are
     None
 ):
     async with one_broker() as cluster, sending(cluster, **TWENTY) as (wire, producer):
-        cluster._state.topics["t"].config.compacted = True  # each record needs a key from now on
+        cluster._image.topics["t"].config.compacted = True  # each record needs a key from now on
         keys = [b"k", None, b"k", b"k", None, b"k"]
         deliveries = [producer.send("t", b"%d" % n, key=key) for n, key in enumerate(keys, 1)]
         await asyncio.sleep(0.011)
@@ -265,7 +265,7 @@ async def test_pitfall_8_records_that_are_named_when_they_are_repeated_may_be_wr
         wire.on_told = lambda told: Fate.KEEP
         deliveries = send(producer, 1, 4)
         await asyncio.sleep(0.1)
-        config = cluster._state.topics["t"].config
+        config = cluster._image.topics["t"].config
         if refusal == "a key is needed":
             config.compacted = True
         else:

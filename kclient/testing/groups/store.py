@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.groups.settings import GroupSettings
+from kclient.testing.image import NO_LEADER
 from kclient.testing.log import ENDLESS_BYTES
 from kclient.testing.refused import Refused
-from kclient.testing.state import NO_LEADER
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_rules import TopicSpec, check_new_topic
 
@@ -43,40 +43,32 @@ class GroupStore:
 
     def leads(self, index: int) -> int | None:
         """The leader epoch in which this broker leads a partition, None if it doesn't."""
-        partition = self._broker.state.partition(OFFSETS_TOPIC, index)
-        if partition is None or partition.leader != self._broker.node_id:
-            return None
-        return partition.leader_epoch
+        replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
+        return replica.epoch if replica is not None and replica.leads else None
 
     def led(self) -> list[int]:
         """All partitions that this broker leads."""
-        topic = self._broker.state.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return []
-        return [one.index for one in topic.partitions if one.leader == self._broker.node_id]
+        topic = self._broker.image.topics.get(OFFSETS_TOPIC)
+        partitions = () if topic is None else topic.partitions
+        return [one.index for one in partitions if self.leads(one.index) is not None]
 
     def read(self, index: int) -> Iterable[bytes | bytearray]:
         """The batches of a partition, oldest first."""
-        partition = self._broker.state.partition(OFFSETS_TOPIC, index)
-        return () if partition is None else (one.data for one in partition.log.batches)
+        replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
+        return () if replica is None else (one.data for one in replica.log.batches)
 
     def append(self, index: int, batch: bytes, done: Callable[[ErrorCode], None]) -> None:
         """Append to a partition; ``done`` is called once all in sync have it, or with why not."""
-        partition = self._broker.state.partition(OFFSETS_TOPIC, index)
-        if partition is None or partition.leader != self._broker.node_id:
-            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif not partition.has_min_isr:
-            done(ErrorCode.NOT_ENOUGH_REPLICAS)
-        elif len(batch) > partition.config.max_message_bytes:
+        replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
+        if replica is not None and len(batch) > replica.config.max_message_bytes:
             done(ErrorCode.MESSAGE_TOO_LARGE)
         else:
-            partition.append(StoredBatch(batch), None)
-            done(ErrorCode.NONE)
+            self._broker.hosted.append_internal(OFFSETS_TOPIC, index, StoredBatch(batch), done)
 
     def watch(self, index: int, lost: Callable[[], None]) -> None:
         """Call ``lost`` when the partition changes hands, once."""
-        partition = self._broker.state.partition(OFFSETS_TOPIC, index)
-        if partition is None:
+        replica = self._broker.replicas.get(OFFSETS_TOPIC, index)
+        if replica is None:
             return
 
         def disturbed(size_bytes: int) -> None:
@@ -85,8 +77,8 @@ class GroupStore:
                 lost()
 
         self.unwatch(index)
-        self._watched[index] = (partition.log, disturbed)
-        partition.log.listen(disturbed)
+        self._watched[index] = (replica.log, disturbed)
+        replica.log.listen(disturbed)
 
     def unwatch(self, index: int) -> None:
         """It doesn't matter any more."""
@@ -97,25 +89,25 @@ class GroupStore:
 
     def topic_id(self, topic: str) -> bytes | None:
         """The id of a topic, None if it doesn't exist."""
-        found = self._broker.state.topics.get(topic)
+        found = self._broker.image.topics.get(topic)
         return None if found is None else found.topic_id
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic, None if there is none with that id."""
-        found = self._broker.state.topic_by_id(topic_id)
+        found = self._broker.image.topic_by_id(topic_id)
         return None if found is None else found.name
 
     def has_partition(self, topic: str, index: int) -> bool:
         """The partition exists."""
-        return self._broker.state.partition(topic, index) is not None
+        return self._broker.image.partition(topic, index) is not None
 
     def coordinator_of(self, index: int) -> Node | None:
         """A partition's leader, as this broker knows it; None if there is none."""
-        state = self._broker.metadata_state
-        partition = state.partition(OFFSETS_TOPIC, index)
+        image = self._broker.metadata_image
+        partition = image.partition(OFFSETS_TOPIC, index)
         if partition is None or partition.leader == NO_LEADER:
             return None
-        leader = state.brokers[partition.leader]
+        leader = image.brokers[partition.leader]
         return Node(leader.node_id, leader.host, leader.port) if leader.alive else None
 
     def create_topic(self, settings: GroupSettings) -> None:
@@ -123,18 +115,19 @@ class GroupStore:
 
         Kafka insists on ``offsets.topic.replication.factor``; a cluster of one is fine here.
         """
-        state = self._broker.state
-        if OFFSETS_TOPIC in state.topics:
+        if OFFSETS_TOPIC in self._broker.image.topics:
             return
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(settings.segment_bytes),
         }
-        factor = min(settings.replication_factor, len(state.alive_brokers))
         try:
+            controller = self._broker.controller()
+            image = controller.image
+            factor = min(settings.replication_factor, len(image.alive_brokers))
             spec = TopicSpec(OFFSETS_TOPIC, settings.partitions, factor, (), configs)
-            checked = check_new_topic(state, spec)
+            checked = check_new_topic(image, spec)
+            controller.create_topic(checked.name, checked.assignments, checked.config)
         except Refused:
             return  # whoever asked finds no coordinator, and asks again
-        state.add_topic(checked.name, checked.assignments, checked.config)

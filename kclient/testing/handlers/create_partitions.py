@@ -39,15 +39,16 @@ def _grow(
         code = call.error_for(topic.name)
         if code is not None:
             raise Refused(code)
-        found = call.state.topics.get(topic.name)
+        controller = call.broker.controller()
+        found = controller.image.topics.get(topic.name)
         if found is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         wanted = topic.assignments
         assignments = None if wanted is None else [one.broker_ids for one in wanted]
         check_total(topic.count - len(found.partitions))
-        placed = check_growth(call.state, found, topic.count, assignments)
+        placed = check_growth(controller.image, found, topic.count, assignments)
         if not validate_only:
-            call.state.add_partitions(found, placed)
+            controller.add_partitions(found.name, placed)
         code = call.error_for(topic.name, after=True)
         if code is not None:
             raise Refused(code)

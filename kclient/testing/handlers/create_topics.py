@@ -50,7 +50,7 @@ def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
 def _partitions_of(call: Call, topic: CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    return call.state.config.partitions if topic.num_partitions == -1 else topic.num_partitions
+    return call.image.config.partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
 def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
@@ -65,7 +65,8 @@ def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> Creatable
         code = call.error_for(topic.name)
         if code is not None:
             raise Refused(code)
-        checked = check_new_topic(call.state, spec)
+        controller = call.broker.controller()
+        checked = check_new_topic(controller.image, spec)
     except Refused as refused:
         return CreatableTopicResult(
             topic.name, error_code=refused.code, error_message=refused.message
@@ -78,7 +79,7 @@ def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> Creatable
         configs=_described(call, checked.config),
     )
     if not validate_only:
-        created = call.state.add_topic(checked.name, checked.assignments, checked.config)
+        created = controller.create_topic(checked.name, checked.assignments, checked.config)
         result.topic_id = created.topic_id
         code = call.error_for(topic.name, after=True)
         if code is not None:

@@ -10,7 +10,7 @@ from kclient.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kclient.testing.call import Call
-from kclient.testing.log_access import leading_log
+from kclient.testing.log_access import leading_replica
 from kclient.testing.record_deletion import delete_records
 from kclient.testing.refused import Refused
 
@@ -36,8 +36,9 @@ def _delete(call: Call, name: str, index: int, offset: int) -> DeleteRecordsPart
         code = call.error_for(name, index)
         if code is not None:
             raise Refused(code)
-        local = leading_log(call, name, index)
-        low = delete_records(local.log, local.config, name, offset)
+        replica = leading_replica(call, name, index)
+        low = delete_records(replica.log, replica.config, name, offset)
+        call.broker.hosted.moved(replica)
         code = call.error_for(name, index, after=True)
         if code is not None:
             raise Refused(code)

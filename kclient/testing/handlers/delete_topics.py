@@ -12,7 +12,8 @@ from kclient.protocol.messages.delete_topics import (
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
-from kclient.testing.state import TopicState
+from kclient.testing.image import TopicFacts
+from kclient.testing.refused import Refused
 
 
 def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -30,9 +31,9 @@ def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         else:
             text = "You may not specify both topic name and topic id."
             results.append(_invalid(text, one.name, one.topic_id))
-    doomed: dict[bytes, TopicState] = {}
+    doomed: dict[bytes, TopicFacts] = {}
     for topic_id, count in ids.items():
-        topic = call.state.topic_by_id(topic_id)
+        topic = call.image.topic_by_id(topic_id)
         if count > 1:
             results.append(_invalid("Duplicate topic id.", None, topic_id))
         elif topic is None:
@@ -40,7 +41,7 @@ def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         else:
             doomed[topic_id] = topic
     for name, count in names.items():
-        topic = call.state.topics.get(name)
+        topic = call.image.topics.get(name)
         if count > 1:
             results.append(_invalid("Duplicate topic name.", name))
         elif topic is None:
@@ -55,10 +56,13 @@ def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(responses=results)
 
 
-def _delete(call: Call, topic: TopicState) -> DeletableTopicResult:
+def _delete(call: Call, topic: TopicFacts) -> DeletableTopicResult:
     code = call.error_for(topic.name)
     if code is None:
-        call.state.delete_topic(topic)
+        try:
+            call.broker.controller().delete_topic(topic)
+        except Refused as refused:
+            return DeletableTopicResult(topic.name, topic.topic_id, refused.code, refused.message)
         code = call.error_for(topic.name, after=True)
     return DeletableTopicResult(
         topic.name, topic.topic_id, ErrorCode.NONE if code is None else code, None

@@ -17,7 +17,7 @@ _CONTROLLERS = 2
 
 def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The brokers that are up, and with ``include_fenced_brokers`` the others, too."""
-    state = call.state
+    image = call.image
     code = call.error_for()
     if code is not None:
         return DescribeClusterResponse(error_code=code, error_message=None)
@@ -31,14 +31,14 @@ def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterRespon
                 "type CONTROLLER"
             )
         return DescribeClusterResponse(error_code=code, error_message=text)
-    shown = sorted(state.brokers.values(), key=lambda one: one.node_id)
+    shown = sorted(image.brokers.values(), key=lambda one: one.node_id)
     if not request.include_fenced_brokers:
         shown = [one for one in shown if one.alive]
     return DescribeClusterResponse(
         error_message=None,
         endpoint_type=_BROKERS,
-        cluster_id=state.cluster_id,
-        controller_id=state.controller_id,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
         brokers=[
             DescribeClusterBroker(one.node_id, one.host, one.port, one.rack, not one.alive)
             for one in shown

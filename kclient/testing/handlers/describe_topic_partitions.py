@@ -13,24 +13,22 @@ from kclient.protocol.messages.describe_topic_partitions import (
 )
 from kclient.testing.call import Call
 from kclient.testing.handlers.metadata import TOPIC_OPERATIONS
+from kclient.testing.image import PartitionFacts
 from kclient.testing.refused import Refused
-from kclient.testing.state import PartitionState
 from kclient.testing.topic_rules import check_name
 
 
 def handle(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Topics in the order of their names, from the cursor on, up to the limit of partitions."""
-    state, cursor = call.state, request.cursor
+    image, cursor = call.image, request.cursor
     code = _check(request)
     if code is not None:
         return DescribeTopicPartitionsResponse(
-            topics=[
-                DescribeTopicPartitionsResponseTopic(code, one.name) for one in request.topics
-            ],
+            topics=[DescribeTopicPartitionsResponseTopic(code, one.name) for one in request.topics],
             next_cursor=None,
         )
-    limit = max(min(call.state.config.partition_limit, request.response_partition_limit), 1)
-    names = sorted({one.name for one in request.topics} or set(state.topics))
+    limit = max(min(call.image.config.partition_limit, request.response_partition_limit), 1)
+    names = sorted({one.name for one in request.topics} or set(image.topics))
     response = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         if cursor is not None and name < cursor.topic_name:
@@ -61,7 +59,7 @@ def _check(request: DescribeTopicPartitionsRequest) -> ErrorCode | None:
 def _describe(
     call: Call, name: str, cursor: RequestCursor | None, limit: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    topic = call.state.topics.get(name)
+    topic = call.image.topics.get(name)
     code = call.error_for(name)
     if code is None and topic is None:
         code = _absent(name)
@@ -97,8 +95,8 @@ def _absent(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _partition(call: Call, one: PartitionState) -> DescribeTopicPartitionsResponsePartition:
-    brokers = call.state.brokers
+def _partition(call: Call, one: PartitionFacts) -> DescribeTopicPartitionsResponsePartition:
+    brokers = call.image.brokers
     return DescribeTopicPartitionsResponsePartition(
         ErrorCode.NONE,
         one.index,

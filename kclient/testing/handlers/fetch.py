@@ -1,7 +1,9 @@
 """Fetch (1): whole batches of partitions, at once or when there are enough of them.
 
 Sessions are ``fetch_sessions.py``'s; waiting is one listener per partition and one timer, in
-``FetchWait``. A consumer may read from any replica (KIP-392), as in Kafka.
+``FetchWait``. A consumer may read from any replica (KIP-392), as in Kafka, and is sent to one in
+its rack where ``replica.selector.class`` says so. A follower reads what isn't committed, too, and
+what it asks for tells the leader what it has.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.fetch_sessions import Answer, FetchContext, PartitionKey, Wanted
 from kclient.testing.fetch_wait import FetchWait
+from kclient.testing.follower_fetch import FOR_EVER_MS
+from kclient.testing.image import NO_LEADER, TopicFacts
 from kclient.testing.log import ReadResult
 from kclient.testing.refused import Refused
-from kclient.testing.state import NO_LEADER, PartitionState, TopicState
+from kclient.testing.replica import Replica
 
 _FIRST_FROM_FOLLOWERS = 11
 _FIRST_WITH_HINTS = 16
@@ -51,8 +55,12 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
         call.broker.now(),
     )
 
+    follower = replica_of(request)
+    if follower >= 0 and request.max_wait_ms == FOR_EVER_MS:
+        return _feed(call, request, context, follower)
+
     def attempt(last: bool) -> FetchResponse | int:
-        answers = _read_all(call, context)
+        answers = _read_all(call, context.wanted, follower)
         missing = 0 if last else _missing(request, context, answers)
         return _respond(call, context, answers) if missing <= 0 else missing
 
@@ -61,12 +69,60 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
         return outcome
     found = (_find(call, one.key) for one in context.wanted)
     return FetchWait(
-        [partition.log for partition in found if partition is not None],
+        [replica.log for replica in found if replica is not None],
         outcome,
         request.max_wait_ms / 1000,
         attempt,
         eager=request.isolation_level == _READ_COMMITTED,
+        tail=follower >= 0,
     ).answer
+
+
+def _feed(
+    call: Call, request: FetchRequest, context: FetchContext, follower: int
+) -> FetchResponse | Deferred[Response]:
+    """Serve a broker of ours: what its request names, and what is new, however long that takes."""
+    feed = call.broker.feed(follower)
+    named = [one.key for one in _wanted(request)]
+
+    def wanted() -> list[Wanted]:
+        if context.session is None:
+            return context.wanted
+        known = context.session.partitions
+        return [known[key].wanted for key in {**dict.fromkeys(named), **feed.news} if key in known]
+
+    def respond(asked: list[Wanted], answers: list[Answer]) -> FetchResponse:
+        for one, answer in zip(asked, answers, strict=True):
+            if answer.size_bytes or answer.error_code or not _has_more(call, one):
+                feed.news.pop(one.key, None)
+        return _respond(call, context, answers)
+
+    def attempt() -> FetchResponse:
+        asked = wanted()
+        return respond(asked, _read_all(call, asked, follower))
+
+    if feed.take_nudge() or context.session is None or not context.wanted:
+        return attempt()
+    while True:
+        feed.has_grown = False
+        asked = wanted()
+        answers = _read_all(call, asked, follower)
+        if _missing(request, context, answers) <= 0:
+            return respond(asked, answers)
+        named.clear()
+        if not feed.has_grown:  # what it fetched may have let a producer go on at once
+            break
+    return feed.park(attempt, call.broker.config.replica_fetch_wait if feed.news else None)
+
+
+def _has_more(call: Call, wanted: Wanted) -> bool:
+    replica = _find(call, wanted.key)
+    return replica is not None and replica.log.end_offset > wanted.fetch_offset
+
+
+def replica_of(request: FetchRequest) -> int:
+    """Node id of the follower that asks, negative for clients."""
+    return max(request.replica_id, request.replica_state.replica_id)
 
 
 def _wanted(request: FetchRequest) -> Iterator[Wanted]:
@@ -106,17 +162,17 @@ def _missing(request: FetchRequest, context: FetchContext, answers: list[Answer]
 # Reading
 
 
-def _read_all(call: Call, context: FetchContext) -> list[Answer]:
+def _read_all(call: Call, wanted_ones: list[Wanted], follower: int) -> list[Answer]:
     """Read each wanted partition; the first batch of all comes whatever its size (KIP-74)."""
     request: FetchRequest = call.request
     left = min(request.max_bytes, call.broker.config.fetch_max_bytes)
     answers = []
     first = True
-    for wanted in context.wanted:
+    for wanted in wanted_ones:
         answer = Answer(wanted.key)
         answers.append(answer)
         try:
-            _read(call, request, wanted, answer, left, first)
+            _read(call, request, wanted, answer, left, first, follower)
         except Refused as refused:
             _refuse(call, answer, refused)
         if answer.size_bytes:
@@ -125,41 +181,61 @@ def _read_all(call: Call, context: FetchContext) -> list[Answer]:
     return answers
 
 
-def _topic(call: Call, key: PartitionKey) -> TopicState:
+def _topic(call: Call, key: PartitionKey) -> TopicFacts:
     if isinstance(key.topic, bytes):
         return call.topic(None, key.topic, True)
     return call.topic(key.topic, ZERO_UUID, False)
 
 
-def _find(call: Call, key: PartitionKey) -> PartitionState | None:
+def _find(call: Call, key: PartitionKey) -> Replica | None:
     try:
-        return call.partition(_topic(call, key), key.partition)
+        return call.replica(_topic(call, key), key.partition, leader_only=False)
     except Refused:
         return None
 
 
 def _read(
-    call: Call, request: FetchRequest, wanted: Wanted, answer: Answer, left: int, first: bool
+    call: Call,
+    request: FetchRequest,
+    wanted: Wanted,
+    answer: Answer,
+    left: int,
+    first: bool,
+    follower: int,
 ) -> None:
     topic = _topic(call, wanted.key)
     code = call.error_for(topic.name, wanted.key.partition)
     if code is not None:
         raise Refused(code)
-    partition = call.partition(topic, wanted.key.partition)
-    call.check_leader(
-        partition,
+    replica = call.replica(
+        topic,
+        wanted.key.partition,
         wanted.current_leader_epoch,
-        leader_only=call.version < _FIRST_FROM_FOLLOWERS,
+        leader_only=follower >= 0 or call.version < _FIRST_FROM_FOLLOWERS,
     )
-    log = partition.log
+    log = replica.log
+    call.broker.hosted.tidy(replica)
     committed = request.isolation_level == _READ_COMMITTED
     end = log.last_stable_offset if committed else log.high_watermark
+    if follower >= 0:
+        end = log.end_offset
     found = ReadResult([], 0)
-    if min(wanted.max_bytes, left) < 0:
+    room = min(wanted.max_bytes, left)
+    if room < 0:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka's IllegalArgumentException
-    if wanted.last_fetched_epoch < 0 or not _diverges(partition, wanted, answer):
-        room = min(wanted.max_bytes, left)
+    elsewhere = NO_LEADER
+    if follower < 0 and replica.leads and request.rack_id:
+        elsewhere = call.broker.hosted.preferred_replica(
+            replica, request.rack_id, wanted.fetch_offset
+        )
+    if elsewhere != NO_LEADER:
+        answer.preferred_replica = elsewhere
+    elif wanted.last_fetched_epoch < 0 or not _diverges(replica, wanted, answer):
         found = log.read(wanted.fetch_offset, room, end, at_least_one=first)
+        if follower >= 0:
+            call.broker.hosted.fetched_by(
+                replica, follower, wanted.fetch_offset, wanted.log_start_offset
+            )
     answer.high_watermark = log.high_watermark
     answer.last_stable_offset = log.last_stable_offset
     answer.log_start_offset = log.start_offset
@@ -169,9 +245,9 @@ def _read(
         answer.aborted = log.transactions.aborted_between(wanted.fetch_offset, reach)
 
 
-def _diverges(partition: PartitionState, wanted: Wanted, answer: Answer) -> bool:
+def _diverges(replica: Replica, wanted: Wanted, answer: Answer) -> bool:
     """Whether the reader's log holds what ours never had (KIP-595)."""
-    log = partition.log
+    log = replica.log
     ended = log.epochs.end_of(wanted.last_fetched_epoch, log.end_offset)
     if ended.epoch < 0 or ended.end_offset < 0:
         raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -190,9 +266,11 @@ def _refuse(call: Call, answer: Answer, refused: Refused) -> None:
         ErrorCode.FENCED_LEADER_EPOCH,
     ):
         return
-    partition = _find(call, answer.key)
-    if partition is not None:
-        answer.leader = (partition.leader, partition.leader_epoch)
+    try:
+        facts = call.partition(_topic(call, answer.key), answer.key.partition)
+    except Refused:
+        return
+    answer.leader = (facts.leader, facts.leader_epoch)
 
 
 # Answering
@@ -234,6 +312,7 @@ def _partition_data(answer: Answer) -> PartitionData:
         ),
         records=batches[0].data if len(batches) == 1 else b"".join(one.data for one in batches),
     )
+    shown.preferred_read_replica = answer.preferred_replica
     if answer.diverging is not None:
         shown.diverging_epoch = EpochEndOffset(*answer.diverging)
     if answer.leader is not None:
@@ -244,7 +323,7 @@ def _partition_data(answer: Answer) -> PartitionData:
 def _add_endpoint(call: Call, response: FetchResponse, leader: int) -> None:
     if leader == NO_LEADER or any(one.node_id == leader for one in response.node_endpoints):
         return
-    broker = call.state.brokers[leader]
+    broker = call.image.brokers[leader]
     response.node_endpoints.append(
         NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
     )

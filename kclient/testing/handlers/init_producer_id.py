@@ -23,4 +23,4 @@ def handle(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse
         code = ErrorCode.INVALID_REQUEST
     if code is not None:
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    return InitProducerIdResponse(producer_id=call.state.new_producer_id(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=call.broker.new_producer_id(), producer_epoch=0)

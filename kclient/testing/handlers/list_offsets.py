@@ -17,10 +17,11 @@ from kclient.testing.call import Call
 from kclient.testing.leader_epochs import UNDEFINED as NO_EPOCH
 from kclient.testing.log import FoundOffset
 from kclient.testing.refused import Refused
-from kclient.testing.state import PartitionState
+from kclient.testing.replica import Replica
 from kclient.types import OffsetSpec
 
 _FIRST_WITH_EPOCHS = 4
+_FIRST_WITH_UNAVAILABLE = 5
 _CONSUMER = -1
 _DEBUGGER = -2
 _READ_COMMITTED = 1
@@ -78,18 +79,32 @@ def _look_up(
         raise Refused(code)
     if wanted.timestamp < 0 and not _is_spoken(wanted.timestamp, call.version):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION)
-    partition = call.partition(call.topic(name, ZERO_UUID, False), wanted.partition_index)
+    topic = call.topic(name, ZERO_UUID, False)
+    call.partition(topic, wanted.partition_index)
     if wanted.current_leader_epoch < NO_EPOCH:
         raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
-    call.check_leader(
-        partition, wanted.current_leader_epoch, leader_only=request.replica_id != _DEBUGGER
+    replica = call.replica(
+        topic,
+        wanted.partition_index,
+        wanted.current_leader_epoch,
+        leader_only=request.replica_id != _DEBUGGER,
     )
-    log = partition.log
+    log = replica.log
+    call.broker.hosted.tidy(replica)
     end = log.end_offset
     if request.replica_id == _CONSUMER:
         committed = request.isolation_level == _READ_COMMITTED
         end = log.last_stable_offset if committed else log.high_watermark
-    return _find(partition, wanted.timestamp, end)
+        if wanted.timestamp == OffsetSpec.LATEST or wanted.timestamp >= 0:
+            _check_available(call, replica, end)
+    return _find(replica, wanted.timestamp, end)
+
+
+def _check_available(call: Call, replica: Replica, end: int) -> None:
+    """A new leader doesn't know yet how far its predecessor's readers got (KIP-207)."""
+    if end < replica.led_from:
+        old = call.version < _FIRST_WITH_UNAVAILABLE
+        raise Refused(ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def _is_spoken(timestamp: int, version: int) -> bool:
@@ -98,10 +113,10 @@ def _is_spoken(timestamp: int, version: int) -> bool:
     return version >= _FIRST_VERSIONS.get(timestamp, 1 << 15)
 
 
-def _find(partition: PartitionState, timestamp: int, end: int) -> FoundOffset:
-    log = partition.log
+def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset:
+    log = replica.log
     if timestamp == OffsetSpec.LATEST:
-        return FoundOffset(end, -1, partition.leader_epoch)
+        return FoundOffset(end, -1, replica.epoch)
     if timestamp in (OffsetSpec.EARLIEST, OffsetSpec.EARLIEST_LOCAL):
         return FoundOffset(log.start_offset, -1, log.epochs.at(log.start_offset))
     if timestamp in (OffsetSpec.LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):

@@ -13,8 +13,8 @@ from kclient.protocol.messages.metadata import (
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
+from kclient.testing.image import NO_LEADER, PartitionFacts, TopicFacts
 from kclient.testing.refused import Refused
-from kclient.testing.state import NO_LEADER, PartitionState, TopicState
 from kclient.testing.topic_rules import TopicSpec, check_name, check_new_topic
 
 UNASKED_OPERATIONS = -(1 << 31)
@@ -28,19 +28,19 @@ _FIRST_WITH_NULL_FOR_ALL = 1
 
 def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
     """What this broker knows of the cluster: all of it, at once, unless it was made to lag."""
-    state = call.broker.metadata_state
+    image = call.broker.metadata_image
     wanted = request.topics
     if wanted is None or (not wanted and call.version < _FIRST_WITH_NULL_FOR_ALL):
-        topics = [_known(call, request, topic) for topic in state.topics.values()]
+        topics = [_known(call, request, topic) for topic in image.topics.values()]
     else:
         topics = [_asked(call, request, one) for one in wanted]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(one.node_id, one.host, one.port, one.rack)
-            for one in state.alive_brokers
+            for one in image.alive_brokers
         ],
-        cluster_id=state.cluster_id,
-        controller_id=state.controller_id,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS
@@ -57,12 +57,12 @@ def _asked(
     if call.version < _FIRST_WITH_IDS and (by_id or one.name is None):
         return _failed(one.name or "", one.topic_id, ErrorCode.INVALID_REQUEST)
     if by_id:
-        topic = call.broker.metadata_state.topic_by_id(one.topic_id)
+        topic = call.broker.metadata_image.topic_by_id(one.topic_id)
         if topic is None:
             return _failed(None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         return _known(call, request, topic)
     name = one.name or ""
-    topic = call.broker.metadata_state.topics.get(name)
+    topic = call.broker.metadata_image.topics.get(name)
     if topic is not None:
         return _known(call, request, topic)
     return _failed(name, ZERO_UUID, _absent(call, request, name), _operations(request))
@@ -75,12 +75,13 @@ def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
         return code
     try:
         check_name(name)
-        if not (request.allow_auto_topic_creation and call.state.config.auto_create_topics):
+        if not (request.allow_auto_topic_creation and call.image.config.auto_create_topics):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        checked = check_new_topic(call.state, TopicSpec(name))
+        controller = call.broker.controller()
+        checked = check_new_topic(controller.image, TopicSpec(name))
+        controller.create_topic(checked.name, checked.assignments, checked.config)
     except Refused as refused:
         return refused.code
-    call.state.add_topic(checked.name, checked.assignments, checked.config)
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -95,7 +96,7 @@ def _failed(
     return MetadataResponseTopic(code, name, topic_id, topic_authorized_operations=operations)
 
 
-def _known(call: Call, request: MetadataRequest, topic: TopicState) -> MetadataResponseTopic:
+def _known(call: Call, request: MetadataRequest, topic: TopicFacts) -> MetadataResponseTopic:
     code = call.error_for(topic.name)
     if code is not None:
         return _failed(topic.name, topic.topic_id, code, _operations(request))
@@ -108,8 +109,8 @@ def _known(call: Call, request: MetadataRequest, topic: TopicState) -> MetadataR
     )
 
 
-def _partition(call: Call, one: PartitionState) -> MetadataResponsePartition:
-    brokers = call.broker.metadata_state.brokers
+def _partition(call: Call, one: PartitionFacts) -> MetadataResponsePartition:
+    brokers = call.broker.metadata_image.brokers
     missing = one.leader == NO_LEADER
     return MetadataResponsePartition(
         ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.NONE,

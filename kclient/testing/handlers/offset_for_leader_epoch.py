@@ -34,14 +34,17 @@ def _end_of(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEnd
         code = call.error_for(name, wanted.partition)
         if code is not None:
             raise Refused(code)
-        partition = call.partition(call.topic(name, ZERO_UUID, False), wanted.partition)
+        topic = call.topic(name, ZERO_UUID, False)
+        call.partition(topic, wanted.partition)
         if wanted.current_leader_epoch < NO_EPOCH:
             raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
-        call.check_leader(partition, wanted.current_leader_epoch, leader_only=True)
+        replica = call.replica(
+            topic, wanted.partition, wanted.current_leader_epoch, leader_only=True
+        )
     except Refused as refused:
         answer.error_code = refused.code
         return answer
-    log = partition.log
+    log = replica.log
     ended = log.epochs.end_of(wanted.leader_epoch, log.end_offset)
     answer.leader_epoch, answer.end_offset = ended
     return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kclient.error_codes import ErrorCode
+from kclient.protocol.message import Response
 from kclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -15,10 +16,13 @@ from kclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kclient.record.layout import TRANSACTIONAL_BIT
+from kclient.testing.ack_wait import AckWait, Waiting, all_settled
 from kclient.testing.batch_rules import RecordsRefused, check_batch, open_batch
 from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.image import NO_LEADER, TopicFacts
 from kclient.testing.refused import Hangup, Refused
-from kclient.testing.state import NO_LEADER, TopicState
+from kclient.testing.replica import Replica
 from kclient.testing.stored_batch import Malformed
 
 _ALL = -1
@@ -28,10 +32,14 @@ _ATTRIBUTES = 22
 """Where the low byte of a batch's attributes is."""
 
 
-def handle(call: Call, request: ProduceRequest) -> ProduceResponse | None:
-    """Append each partition's batch; with acks=0 an error closes the connection, as in Kafka."""
+def handle(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Response] | None:
+    """Append each partition's batch; with acks=0 an error closes the connection, as in Kafka.
+
+    With acks=all the answer waits until all in sync have what was appended.
+    """
     response = ProduceResponse()
     failed = False
+    waiting: list[Waiting] = []
     anonymous = request.transactional_id is None and _is_transactional(request)
     for topic_data in request.topic_data:
         topic_response = TopicProduceResponse(topic_data.name, topic_data.topic_id)
@@ -40,15 +48,19 @@ def handle(call: Call, request: ProduceRequest) -> ProduceResponse | None:
             if anonymous:
                 answer = _refused(data, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             else:
-                answer = _append(call, request, response, topic_data, data)
+                answer = _append(call, request, response, topic_data, data, waiting)
             data.records = None  # it lies in the connection's buffer, which is used again
             failed = failed or answer.error_code != ErrorCode.NONE
             topic_response.partition_responses.append(answer)
-    if request.acks != 0:
+    if request.acks == 0:
+        if failed:
+            raise Hangup("an error in a produce request with acks=0")
+        return None
+    if all_settled(waiting):
         return response
-    if failed:
-        raise Hangup("an error in a produce request with acks=0")
-    return None
+    wait = AckWait[Response](waiting, request.timeout_ms / 1000, lambda: response)
+    wait.answer.draft = response
+    return wait.answer
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
@@ -70,6 +82,7 @@ def _append(
     response: ProduceResponse,
     topic_data: TopicProduceData,
     data: PartitionProduceData,
+    waiting: list[Waiting],
 ) -> PartitionProduceResponse:
     answer = _refused(data, ErrorCode.NONE)
     name = topic_data.name
@@ -79,38 +92,59 @@ def _append(
         code = call.error_for(name, data.index)
         if code is not None:
             raise Refused(code)
-        _write(call, request, topic, data, answer)
+        replica, required = _write(call, request, topic, data, answer)
         code = call.error_for(name, data.index, after=True)
         if code is not None:
             raise Refused(code)
     except Refused as refused:
-        _refuse(answer, refused)
-        if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= _FIRST_WITH_HINTS:
-            _hint(call, response, answer, name)
+        _fail(call, response, answer, name, refused)
+        return answer
+
+    def settle(code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            _fail(call, response, answer, name, Refused(code))
+
+    if request.acks == _ALL:
+        waiting.append(Waiting(replica, required, settle))
     return answer
+
+
+def _fail(
+    call: Call,
+    response: ProduceResponse,
+    answer: PartitionProduceResponse,
+    name: str,
+    refused: Refused,
+) -> None:
+    _refuse(answer, refused)
+    if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= _FIRST_WITH_HINTS:
+        _hint(call, response, answer, name)
 
 
 def _write(
     call: Call,
     request: ProduceRequest,
-    topic: TopicState,
+    topic: TopicFacts,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
-) -> None:
-    partition = call.partition(topic, data.index)
+) -> tuple[Replica, int]:
+    """Append a batch; the leader's copy, and what its high watermark must reach."""
+    call.partition(topic, data.index)
     where = f"{topic.name}-{data.index}"
     batch = open_batch(data.records, call.version)
     if request.acks not in (0, 1, _ALL):
         raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
-    call.check_leader(partition, -1, leader_only=True)
-    answer.log_start_offset = partition.log.start_offset
-    if request.acks == _ALL and not partition.has_min_isr:
+    replica = call.replica(topic, data.index, leader_only=True)
+    answer.log_start_offset = replica.log.start_offset
+    if request.acks == _ALL and not replica.has_min_isr:
         raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
     now_ms = call.broker.wall_ms()
-    check_batch(batch, topic.config, now_ms, where)
-    appended = partition.append(batch, now_ms if topic.config.log_append_time else None)
+    check_batch(batch, replica.config, now_ms, where)
+    stamp = now_ms if replica.config.log_append_time else None
+    appended = call.broker.hosted.append(replica, batch, stamp)
     answer.base_offset = appended.base_offset
     answer.log_append_time_ms = appended.timestamp
+    return replica, appended.base_offset + batch.last_offset - batch.base_offset + 1
 
 
 def _refuse(answer: PartitionProduceResponse, refused: Refused) -> None:
@@ -130,13 +164,13 @@ def _hint(
     call: Call, response: ProduceResponse, answer: PartitionProduceResponse, name: str
 ) -> None:
     """Say who leads instead (KIP-951)."""
-    partition = call.state.partition(name, answer.index)
+    partition = call.image.partition(name, answer.index)
     if partition is None:
         return
     answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
     if partition.leader == NO_LEADER:
         return
-    leader = call.state.brokers[partition.leader]
+    leader = call.image.brokers[partition.leader]
     if all(one.node_id != leader.node_id for one in response.node_endpoints):
         response.node_endpoints.append(
             NodeEndpoint(leader.node_id, leader.host, leader.port, leader.rack)

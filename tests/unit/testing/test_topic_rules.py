@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from kclient.error_codes import ErrorCode
+from kclient.testing.image import MetadataImage
 from kclient.testing.refused import Refused
-from kclient.testing.state import ClusterState
 from kclient.testing.topic_rules import (
     TopicSpec,
     check_growth,
@@ -16,14 +16,14 @@ from kclient.testing.topic_rules import (
     check_new_topic,
     check_total,
 )
-from tests.unit.testing.test_state import add, cluster
+from tests.unit.testing.images import add, cluster
 
 INVALID_ASSIGNMENT = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def refusal(state: ClusterState, spec: TopicSpec) -> Refused:
+def refusal(image: MetadataImage, spec: TopicSpec) -> Refused:
     with pytest.raises(Refused) as caught:
-        check_new_topic(state, spec)
+        check_new_topic(image, spec)
     return caught.value
 
 
@@ -83,18 +83,16 @@ def test_defaults_fill_in_for_minus_one() -> None:
     ],
 )
 def test_topics_that_cannot_be(spec: TopicSpec, code: ErrorCode, text: str) -> None:
-    state = cluster()
-    add(state, [1])
-    refused = refusal(state, spec)
+    image = add(cluster(), "t", [1])
+    refused = refusal(image, spec)
     assert refused.code is code
     assert text in str(refused)
 
 
 @pytest.mark.parametrize(("old", "new"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c")])
 def test_names_that_differ_in_dots_and_underscores_only_collide(old: str, new: str) -> None:
-    state = cluster()
-    state.add_topic(old, [[1]], state.topic_config({}))
-    refused = refusal(state, TopicSpec(new))
+    image = add(cluster(), old, [1])
+    refused = refusal(image, TopicSpec(new))
     assert refused.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert f"Topic '{new}' collides with existing topic: {old}" in str(refused)
 
@@ -124,9 +122,8 @@ def test_assignments_that_cannot_be(
 
 
 def test_an_assignment_to_brokers_that_are_down_is_refused() -> None:
-    state = cluster()
-    state.broker_down(3)
-    refused = refusal(state, TopicSpec("n", assignments=[(0, [3])]))
+    image = cluster(down=(3,))
+    refused = refusal(image, TopicSpec("n", assignments=[(0, [3])]))
     assert refused.code is INVALID_ASSIGNMENT
     assert "fenced or in controlled shutdown" in str(refused)
 
@@ -138,9 +135,8 @@ def test_assignments_and_counts_exclude_each_other(counts: tuple[int, int]) -> N
 
 
 def grow(count: int, assignments: list[list[int]] | None = None) -> list[list[int]]:
-    state = cluster()
-    add(state, [1, 2], [2, 3])
-    return check_growth(state, state.topics["t"], count, assignments)
+    image = add(cluster(), "t", [1, 2], [2, 3])
+    return check_growth(image, image.topics["t"], count, assignments)
 
 
 def test_growth_is_placed_on() -> None:

@@ -1,0 +1,263 @@
+"""The topics of a ``Cluster``: what tests make of them, and what they find in their logs.
+
+``ClusterTopics`` is the part of ``Cluster`` that is about topics and partitions. It goes past the
+wire: to the controller for what is to be, and into the logs of the brokers for what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kclient.error_codes import ErrorCode
+from kclient.errors import broker_error
+from kclient.record.reader import read_batches
+from kclient.testing.broker import Broker
+from kclient.testing.config_defs import as_texts
+from kclient.testing.controller import Controller
+from kclient.testing.image import MetadataImage, PartitionFacts
+from kclient.testing.inside import Inside
+from kclient.testing.log import INFLATE_CAP_BYTES, PartitionLog
+from kclient.testing.refused import Refused
+from kclient.testing.replica import Replica
+from kclient.testing.stored_batch import StoredBatch, split_batches
+from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic
+
+if TYPE_CHECKING:
+    from kclient.record import Record
+
+
+class ClusterTopics:
+    """Topics and partitions of a cluster."""
+
+    _inside: Inside
+    _brokers: dict[int, Broker]
+
+    @property
+    def _image(self) -> MetadataImage:
+        return self._inside.image
+
+    def _controller(self) -> Controller:
+        """Who reigns. Raises Refused: NOT_CONTROLLER, as no broker is up that could."""
+        reign = self._inside.controller
+        if reign is None:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "No broker is up that could be controller.")
+        return reign
+
+    @property
+    def topics(self) -> list[str]:
+        """Names of all topics, sorted."""
+        return sorted(self._image.topics)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        assignments: Sequence[Sequence[int]] | None = None,
+        configs: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic, checked as if a client asked for it.
+
+        Args:
+            name: Topic name.
+            partitions: How many; None for the cluster's default.
+            replication_factor: Replicas of each; None for the cluster's default.
+            assignments: Node ids of each partition's replicas, the first one leads; in place of
+                the two counts.
+            configs: By Kafka's names, such as ``{"cleanup.policy": "compact"}``.
+
+        Returns:
+            ``name``.
+
+        Raises:
+            BrokerError: What a broker would have answered.
+        """
+        spec = TopicSpec(
+            name,
+            -1 if partitions is None else partitions,
+            -1 if replication_factor is None else replication_factor,
+            list(enumerate(assignments or ())),
+            {**as_texts(configs or {})},
+        )
+        try:
+            controller = self._controller()
+            checked = check_new_topic(controller.image, spec)
+            controller.create_topic(checked.name, checked.assignments, checked.config)
+        except Refused as refused:
+            raise as_error(refused, f"Creation of topic {name!r} failed") from None
+        return name
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Bring a topic to ``count`` partitions. Raises BrokerError."""
+        found = self._image.topics.get(topic)
+        if found is None:
+            raise _unknown(topic)
+        try:
+            controller = self._controller()
+            placed = check_growth(controller.image, found, count, None)
+            controller.add_partitions(topic, placed)
+        except Refused as refused:
+            raise as_error(refused, f"Growing topic {topic!r} failed") from None
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic. Raises BrokerError (UNKNOWN_TOPIC_OR_PARTITION)."""
+        found = self._image.topics.get(name)
+        if found is None:
+            raise _unknown(name)
+        try:
+            self._controller().delete_topic(found)
+        except Refused as refused:
+            raise as_error(refused, f"Deleting topic {name!r} failed") from None
+
+    def topic_id(self, name: str) -> bytes:
+        """The id of a topic, 16 bytes."""
+        found = self._image.topics.get(name)
+        if found is None:
+            raise _unknown(name)
+        return found.topic_id
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        found = self._image.topics.get(topic)
+        if found is None:
+            raise _unknown(topic)
+        return len(found.partitions)
+
+    # Partitions
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Node id of a partition's leader, -1 if it has none."""
+        return self._partition(topic, partition).leader
+
+    def leader_epoch(self, topic: str, partition: int = 0) -> int:
+        """The epoch of that leader."""
+        return self._partition(topic, partition).leader_epoch
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Make another replica the leader, with a new epoch.
+
+        Raises:
+            BrokerError: ``broker`` has no replica of it, is down, or isn't in sync.
+        """
+        try:
+            self._controller().move_leader(topic, partition, broker)
+        except Refused as refused:
+            raise as_error(refused, "Moving the leader failed") from None
+
+    def log(self, topic: str, partition: int = 0, *, broker: int | None = None) -> PartitionLog:
+        """A log, to look into: offsets, epochs, producers, batches.
+
+        Args:
+            topic: Topic name.
+            partition: Of the topic.
+            broker: Whose; by default the leader's, or where nobody leads the longest one.
+
+        Raises:
+            BrokerError: There is none.
+        """
+        if broker is None:
+            return self._replica(topic, partition).log
+        for replica in self._replicas(topic, partition):
+            if replica.node_id == broker:
+                return replica.log
+        raise _unknown(f"{topic}-{partition} on broker {broker}")
+
+    def start_offset(self, topic: str, partition: int = 0) -> int:
+        """The first offset that is there."""
+        return self._replica(topic, partition).log.start_offset
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """The next offset to be written."""
+        return self._replica(topic, partition).log.end_offset
+
+    def high_watermark(self, topic: str, partition: int = 0) -> int:
+        """Readers get what lies below it: all in sync have that."""
+        return self._replica(topic, partition).log.high_watermark
+
+    def records(self, topic: str, partition: int = 0) -> list[Record]:
+        """All records in the log of a partition, markers left out."""
+        log = self._replica(topic, partition).log
+        found: list[Record] = []
+        for stored in log.batches:
+            if stored.is_control:
+                continue
+            for batch in read_batches(memoryview(stored.data)):
+                batch.inflate(INFLATE_CAP_BYTES)
+                found += batch.records(topic, partition, start_offset=log.start_offset)
+        return found
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Let a log begin at ``before_offset``, as DeleteRecords and retention do.
+
+        Raises:
+            BrokerError: OFFSET_OUT_OF_RANGE.
+        """
+        try:
+            self._replica(topic, partition).log.delete_before(before_offset)
+            for replica in self._replicas(topic, partition):
+                if replica.log.start_offset < before_offset <= replica.log.end_offset:
+                    replica.log.raise_start(before_offset)
+        except Refused as refused:
+            raise as_error(refused, f"Deleting records of {topic}-{partition} failed") from None
+
+    def append(self, topic: str, partition: int, batches: bytes) -> int:
+        """Put v2 batches into a log unchecked, past all rules but the order of offsets.
+
+        For what no producer could write: gaps, control batches, transactions, wrong CRCs. A batch
+        with a base offset below the log's end is moved to the end; one beyond makes a gap. All
+        that are in sync have it at once.
+
+        Returns:
+            Base offset of the first batch.
+        """
+        facts = self._partition(topic, partition)
+        replica = self._replica(topic, partition)
+        end = replica.log.end_offset
+        in_sync = [
+            one
+            for one in self._replicas(topic, partition)
+            if one.node_id in facts.isr and one is not replica and one.log.end_offset == end
+        ]
+        first = -1
+        for data in split_batches(batches):
+            batch = StoredBatch(data)
+            base = max(batch.base_offset, replica.log.end_offset)
+            batch.place(base, facts.leader_epoch)
+            for one in in_sync:
+                one.log.append_placed(StoredBatch(batch.data))
+            replica.log.append_placed(batch)
+            first = base if first < 0 else first
+        self._brokers[replica.node_id].hosted.put(replica, end, [one.node_id for one in in_sync])
+        for one in in_sync:
+            one.log.advance(replica.log.high_watermark)
+        return first
+
+    def _replicas(self, topic: str, index: int) -> list[Replica]:
+        facts = self._partition(topic, index)
+        found = (self._brokers[one].replicas.get(topic, index) for one in facts.replicas)
+        return [one for one in found if one is not None]
+
+    def _replica(self, topic: str, index: int) -> Replica:
+        """The leader's, or that of the longest log."""
+        facts = self._partition(topic, index)
+        found = self._replicas(topic, index)
+        if not found:
+            raise _unknown(f"{topic}-{index}")
+        return max(found, key=lambda one: (one.node_id == facts.leader, one.log.end_offset))
+
+    def _partition(self, topic: str, index: int) -> PartitionFacts:
+        found = self._image.partition(topic, index)
+        if found is None:
+            raise _unknown(f"{topic}-{index}")
+        return found
+
+
+def _unknown(what: str) -> Exception:
+    return broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {what}")
+
+
+def as_error(refused: Refused, doing: str) -> Exception:
+    """What a client would have been told."""
+    return broker_error(refused.code, doing, broker_message=refused.message)

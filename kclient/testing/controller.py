@@ -1,0 +1,331 @@
+"""``Controller``: one reign over the cluster's metadata, from claim to end.
+
+It takes what brokers ask for, makes the next image, writes it into the registry under its epoch and
+sends it to all brokers. Once the registry has refused it, or it can't reach the registry, it
+changes nothing. Elections are ``elections.py``'s. Used by ``inside.py`` and, for what clients ask
+for, by the handlers. No waiting, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kclient.error_codes import ErrorCode
+from kclient.testing import elections
+from kclient.testing.image import (
+    NO_LEADER,
+    BrokerFacts,
+    MetadataImage,
+    PartitionFacts,
+    TopicFacts,
+)
+from kclient.testing.refused import Refused
+from kclient.testing.registry import Fenced, Registry
+from kclient.testing.topic_configs import TopicConfig
+
+if TYPE_CHECKING:
+    import random
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """What a leader wants to be in sync from now on.
+
+    Attributes:
+        leader_epoch: In which it leads.
+        partition_epoch: Of the facts that it changes.
+        isr: Those in sync.
+    """
+
+    topic: str
+    index: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened under all controllers of a cluster.
+
+    Attributes:
+        elections: Leaders of partitions that were elected.
+        unclean_elections: Those of them from outside the ISR.
+        isr_shrinks: Times that replicas were taken out of an ISR.
+        isr_expands: Times that one was taken in.
+        fences: Requests that were refused because their epoch was over.
+        truncations: Times that a follower threw away what its leader doesn't have.
+    """
+
+    elections: int = 0
+    unclean_elections: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    fences: int = 0
+    truncations: int = 0
+
+
+class Controller:
+    """One reign.
+
+    Args:
+        node_id: Whose.
+        epoch: That the registry gave it.
+        registry: Where images are kept.
+        rng: Of topic ids.
+        tally: To count in.
+        publish: Sends an image to all brokers.
+        reaches_registry: Whether it can write at all.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        epoch: int,
+        registry: Registry,
+        rng: random.Random,
+        tally: Tally,
+        publish: Callable[[Controller, MetadataImage], None],
+        reaches_registry: Callable[[], bool],
+    ) -> None:
+        self.node_id = node_id
+        self.epoch = epoch
+        self._registry = registry
+        self._rng = rng
+        self._tally = tally
+        self._publish = publish
+        self._reaches_registry = reaches_registry
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest one.
+
+        Raises:
+            Refused: NOT_CONTROLLER, as another one reigns, or nobody can tell.
+        """
+        self._check()
+        return self._registry.image
+
+    def _check(self) -> None:
+        if not self._reaches_registry():
+            raise Refused(ErrorCode.NOT_CONTROLLER, "The controller is cut off.")
+        if (self._registry.holder, self._registry.epoch) != (self.node_id, self.epoch):
+            raise Refused(ErrorCode.NOT_CONTROLLER, "Another controller was elected.")
+
+    def _commit(self, image: MetadataImage) -> None:
+        try:
+            self._check()
+            written = self._registry.write(self.node_id, self.epoch, image)
+        except Fenced:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "Another controller was elected.") from None
+        self._publish(self, written)
+
+    def announce(self) -> None:
+        """Begin the reign: take in who is up and who is gone, and tell all who reigns."""
+        image = self.image
+        sessions = self._registry.sessions
+        for node_id, facts in image.brokers.items():
+            if facts.alive and sessions.get(node_id) != facts.epoch:
+                image = self._without(image, node_id)
+        self._commit(image)
+
+    # Brokers
+
+    def broker_up(self, facts: BrokerFacts) -> None:
+        """A broker has a new session; it leads what only it can lead."""
+        image = self.image
+        was = image.brokers.get(facts.node_id)
+        if was is not None and was.alive:
+            image = self._without(image, facts.node_id)
+        image = image.with_broker(facts)
+        alive = _alive(image)
+        changed = []
+        for topic in image.topics.values():
+            for one in topic.partitions:
+                after = elections.broker_back(one, facts.node_id, alive, topic.config)
+                if after is not one:
+                    changed.append(after)
+                    self._note_election(one, after)
+        self._commit(image.with_partitions(changed) if changed else image)
+
+    def broker_down(self, node_id: int) -> None:
+        """A broker has no session any more: others in sync lead what it led."""
+        image = self.image
+        was = image.brokers.get(node_id)
+        if was is not None and was.alive:
+            self._commit(self._without(image, node_id))
+
+    def forget_broker(self, node_id: int) -> None:
+        """Unregister a broker that is down."""
+        self._commit(self.image.without_broker(node_id))
+
+    def _without(self, image: MetadataImage, node_id: int) -> MetadataImage:
+        image = image.with_broker(replace(image.brokers[node_id], alive=False))
+        alive = _alive(image)
+        changed = []
+        for topic in image.topics.values():
+            for one in topic.partitions:
+                after = elections.broker_gone(one, node_id, alive, topic.config)
+                if after is not one:
+                    changed.append(after)
+                    self._note_election(one, after)
+                    self._tally.isr_shrinks += len(after.isr) < len(one.isr)
+        return image.with_partitions(changed) if changed else image
+
+    def _note_election(self, before: PartitionFacts, after: PartitionFacts) -> None:
+        if after.leader_epoch == before.leader_epoch or after.leader == NO_LEADER:
+            return
+        self._tally.elections += 1
+        if after.leader not in (*before.isr, *before.elr):
+            self._tally.unclean_elections += 1
+
+    # Topics
+
+    def create_topic(
+        self, name: str, assignments: Sequence[Sequence[int]], config: TopicConfig
+    ) -> TopicFacts:
+        """Create a topic whose name, assignments and configuration were checked."""
+        image = self.image
+        topic = TopicFacts(name, self._new_id(), config, _partitions(image, name, 0, assignments))
+        self._commit(image.with_topics(topic))
+        return topic
+
+    def add_partitions(self, topic: str, assignments: Sequence[Sequence[int]]) -> None:
+        """One more partition per assignment, each with a replica that is up."""
+        image = self.image
+        found = image.topics[topic]
+        more = _partitions(image, topic, len(found.partitions), assignments)
+        self._commit(image.with_topics(replace(found, partitions=found.partitions + more)))
+
+    def delete_topic(self, topic: TopicFacts) -> None:
+        """Remove a topic; a later one of the same name has another id."""
+        image = self.image
+        self._commit(image.without_topic(image.topics[topic.name]))
+
+    def set_topic_configs(self, configs: Mapping[str, TopicConfig]) -> None:
+        """Other configurations of topics, which were checked."""
+        image = self.image
+        topics = [replace(image.topics[name], config=one) for name, one in configs.items()]
+        self._commit(image.with_topics(*topics))
+
+    def _new_id(self) -> bytes:
+        return bytes([self._rng.randrange(1, 0xF8)]) + self._rng.randbytes(15)
+
+    # Partitions
+
+    def alter_isr(self, node_id: int, changes: Iterable[IsrChange]) -> list[ErrorCode]:
+        """What a leader wants to be in sync; one code for each change.
+
+        Refused are those of an epoch that is over, and replicas that are down.
+        """
+        image = self.image
+        accepted: list[PartitionFacts] = []
+        codes = []
+        for change in changes:
+            facts = image.partition(change.topic, change.index)
+            code = _objection(image, facts, node_id, change)
+            codes.append(code)
+            if facts is None or code is not ErrorCode.NONE:
+                self._tally.fences += code in _FENCES
+                continue
+            self._tally.isr_shrinks += len(change.isr) < len(facts.isr)
+            self._tally.isr_expands += len(change.isr) > len(facts.isr)
+            config = image.topics[change.topic].config
+            accepted.append(elections.with_isr(facts, change.isr, config))
+        if accepted:
+            self._commit(image.with_partitions(accepted))
+        return codes
+
+    def move_leader(self, topic: str, index: int, node_id: int) -> None:
+        """Make ``node_id``, a replica in sync, the leader.
+
+        Raises:
+            Refused: UNKNOWN_TOPIC_OR_PARTITION, or REPLICA_NOT_AVAILABLE.
+        """
+        image = self.image
+        facts = image.partition(topic, index)
+        if facts is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
+        if node_id not in facts.isr or not image.brokers[node_id].alive:
+            raise Refused(
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                f"broker {node_id} has no replica of {topic}-{index} that is up and in sync; "
+                f"its replicas are {list(facts.replicas)}, in sync are {list(facts.isr)}",
+            )
+        self._elect(image, facts, elections.lead(facts, node_id))
+
+    def elect(self, topic: str, index: int, *, unclean: bool) -> None:
+        """Elect the preferred leader, or with ``unclean`` whoever is up where nobody leads.
+
+        Raises:
+            Refused: As Kafka's controller says no.
+        """
+        image = self.image
+        facts = image.partition(topic, index)
+        if facts is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}"
+            )
+        alive = _alive(image)
+        if unclean:
+            if facts.leader != NO_LEADER:
+                raise Refused(ErrorCode.ELECTION_NOT_NEEDED)
+            after = elections.elect(facts, alive, image.topics[topic].config)
+            if after.leader == NO_LEADER:
+                after = elections.elect_unclean(facts, alive)
+            if after.leader == NO_LEADER:
+                raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        else:
+            preferred = facts.replicas[0]
+            if facts.leader == preferred:
+                raise Refused(ErrorCode.ELECTION_NOT_NEEDED)
+            if preferred not in facts.isr or preferred not in alive:
+                raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+            after = elections.lead(facts, preferred)
+        self._elect(image, facts, after)
+
+    def _elect(self, image: MetadataImage, before: PartitionFacts, after: PartitionFacts) -> None:
+        self._note_election(before, after)
+        self._commit(image.with_partitions([after]))
+
+
+_FENCES = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+
+
+def _objection(
+    image: MetadataImage, facts: PartitionFacts | None, node_id: int, change: IsrChange
+) -> ErrorCode:
+    if facts is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if change.leader_epoch < facts.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if facts.leader != node_id or change.leader_epoch > facts.leader_epoch:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if change.partition_epoch != facts.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if node_id not in change.isr or not set(change.isr) <= set(facts.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if any(not image.brokers[one].alive for one in change.isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _alive(image: MetadataImage) -> frozenset[int]:
+    return frozenset(one.node_id for one in image.brokers.values() if one.alive)
+
+
+def _partitions(
+    image: MetadataImage, topic: str, first: int, assignments: Sequence[Sequence[int]]
+) -> tuple[PartitionFacts, ...]:
+    alive = _alive(image)
+    found = []
+    for index, replicas in enumerate(assignments, first):
+        isr = tuple(one for one in replicas if one in alive)
+        found.append(PartitionFacts(topic, index, tuple(replicas), isr, isr[0]))
+    return tuple(found)

@@ -1,0 +1,81 @@
+"""Who leads a partition, and who is in sync: how its facts change with brokers and elections.
+
+Each function takes a partition's facts and returns the next ones, the same object where nothing
+changes. Used by ``controller.py`` alone. KIP-966's eligible leader replicas included: below
+``min.insync.replicas`` those that go stay eligible, as they have all that was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from kclient.testing.image import NO_LEADER, PartitionFacts
+from kclient.testing.topic_configs import TopicConfig
+
+
+def broker_gone(
+    facts: PartitionFacts, node_id: int, alive: Collection[int], config: TopicConfig
+) -> PartitionFacts:
+    """A broker is gone: it isn't in sync any more, and another one in sync leads what it led."""
+    if node_id not in facts.isr and facts.leader != node_id:
+        return facts
+    changed = facts
+    if node_id in facts.isr:
+        last = (facts.leader,) if len(facts.isr) == 1 else facts.last_known_elr
+        isr = tuple(one for one in facts.isr if one != node_id)
+        changed = replace(with_isr(facts, isr, config), last_known_elr=last if not isr else ())
+    if changed.leader == node_id:
+        changed = elect(changed, alive, config)
+    return changed
+
+
+def broker_back(
+    facts: PartitionFacts, node_id: int, alive: Collection[int], config: TopicConfig
+) -> PartitionFacts:
+    """A broker is up: it may lead what nobody leads, if it has all that was committed."""
+    if facts.leader != NO_LEADER or node_id not in facts.replicas:
+        return facts
+    return elect(facts, alive, config)
+
+
+def elect(facts: PartitionFacts, alive: Collection[int], config: TopicConfig) -> PartitionFacts:
+    """Another leader: the first one in sync, else an eligible one, else maybe an unclean one."""
+    for one in facts.replicas:
+        if one in facts.isr and one in alive:
+            return lead(facts, one)
+    for one in facts.replicas:
+        if one in facts.elr and one in alive:
+            return lead(with_isr(facts, (one,), config), one)
+    if config.unclean_elections and any(one in alive for one in facts.replicas):
+        return elect_unclean(facts, alive)
+    return facts if facts.leader == NO_LEADER else lead(facts, NO_LEADER)
+
+
+def elect_unclean(facts: PartitionFacts, alive: Collection[int]) -> PartitionFacts:
+    """The first replica that is up leads, whatever it has; the same facts if none is."""
+    for one in facts.replicas:
+        if one in alive:
+            alone = replace(facts, isr=(one,), elr=(), last_known_elr=())
+            return lead(alone, one)
+    return facts
+
+
+def lead(facts: PartitionFacts, leader: int) -> PartitionFacts:
+    """Led by that one, or by nobody, in a new epoch."""
+    return replace(
+        facts,
+        leader=leader,
+        leader_epoch=facts.leader_epoch + 1,
+        partition_epoch=facts.partition_epoch + 1,
+    )
+
+
+def with_isr(facts: PartitionFacts, isr: tuple[int, ...], config: TopicConfig) -> PartitionFacts:
+    """With others in sync, and those eligible that follow from it."""
+    known = {*facts.isr, *facts.elr}
+    changed = replace(facts, isr=isr, partition_epoch=facts.partition_epoch + 1)
+    elr: tuple[int, ...] = ()
+    if not changed.has_min_isr(config):
+        elr = tuple(one for one in facts.replicas if one in known and one not in isr)
+    return replace(changed, elr=elr, last_known_elr=() if isr else facts.last_known_elr)

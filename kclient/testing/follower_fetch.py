@@ -1,0 +1,251 @@
+"""``FollowerFetch``: what one follower asks one leader, and what it does with the answers.
+
+A fetch session (KIP-227) by topic ids: a request names the partitions whose position changed. Where
+the leader says that the logs part, the follower's is cut back (KIP-595); where it is out of the
+leader's range it starts over, or is cut to the leader's end. A partition that the leader refuses is
+left alone for a while. Used by ``replication.py``, which connects and waits.
+"""
+
+from __future__ import annotations
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from kclient.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kclient.testing.controller import Tally
+from kclient.testing.replica import Replica
+from kclient.testing.stored_batch import StoredBatch, split_batches
+from kclient.types import OffsetSpec
+
+FOR_EVER_MS = (1 << 31) - 1
+"""A fetch that waits so long has no timer at the leader."""
+FETCH_VERSION = 17
+LIST_OFFSETS_VERSION = 9
+_MAX_BYTES = 10 << 20
+_PARTITION_BYTES = 1 << 20
+
+Key = tuple[bytes, int]
+
+
+class FollowerFetch:
+    """One follower's fetches from one leader.
+
+    Args:
+        node_id: The follower.
+        tally: To count truncations in.
+    """
+
+    def __init__(self, node_id: int, tally: Tally) -> None:
+        self._node_id = node_id
+        self._tally = tally
+        self._mine: dict[Key, Replica] = {}
+        self._to_send: dict[Key, None] = {}
+        self._to_forget: dict[Key, None] = {}
+        self._asked: set[Key] = set()
+        self._strays: dict[Key, list[int]] = {}
+        self._ailing: dict[Key, float] = {}
+        self._epochs: dict[Key, int] = {}
+        self._session = (0, 0)
+
+    @property
+    def is_idle(self) -> bool:
+        """There is nothing to fetch."""
+        return not self._mine
+
+    @property
+    def is_resting(self) -> bool:
+        """All that there is was refused a moment ago."""
+        return len(self._ailing) >= len(self._mine)
+
+    @property
+    def next_retry(self) -> float | None:
+        """When a partition that was refused is asked for again."""
+        return min(self._ailing.values(), default=None)
+
+    def is_left_out(self) -> bool:
+        """Some leader has taken us out of sync."""
+        return any(self._node_id not in one.facts.isr for one in self._mine.values())
+
+    def assign(self, replicas: list[Replica]) -> bool:
+        """Follow these from now on; whether the next request has something to say of it."""
+        mine = {(one.topic_id, one.facts.index): one for one in replicas}
+        changed = False
+        for key, replica in mine.items():
+            if self._mine.get(key) is not replica or key in self._ailing:
+                self._ailing.pop(key, None)
+                self._to_send[key] = None
+                changed = True
+            elif self._epochs.get(key) != replica.epoch:
+                self._to_send[key] = None
+                changed = True
+            self._epochs[key] = replica.epoch
+        for key in self._mine:
+            if key not in mine:
+                self._forget(key)
+                changed = True
+        self._mine = mine
+        return changed
+
+    def _forget(self, key: Key) -> None:
+        self._to_send.pop(key, None)
+        self._ailing.pop(key, None)
+        self._epochs.pop(key, None)
+        if key in self._asked:
+            self._to_forget[key] = None
+
+    def begin(self) -> None:
+        """A new connection: a new session."""
+        self._session = (0, 0)
+        self._asked.clear()
+        self._to_forget.clear()
+        self._strays.clear()
+        self._to_send = dict.fromkeys(key for key in self._mine if key not in self._ailing)
+
+    def revive(self, now: float) -> bool:
+        """Ask again for what was refused long enough ago; whether there is any."""
+        due = [key for key, at in self._ailing.items() if at <= now]
+        for key in due:
+            del self._ailing[key]
+            if key in self._mine:
+                self._to_send[key] = None
+        return bool(due)
+
+    def take(self, response: FetchResponse, now: float, backoff: float) -> None:
+        """Take what came; what was refused is asked again after ``backoff`` seconds."""
+        if response.error_code:
+            self.begin()
+            return
+        session_id, epoch = self._session
+        self._session = (response.session_id, epoch + 1 if session_id else 1)
+        if not response.session_id:
+            self.begin()
+        for topic in response.responses:
+            for part in topic.partitions:
+                key = bytes(topic.topic_id), part.partition_index
+                replica = self._mine.get(key)
+                if replica is None or key not in self._asked:
+                    self._to_forget[key] = None
+                    continue
+                if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self._strays[key] = []
+                elif part.error_code:
+                    self._refused(key, now + backoff)
+                else:
+                    self._take(key, replica, part)
+
+    def request(self, session: int) -> FetchRequest:
+        """The next fetch of a broker whose epoch is ``session``."""
+        topics: dict[bytes, FetchTopic] = {}
+        for key in self._to_send:
+            self._to_forget.pop(key, None)
+            replica = self._mine[key]
+            topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0]))
+            topic.partitions.append(
+                FetchPartition(
+                    key[1],
+                    replica.epoch,
+                    replica.log.end_offset,
+                    replica.last_fetched_epoch,
+                    replica.log.start_offset,
+                    _PARTITION_BYTES,
+                )
+            )
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._to_forget:
+            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(
+                index
+            )
+        self._asked |= set(self._to_send)
+        self._asked -= set(self._to_forget)
+        self._to_send = {}
+        self._to_forget = {}
+        return FetchRequest(
+            replica_state=ReplicaState(self._node_id, session),
+            max_wait_ms=FOR_EVER_MS,
+            min_bytes=1,
+            max_bytes=_MAX_BYTES,
+            session_id=self._session[0],
+            session_epoch=self._session[1],
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    def _refused(self, key: Key, until: float) -> None:
+        self._tally.fences += 1
+        self._ailing[key] = until
+        self._to_send.pop(key, None)
+        self._to_forget[key] = None
+
+    def _take(self, key: Key, replica: Replica, part: PartitionData) -> None:
+        diverging = part.diverging_epoch
+        if diverging.epoch >= 0:
+            self._tally.truncations += replica.cut_back(diverging.epoch, diverging.end_offset)
+            self._to_send[key] = None
+            return
+        if part.records:
+            replica.take(StoredBatch(one) for one in split_batches(part.records))
+            self._to_send[key] = None
+        replica.follow(part.high_watermark, part.log_start_offset)
+
+    # Partitions whose end isn't within the leader's log
+
+    def stray_request(self) -> ListOffsetsRequest | None:
+        """Where the leader's log of one of them begins, or then, where it ends."""
+        for key in tuple(self._strays):
+            replica = self._mine.get(key)
+            if replica is None:
+                del self._strays[key]
+                continue
+            spec = OffsetSpec.LATEST if self._strays[key] else OffsetSpec.EARLIEST
+            facts = replica.facts
+            wanted = ListOffsetsPartition(facts.index, facts.leader_epoch, spec)
+            return ListOffsetsRequest(self._node_id, 0, [ListOffsetsTopic(facts.topic, [wanted])])
+        return None
+
+    def locate(self, response: ListOffsetsResponse, now: float, backoff: float) -> None:
+        """Take the answer to ``stray_request``."""
+        topic = response.topics[0]
+        part = topic.partitions[0]
+        for key, found in tuple(self._strays.items()):
+            replica = self._mine.get(key)
+            if replica is None or (replica.facts.topic, replica.facts.index) != (
+                topic.name,
+                part.partition_index,
+            ):
+                continue
+            if part.error_code:
+                del self._strays[key]
+                self._refused(key, now + backoff)
+            elif not found:
+                found.append(part.offset)
+            else:
+                del self._strays[key]
+                self._come_back(key, replica, found[0], part.offset, now + backoff)
+
+    def _come_back(self, key: Key, replica: Replica, first: int, last: int, until: float) -> None:
+        """Start where the leader's log starts, or go back to its end."""
+        log = replica.log
+        if last < log.end_offset:
+            log.truncate(max(last, log.start_offset))
+            self._tally.truncations += 1
+        elif first > log.end_offset:
+            replica.start_over(first)
+        elif log.high_watermark < log.end_offset:
+            log.truncate(log.high_watermark)
+            self._tally.truncations += 1
+        else:
+            self._refused(key, until)
+            return
+        self._to_send[key] = None

@@ -1,0 +1,289 @@
+"""``Hosted``: the partitions of one broker, at work: appends, followers' fetches, who is in sync.
+
+It feeds followers, tells the controller of those that fall behind or catch up, and keeps one timer,
+for the follower that is late next. The rules are ``replicas.py``'s and ``replica.py``'s. Owned by
+``broker.py``; the handlers append and fetch through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.ack_wait import AckWait, Waiting
+from kclient.testing.controller import IsrChange
+from kclient.testing.feeds import Feed
+from kclient.testing.image import NO_LEADER, MetadataImage
+from kclient.testing.inside import Inside
+from kclient.testing.log import Appended
+from kclient.testing.log_cleaner import CleanResult, clean
+from kclient.testing.replica import Replica
+from kclient.testing.replicas import Replicas, Turn
+from kclient.testing.stored_batch import StoredBatch
+
+logger = logging.getLogger("kclient.testing")
+
+_RETRY_SECONDS = 1.0
+"""After which a controller that couldn't be reached is asked again."""
+
+_INTERNAL_SECONDS = 5.0
+"""For all in sync to have what the broker itself appends: Kafka's offsets.commit.timeout.ms."""
+
+
+class Times(Protocol):
+    """What a broker has of time."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer."""
+        ...
+
+
+class Hosted:
+    """One broker's partitions.
+
+    Args:
+        node_id: Whose.
+        inside: The cluster's inside.
+        times: What time it is, and timers.
+
+    Attributes:
+        replicas: Its copies.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        inside: Inside,
+        times: Times,
+    ) -> None:
+        self._node_id = node_id
+        self._inside = inside
+        self._now = times.now
+        self._wall_ms = times.wall_ms
+        self._call_later = times.call_later
+        self._feeds: dict[int, Feed] = {}
+        self._lag_timer: asyncio.TimerHandle | None = None
+        self._quiet_until = 0.0
+        self.replicas = Replicas(node_id, inside.image)
+
+    def apply(self, image: MetadataImage) -> list[Turn]:
+        """Believe ``image``; the roles that changed."""
+        before = self.replicas.image
+        turns = self.replicas.apply(image, self._now())
+        if image.brokers is not before.brokers:
+            for replica in self.replicas:
+                self._look_for_joiners(replica)
+        self.watch_lag()
+        return turns
+
+    def ways_changed(self) -> None:
+        """Others can be reached than before: what the controller never heard is said again."""
+        self._quiet_until = 0.0
+        for replica in self.replicas:
+            if replica.wanted_isr is not None:
+                replica.wanted_isr = None
+                self.replicas.check(replica)
+            self._look_for_joiners(replica)
+        self.watch_lag()
+
+    @property
+    def is_owing(self) -> bool:
+        """Something that it leads isn't committed yet, and others in sync could have it."""
+        return any(
+            one.leads and one.log.high_watermark < one.log.end_offset and len(one.facts.isr) > 1
+            for one in self.replicas
+        )
+
+    def feed(self, follower: int) -> Feed:
+        """What is kept for a follower."""
+        found = self._feeds.get(follower)
+        if found is None:
+            found = self._feeds[follower] = Feed()
+        return found
+
+    def close(self) -> None:
+        """The broker is down: no timer, no follower."""
+        self._feeds.clear()
+        if self._lag_timer is not None:
+            self._lag_timer.cancel()
+            self._lag_timer = None
+
+    # Leading
+
+    def append(self, replica: Replica, batch: StoredBatch, log_append_time: int | None) -> Appended:
+        """Append what a producer sent; its followers hear of it.
+
+        Raises:
+            Refused: As ``PartitionLog.append`` does.
+        """
+        end, committed = replica.log.end_offset, replica.log.high_watermark
+        appended = replica.append(batch, log_append_time, self._now())
+        self._appended(replica, end, committed)
+        return appended
+
+    def append_placed(self, replica: Replica, batch: StoredBatch) -> None:
+        """Append a batch that has its offsets; its followers hear of it."""
+        end, committed = replica.log.end_offset, replica.log.high_watermark
+        replica.log.append_placed(batch)
+        replica.grown(end, self._now())
+        self._appended(replica, end, committed)
+
+    def _appended(self, replica: Replica, end: int, committed: int) -> None:
+        if replica.log.end_offset == end:
+            return
+        self._note_growth(replica)
+        if not replica.followers:
+            return
+        for follower in replica.followers:
+            self.feed(follower).grown(replica)
+        self.replicas.check(replica)
+        self.watch_lag()
+
+    def _note_growth(self, replica: Replica) -> None:
+        """There may be something to clean, once its time has come."""
+        self.tidy(replica)
+        config = self.replicas.image.config
+        soon = config.cleaner_backoff_ms if replica.config.compacted else config.retention_check_ms
+        due = self._wall_ms() + soon
+        if replica.look_at_ms is None or replica.look_at_ms > due:
+            replica.look_at_ms = due
+
+    def put(self, replica: Replica, end_before: int, in_sync: list[int]) -> None:
+        """A test put batches into a leader's log, and into those of these followers."""
+        committed = replica.log.high_watermark
+        for one in in_sync:
+            follower = replica.followers.get(one)
+            if follower is not None:
+                follower.end_offset = replica.log.end_offset
+        replica.grown(end_before, self._now())
+        self._appended(replica, end_before, committed)
+
+    def append_internal(
+        self, topic: str, index: int, batch: StoredBatch, done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append a batch of the broker's own, and say when all in sync have it.
+
+        Args:
+            topic: One of Kafka's own.
+            index: Of its partition.
+            batch: Gets its offset here.
+            done: Called once, with NONE or what went wrong.
+        """
+        replica = self.replicas.get(topic, index)
+        if replica is None or not replica.leads:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        if not replica.has_min_isr:
+            done(ErrorCode.NOT_ENOUGH_REPLICAS)
+            return
+        batch.place(replica.log.end_offset, replica.epoch)
+        self.append_placed(replica, batch)
+        waiting = Waiting(replica, replica.log.end_offset, done)
+        if not waiting.look():
+            AckWait([waiting], _INTERNAL_SECONDS, lambda: None)
+
+    def fetched_by(self, replica: Replica, follower: int, offset: int, start_offset: int) -> None:
+        """A follower asks for what follows ``offset``.
+
+        Raises:
+            Refused: It has no replica.
+        """
+        if replica.fetched_by(follower, offset, start_offset, self._now()):
+            self.moved(replica)
+        self.replicas.check(replica)
+        self._look_for_joiners(replica)
+
+    def moved(self, replica: Replica) -> None:
+        """The high watermark or the start of a leader's log moved."""
+        config = self.replicas.image.config
+        seconds = 0.0 if config.selects_by_rack else config.replica_fetch_wait
+        for follower in replica.followers:
+            self.feed(follower).moved(replica, seconds)
+
+    def preferred_replica(self, replica: Replica, rack: str, offset: int) -> int:
+        """The follower in ``rack`` that a consumer is sent to, -1 for none (KIP-392)."""
+        image = self.replicas.image
+        if not image.config.selects_by_rack or image.brokers[self._node_id].rack == rack:
+            return NO_LEADER
+        near = [
+            (follower.end_offset, -one)
+            for one, follower in replica.followers.items()
+            if one in replica.facts.isr
+            and image.brokers[one].alive
+            and image.brokers[one].rack == rack
+            and follower.start_offset <= offset <= follower.end_offset
+        ]
+        return -max(near)[1] if near else NO_LEADER
+
+    # Cleaning
+
+    def tidy(self, replica: Replica) -> None:
+        """Delete and compact what is due; asked before a log is read, so that it takes no timer.
+
+        A log that was appended to is looked at after ``log.retention.check.interval.ms``, a
+        compacted one after ``log.cleaner.backoff.ms``.
+        """
+        if replica.look_at_ms is not None and self._wall_ms() >= replica.look_at_ms:
+            self.clean(replica)
+
+    def clean(self, replica: Replica, *, force: bool = False) -> CleanResult:
+        """Delete and compact what is due now."""
+        start = replica.log.start_offset
+        result = clean(replica.log, replica.config, self._wall_ms(), force=force)
+        replica.look_at_ms = result.next_clean_at
+        if result.uncleanable is not None:
+            logger.warning(
+                "broker=%d can't compact %r: %s", self._node_id, replica, result.uncleanable
+            )
+        if replica.log.start_offset != start:
+            self.moved(replica)
+        return result
+
+    # In sync
+
+    def _look_for_joiners(self, replica: Replica) -> None:
+        change = self.replicas.caught_up(replica)
+        if change is not None:
+            self._ask([change])
+
+    def _ask(self, changes: list[IsrChange]) -> None:
+        self._inside.alter_isr(self._node_id, changes, partial(self._answered, changes))
+
+    def _answered(self, changes: list[IsrChange], codes: list[ErrorCode] | None) -> None:
+        if codes is None:
+            self._quiet_until = self._now() + _RETRY_SECONDS
+        for index, change in enumerate(changes):
+            if codes is None or codes[index] is not ErrorCode.NONE:
+                self.replicas.unanswered(change)
+        self.watch_lag()
+
+    def watch_lag(self) -> None:
+        """Have the timer where the next follower will be late."""
+        due = self.replicas.next_check()
+        if self._lag_timer is not None:
+            self._lag_timer.cancel()
+            self._lag_timer = None
+        if due is None:
+            return
+        due = max(due, self._quiet_until)
+        seconds = max(due - self._now(), 0.0)
+        self._lag_timer = self._call_later(seconds, self._late)
+
+    def _late(self) -> None:
+        self._lag_timer = None
+        changes = self.replicas.late(self._now())
+        if changes:
+            self._ask(changes)
+        self.watch_lag()

@@ -1,0 +1,76 @@
+"""Where brokers listen and how they reach each other: loopback sockets, or a ``MemoryNet``.
+
+Used by ``broker.py`` for both of its listeners, and by ``peer.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from kclient.errors import BrokerUnreachable
+from kclient.hooks import DialTarget
+from kclient.testing.memory_net import Listener, MemoryNet
+
+Server: TypeAlias = "asyncio.Server | Listener"
+Factory: TypeAlias = Callable[[], asyncio.BaseProtocol]
+
+
+class Address(NamedTuple):
+    """Where a broker listens.
+
+    Attributes:
+        network: None for sockets.
+    """
+
+    host: str
+    port: int
+    network: MemoryNet | None = None
+
+
+async def listen(address: Address, factory: Factory) -> tuple[Server, int]:
+    """Open a listener; it and its port, which is a free one where 0 was given.
+
+    Raises:
+        OSError: It can't be opened.
+
+    Cancellation: nothing stays open.
+    """
+    if address.network is None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(factory, address.host, address.port)
+        return server, int(server.sockets[0].getsockname()[1])
+    listener = address.network.listen(factory, address.host, address.port)
+    return listener, listener.port
+
+
+def accept_no_more(server: Server) -> None:
+    """Take no connection from now on, so that none is in the making when the server is closed.
+
+    asyncio fails on such a one without a word and leaves its socket open (``Server._attach``).
+    """
+    if isinstance(server, asyncio.Server):
+        for one in server.sockets:
+            with contextlib.suppress(NotImplementedError):
+                asyncio.get_running_loop().remove_reader(one.fileno())
+
+
+async def dial(
+    address: Address, factory: Factory
+) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+    """Connect to a listener.
+
+    Raises:
+        OSError: It can't be reached.
+
+    Cancellation: nothing stays open.
+    """
+    if address.network is None:
+        loop = asyncio.get_running_loop()
+        return await loop.create_connection(factory, address.host, address.port)
+    try:
+        return await address.network.dial(DialTarget(address.host, address.port), factory)
+    except BrokerUnreachable as error:
+        raise ConnectionError(str(error)) from error

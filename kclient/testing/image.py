@@ -1,0 +1,207 @@
+"""What a broker knows of the cluster: brokers, topics, partitions, leaders. A value, never edited.
+
+The controller makes a new ``MetadataImage`` for each change and sends it to the brokers; each
+answers from the one that it was sent last, so one that is cut off tells what was true before.
+Used by the handlers as ``call.image``. No waiting, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.broker_configs import BrokerConfig
+from kclient.testing.refused import Refused
+from kclient.testing.topic_configs import TopicConfig
+
+NO_LEADER = -1
+
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """A registered broker; it stays registered while it is down.
+
+    Attributes:
+        alive: It has a session.
+        epoch: Of that session; each one has a higher one.
+    """
+
+    node_id: int
+    host: str
+    rack: str | None = None
+    port: int = 0
+    alive: bool = False
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition: who has it, who leads it.
+
+    Attributes:
+        replicas: Node ids, the preferred leader first.
+        isr: Those in sync.
+        leader_epoch: Rises with each election.
+        partition_epoch: Rises with each change.
+        elr: Those that are down but have all that was committed, so that they may lead again
+            (KIP-966).
+        last_known_elr: The last leader, where nobody is in sync.
+    """
+
+    topic: str
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    def has_min_isr(self, config: TopicConfig) -> bool:
+        """Enough replicas are in sync for acks=all, and for readers to get more (KIP-966)."""
+        return len(self.isr) >= min(config.min_insync_replicas, len(self.replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """One topic."""
+
+    name: str
+    topic_id: bytes
+    config: TopicConfig
+    partitions: tuple[PartitionFacts, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        """One of Kafka's own."""
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def replication_factor(self) -> int:
+        """Of its first partition."""
+        return len(self.partitions[0].replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Brokers and topics at one moment.
+
+    Attributes:
+        cluster_id: Base64 of 16 random bytes, as Kafka makes it.
+        config: Of all brokers.
+        version: Rises with each change.
+        controller_id: Who made it.
+        controller_epoch: In which of its reigns.
+        brokers: By node id, those included that are down.
+        topics: By name.
+        names: Names of topics by their ids.
+    """
+
+    cluster_id: str
+    config: BrokerConfig
+    version: int = 0
+    controller_id: int = NO_LEADER
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerFacts] = field(default_factory=dict)
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    names: Mapping[bytes, str] = field(default_factory=dict)
+
+    @property
+    def alive_brokers(self) -> list[BrokerFacts]:
+        """Those that are up, by node id."""
+        return [self.brokers[one] for one in sorted(self.brokers) if self.brokers[one].alive]
+
+    def topic_by_id(self, topic_id: bytes) -> TopicFacts | None:
+        """The topic with that id."""
+        name = self.names.get(bytes(topic_id))
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> PartitionFacts | None:
+        """The partition, None if the topic or the index does not exist."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def partitions(self) -> Iterator[PartitionFacts]:
+        """All partitions of all topics."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def topic_config(self, given: Mapping[str, str]) -> TopicConfig:
+        """A checked topic configuration on top of the brokers'. Raises Refused: INVALID_CONFIG."""
+        return TopicConfig(given, self.config.topic_defaults)
+
+    def place(self, count: int, replication_factor: int, first: int = 0) -> list[list[int]]:
+        """Replicas of ``count`` partitions: leaders in turn over all brokers, racks alternating.
+
+        Raises:
+            Refused: INVALID_REPLICATION_FACTOR.
+        """
+        up = self._striped()
+        if not up:
+            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+        if replication_factor > len(self.brokers):
+            raise Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The target replication factor of {replication_factor} cannot be reached because "
+                f"only {len(self.brokers)} broker(s) are registered or some brokers have all their "
+                "log directories cordoned.",
+            )
+        down = [one for one in sorted(self.brokers) if not self.brokers[one].alive]
+        placed = []
+        for index in range(first, first + count):
+            turn = index % len(up)
+            placed.append((up[turn:] + up[:turn] + down)[:replication_factor])
+        return placed
+
+    def _striped(self) -> list[int]:
+        racks: dict[str | None, list[int]] = {}
+        for broker in self.alive_brokers:
+            racks.setdefault(broker.rack, []).append(broker.node_id)
+        columns = list(racks.values())
+        longest = max((len(column) for column in columns), default=0)
+        return [column[row] for row in range(longest) for column in columns if row < len(column)]
+
+    # The next image
+
+    def with_broker(self, broker: BrokerFacts) -> MetadataImage:
+        """With this broker as it is now."""
+        return replace(self, brokers=MappingProxyType({**self.brokers, broker.node_id: broker}))
+
+    def without_broker(self, node_id: int) -> MetadataImage:
+        """With that one never registered."""
+        left = {one: facts for one, facts in self.brokers.items() if one != node_id}
+        return replace(self, brokers=MappingProxyType(left))
+
+    def with_topics(self, *topics: TopicFacts) -> MetadataImage:
+        """With these topics, new or changed."""
+        changed = {topic.name: topic for topic in topics}
+        names = self.names
+        if any(topic.topic_id not in names for topic in topics):
+            names = MappingProxyType({**names, **{one.topic_id: one.name for one in topics}})
+        return replace(self, topics=MappingProxyType({**self.topics, **changed}), names=names)
+
+    def without_topic(self, topic: TopicFacts) -> MetadataImage:
+        """With that one gone."""
+        topics = {name: one for name, one in self.topics.items() if name != topic.name}
+        names = {one: name for one, name in self.names.items() if one != topic.topic_id}
+        return replace(self, topics=MappingProxyType(topics), names=MappingProxyType(names))
+
+    def with_partitions(self, changed: Sequence[PartitionFacts]) -> MetadataImage:
+        """With these partitions, all of topics that are there."""
+        by_topic: dict[str, dict[int, PartitionFacts]] = {}
+        for one in changed:
+            by_topic.setdefault(one.topic, {})[one.index] = one
+        topics = []
+        for name, news in by_topic.items():
+            partitions = list(self.topics[name].partitions)
+            for index, one in news.items():
+                partitions[index] = one
+            topics.append(replace(self.topics[name], partitions=tuple(partitions)))
+        return self.with_topics(*topics)

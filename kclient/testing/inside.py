@@ -1,0 +1,248 @@
+"""``Inside``: how a cluster's brokers hold together: sessions, the race for the claim, images.
+
+Brokers join and leave; one that can't reach the registry loses its session after
+``broker.session.timeout.ms``. Whenever the claim is free, those with a session race for it, and the
+first one reigns as ``Controller``. An image goes to each broker that its controller reaches; the
+others get it when the way is mended. Owned by ``Cluster``; timers come from ``call_later``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.controller import Controller, IsrChange, Tally
+from kclient.testing.image import BrokerFacts, MetadataImage
+from kclient.testing.interior import REGISTRY, Interior
+from kclient.testing.refused import Refused
+from kclient.testing.registry import News, Registry
+
+
+class Member(Protocol):
+    """What a broker is to the inside of its cluster."""
+
+    node_id: int
+
+    def facts(self) -> BrokerFacts:
+        """Where it listens now."""
+        ...
+
+    def apply(self, image: MetadataImage) -> None:
+        """Believe in that image from now on."""
+        ...
+
+    def ways_changed(self) -> None:
+        """It may reach others than before."""
+        ...
+
+
+class Inside:
+    """The registry, the ways between the brokers, and who reigns.
+
+    Attributes:
+        registry: Sessions, claim and the newest image.
+        interior: Who reaches whom.
+        tally: What happened so far.
+    """
+
+    def __init__(self, image: MetadataImage, rng: random.Random) -> None:
+        self.registry = Registry(image)
+        self.interior = Interior()
+        self.tally = Tally()
+        self._rng = rng
+        self._members: dict[int, Member] = {}
+        self._reigns: dict[int, Controller] = {}
+        self._expiries: dict[int, asyncio.TimerHandle] = {}
+        self.registry.watch(self._hear)
+        self.interior.listen(self._ways_changed)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest one."""
+        return self.registry.image
+
+    @property
+    def controller(self) -> Controller | None:
+        """Who reigns, as the registry knows."""
+        return self._reigns.get(self.registry.holder)
+
+    # Members
+
+    def join(self, member: Member) -> None:
+        """A broker is up. It takes part as soon as it reaches the registry."""
+        self._members[member.node_id] = member
+        if self.interior.reachable(member.node_id, REGISTRY):
+            self.registry.open_session(member.node_id)
+        self._push(member)
+
+    def leave(self, node_id: int) -> None:
+        """A broker is down, and that is noticed at once, as its connections are closed."""
+        self._members.pop(node_id, None)
+        self._cancel_expiry(node_id)
+        self._reigns.pop(node_id, None)
+        self.registry.end_session(node_id)
+
+    def resign(self) -> None:
+        """Let the controller give its claim back; another broker gets it, if there is one."""
+        holder = self.registry.holder
+        reign = self._reigns.pop(holder, None)
+        if reign is not None:
+            self.registry.resign(holder, reign.epoch)
+
+    def _hear(self, news: News, node_id: int) -> None:
+        if news is News.CLAIM_FREE:
+            self._race(last=node_id)
+        elif news is News.SESSION_OPENED:
+            self._race()
+            self._with_controller(lambda one: self._take_in(one, node_id))
+        elif news is News.SESSION_ENDED:
+            self._with_controller(lambda one: one.broker_down(node_id))
+
+    def _race(self, last: int | None = None) -> None:
+        """Everybody who can claims, in the order of the sessions; who held it comes last."""
+        racers = list(self.registry.sessions)
+        for node_id in sorted(racers, key=lambda one: one == last):
+            if node_id not in self._members or not self._in_touch(node_id):
+                continue
+            epoch = self.registry.claim(node_id)
+            if epoch is None:
+                return
+            self._begin(node_id, epoch)
+            return
+
+    def _begin(self, node_id: int, epoch: int) -> None:
+        reign = Controller(
+            node_id,
+            epoch,
+            self.registry,
+            self._rng,
+            self.tally,
+            self._publish,
+            lambda: self._in_touch(node_id),
+        )
+        self._reigns[node_id] = reign
+        reign.announce()
+        for one in self.registry.sessions:
+            if not self._is_known(one):
+                self._take_in(reign, one)
+
+    def _is_known(self, node_id: int) -> bool:
+        facts = self.image.brokers.get(node_id)
+        session = self.registry.session_of(node_id)
+        return facts is not None and facts.alive and facts.epoch == session
+
+    def _take_in(self, controller: Controller, node_id: int) -> None:
+        member, session = self._members.get(node_id), self.registry.session_of(node_id)
+        if member is not None and session is not None and not self._is_known(node_id):
+            controller.broker_up(replace(member.facts(), alive=True, epoch=session))
+
+    def _with_controller(self, action: Callable[[Controller], None]) -> None:
+        """Let the controller act, if there is one that can; the next one finds out by itself."""
+        reign = self.controller
+        if reign is not None and self._in_touch(reign.node_id):
+            action(reign)
+
+    def _in_touch(self, node_id: int) -> bool:
+        return self.interior.reachable(node_id, REGISTRY)
+
+    # Requests of brokers
+
+    def controller_for(self, node_id: int) -> Controller:
+        """Who reigns, for a broker that wants something of it.
+
+        Raises:
+            Refused: NOT_CONTROLLER: nobody does, or it can't be reached from there.
+        """
+        reign = self.controller
+        if reign is None or not self.interior.reachable(node_id, reign.node_id):
+            raise Refused(ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
+        return reign
+
+    def alter_isr(
+        self,
+        node_id: int,
+        changes: Iterable[IsrChange],
+        answered: Callable[[list[ErrorCode] | None], None],
+    ) -> None:
+        """Bring a leader's wish to the controller; ``answered`` gets a code each, or None."""
+        wanted = list(changes)
+        try:
+            reign = self.controller_for(node_id)
+        except Refused:
+            answered(None)
+            return
+
+        def arrive() -> None:
+            try:
+                codes: list[ErrorCode] | None = reign.alter_isr(node_id, wanted)
+            except Refused:
+                self.tally.fences += 1
+                codes = None
+            self.interior.send(reign.node_id, node_id, lambda: answered(codes))
+
+        self.interior.send(node_id, reign.node_id, arrive)
+
+    # Images
+
+    def _publish(self, controller: Controller, image: MetadataImage) -> None:
+        for member in tuple(self._members.values()):
+            self._send(controller.node_id, member, image)
+
+    def _send(self, sender: int, member: Member, image: MetadataImage) -> None:
+        def arrive() -> None:
+            if self._members.get(member.node_id) is member:
+                member.apply(image)
+
+        self.interior.send(sender, member.node_id, arrive)
+
+    def _push(self, member: Member) -> None:
+        """The newest image for one that may have missed it."""
+        reign = self.controller
+        if reign is not None and self._in_touch(reign.node_id):
+            self._send(reign.node_id, member, self.image)
+
+    def _ways_changed(self) -> None:
+        for node_id in tuple(self._members):
+            if self._in_touch(node_id):
+                self._cancel_expiry(node_id)
+                if self.registry.session_of(node_id) is None:
+                    self.registry.open_session(node_id)
+            elif node_id not in self._expiries:
+                seconds = self.image.config.session_timeout
+                loop = asyncio.get_running_loop()
+                self._expiries[node_id] = loop.call_later(seconds, self._expire, node_id)
+        if self.controller is None:
+            self._race()
+        self._with_controller(_catch_up(self.registry))
+        for member in tuple(self._members.values()):
+            self._push(member)
+            member.ways_changed()
+
+    def _expire(self, node_id: int) -> None:
+        self._expiries.pop(node_id, None)
+        self.registry.end_session(node_id)
+
+    def _cancel_expiry(self, node_id: int) -> None:
+        timer = self._expiries.pop(node_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Let go of all timers."""
+        for node_id in tuple(self._expiries):
+            self._cancel_expiry(node_id)
+
+
+def _catch_up(registry: Registry) -> Callable[[Controller], None]:
+    """What a controller missed while it didn't reach the registry: who is gone."""
+
+    def act(controller: Controller) -> None:
+        for node_id, facts in registry.image.brokers.items():
+            if facts.alive and registry.session_of(node_id) != facts.epoch:
+                controller.broker_down(node_id)
+
+    return act

@@ -1,0 +1,121 @@
+"""``Registry``: what a quorum of controllers would agree on: sessions, one claim, one image.
+
+A broker opens a session when it comes up; the first that claims the controllership has it, with an
+epoch one higher than the last, until its session ends or it resigns. Only the claim's holder may
+write the next image: a write of an older epoch is refused, so a controller that was replaced
+without hearing of it changes nothing. Watchers hear of sessions and of the claim. This stands in
+for KRaft's log, and is the one simplification of the cluster's inside. No waiting, no clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import replace
+
+from kclient.testing.image import NO_LEADER, MetadataImage
+
+
+class News(enum.Enum):
+    """What watchers hear of."""
+
+    SESSION_OPENED = enum.auto()
+    """A broker is up, in a new session."""
+    SESSION_ENDED = enum.auto()
+    """A broker is gone, or wasn't heard of for too long."""
+    CLAIM_TAKEN = enum.auto()
+    """A broker is the controller now."""
+    CLAIM_FREE = enum.auto()
+    """Nobody is: whoever claims first will be."""
+
+
+class Fenced(Exception):
+    """A controller writes whose epoch is over."""
+
+
+class Registry:
+    """The state that outlives every controller.
+
+    Attributes:
+        holder: Node id of the controller, -1 while there is none.
+        epoch: Of the claim; rises each time that it is taken.
+        image: The newest one.
+        fenced: How many writes were refused, as their epoch was over.
+        elections: How often the claim was taken.
+    """
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._sessions: dict[int, int] = {}
+        self._last_session = -1
+        self._watchers: list[Callable[[News, int], None]] = []
+        self.holder = NO_LEADER
+        self.epoch = 0
+        self.image = image
+        self.fenced = 0
+        self.elections = 0
+
+    def watch(self, watcher: Callable[[News, int], None]) -> None:
+        """Call ``watcher`` with what happened and to which node."""
+        self._watchers.append(watcher)
+
+    def session_of(self, node_id: int) -> int | None:
+        """The number of a broker's session, None while it has none."""
+        return self._sessions.get(node_id)
+
+    @property
+    def sessions(self) -> dict[int, int]:
+        """Numbers of sessions by node id, in the order of opening."""
+        return dict(self._sessions)
+
+    def open_session(self, node_id: int) -> int:
+        """A broker comes up; the number of its session, its broker epoch."""
+        self.end_session(node_id)
+        self._last_session += 1
+        self._sessions[node_id] = self._last_session
+        self._tell(News.SESSION_OPENED, node_id)
+        return self._last_session
+
+    def end_session(self, node_id: int) -> None:
+        """A broker is gone, and with it its claim; does nothing if it has no session."""
+        if self._sessions.pop(node_id, None) is None:
+            return
+        held = self.holder == node_id
+        if held:
+            self.holder = NO_LEADER
+        self._tell(News.SESSION_ENDED, node_id)
+        if held:
+            self._tell(News.CLAIM_FREE, node_id)
+
+    def claim(self, node_id: int) -> int | None:
+        """The epoch of the new controller, None if somebody was first or it has no session."""
+        if self.holder != NO_LEADER or node_id not in self._sessions:
+            return None
+        self.holder = node_id
+        self.epoch += 1
+        self.elections += 1
+        self._tell(News.CLAIM_TAKEN, node_id)
+        return self.epoch
+
+    def resign(self, node_id: int, epoch: int) -> None:
+        """Give the claim back, if it is still held in that epoch."""
+        if self.holder == node_id and self.epoch == epoch:
+            self.holder = NO_LEADER
+            self._tell(News.CLAIM_FREE, node_id)
+
+    def write(self, node_id: int, epoch: int, image: MetadataImage) -> MetadataImage:
+        """Make ``image`` the newest one, made in that epoch.
+
+        Raises:
+            Fenced: Another controller was there since.
+        """
+        if self.holder != node_id or self.epoch != epoch:
+            self.fenced += 1
+            raise Fenced
+        self.image = replace(
+            image, version=self.image.version + 1, controller_id=node_id, controller_epoch=epoch
+        )
+        return self.image
+
+    def _tell(self, news: News, node_id: int) -> None:
+        for watcher in tuple(self._watchers):
+            watcher(news, node_id)

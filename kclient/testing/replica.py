@@ -1,0 +1,269 @@
+"""``Replica``: one broker's copy of a partition: its log, and what it does with it.
+
+As leader it appends, knows how far each follower is, moves the high watermark to what all in sync
+have, and finds out who falls behind and who has caught up. As follower it takes what the leader
+has, and throws away what the leader never had (KIP-101, KIP-320). Owned by ``replicas.py``; the
+controller's word is ``facts``. Rules only: time comes in as ``now``, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kclient.error_codes import ErrorCode
+from kclient.testing.image import PartitionFacts
+from kclient.testing.log import Appended, PartitionLog
+from kclient.testing.refused import Refused
+from kclient.testing.stored_batch import StoredBatch
+from kclient.testing.topic_configs import TopicConfig
+
+UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class Follower:
+    """What a leader knows of one follower.
+
+    Attributes:
+        end_offset: The next offset that it needs; -1 until it fetches.
+        start_offset: Where its log begins.
+        caught_up_at: When it last had all that there was.
+        told_high_watermark: That it was last told.
+    """
+
+    end_offset: int = UNKNOWN
+    start_offset: int = UNKNOWN
+    caught_up_at: float = 0.0
+    told_high_watermark: int = UNKNOWN
+
+
+class Replica:
+    """One copy of a partition.
+
+    Attributes:
+        node_id: Whose.
+        topic_id: Of its topic.
+        facts: The newest ones that the broker knows.
+        config: Of its topic.
+        log: Its own.
+        look_at_ms: When there may be something to clean, in milliseconds since the epoch.
+        wanted_isr: Asked of the controller and not answered; None where nothing is.
+    """
+
+    __slots__ = (
+        "_followers",
+        "_led_from",
+        "config",
+        "facts",
+        "log",
+        "look_at_ms",
+        "node_id",
+        "topic_id",
+        "wanted_isr",
+    )
+
+    def __init__(
+        self, node_id: int, topic_id: bytes, facts: PartitionFacts, config: TopicConfig
+    ) -> None:
+        self.node_id = node_id
+        self.topic_id = topic_id
+        self.facts = facts
+        self.config = config
+        self.log = PartitionLog()
+        self.look_at_ms: int | None = None
+        self.wanted_isr: tuple[int, ...] | None = None
+        self._followers: dict[int, Follower] = {}
+        self._led_from = 0
+
+    def __repr__(self) -> str:
+        role = "leads" if self.leads else "follows"
+        return f"<{self.facts.topic}-{self.facts.index} on {self.node_id}: {role}>"
+
+    @property
+    def leads(self) -> bool:
+        """This broker is the leader, as far as it knows."""
+        return self.facts.leader == self.node_id
+
+    @property
+    def epoch(self) -> int:
+        """The leader's, as far as this broker knows."""
+        return self.facts.leader_epoch
+
+    @property
+    def led_from(self) -> int:
+        """Where the log ended when this broker was elected."""
+        return self._led_from
+
+    @property
+    def has_min_isr(self) -> bool:
+        """Enough are in sync for acks=all."""
+        return self.facts.has_min_isr(self.config)
+
+    @property
+    def followers(self) -> dict[int, Follower]:
+        """What is known of each, by node id; empty on followers."""
+        return self._followers
+
+    def become(self, facts: PartitionFacts, config: TopicConfig, now: float) -> bool:
+        """Believe the controller; whether leader or epoch are others than before."""
+        was, self.facts, self.config = self.facts, facts, config
+        turned = facts.leader_epoch != was.leader_epoch
+        if facts.partition_epoch != was.partition_epoch:
+            self.wanted_isr = None
+        if not self.leads:
+            self._followers = {}
+        elif turned or (not self._followers and len(facts.replicas) > 1):
+            self._lead(now)
+        if self.leads:
+            self.advance()
+        if turned:
+            self.log.disturb()
+        return turned
+
+    def begin(self, now: float) -> None:
+        """A new partition, or a broker that came up: take the role that the facts give it."""
+        if self.leads:
+            self._lead(now)
+            self.advance()
+
+    def _lead(self, now: float) -> None:
+        self._led_from = self.log.end_offset
+        self.log.epochs.assign(self.epoch, self.log.end_offset)
+        self._followers = {
+            one: Follower(caught_up_at=now if one in self.facts.isr else 0.0)
+            for one in self.facts.replicas
+            if one != self.node_id
+        }
+
+    # Leading
+
+    def append(self, batch: StoredBatch, log_append_time: int | None, now: float) -> Appended:
+        """Append what a producer sent; see ``PartitionLog.append``."""
+        end = self.log.end_offset
+        appended = self.log.append(batch, self.epoch, log_append_time)
+        self.grown(end, now)
+        return appended
+
+    def grown(self, end_before: int, now: float) -> None:
+        """The leader's log got longer: those that had all of it fall behind from now on."""
+        for follower in self._followers.values():
+            if follower.end_offset >= end_before:
+                follower.caught_up_at = now
+        self.advance()
+
+    def advance(self) -> bool:
+        """Let readers have what all in sync have, where those are enough (KIP-966)."""
+        if not self.has_min_isr:
+            return False
+        before = self.log.high_watermark
+        least = self.log.end_offset
+        for one in self._counted():
+            if one != self.node_id:
+                least = min(least, self._followers[one].end_offset)
+        self.log.advance(least)
+        return self.log.high_watermark > before
+
+    def _counted(self) -> Iterable[int]:
+        """Those that the high watermark waits for, whoever is about to join included (KIP-497)."""
+        if self.wanted_isr is None:
+            return self.facts.isr
+        return {*self.facts.isr, *self.wanted_isr}
+
+    def fetched_by(self, node_id: int, offset: int, start_offset: int, now: float) -> bool:
+        """A follower asks for what follows ``offset``; whether the high watermark moved.
+
+        Raises:
+            Refused: It has no replica, as far as this broker knows.
+        """
+        follower = self._followers.get(node_id)
+        if follower is None:
+            raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        follower.end_offset = offset
+        follower.start_offset = start_offset
+        if offset >= self.log.end_offset:
+            follower.caught_up_at = now
+        return self.advance()
+
+    def to_expand(self, alive: Iterable[int]) -> tuple[int, ...] | None:
+        """Who is in sync once those that caught up are; None where nobody did."""
+        if not self.leads or self.wanted_isr is not None:
+            return None
+        floor = max(self.log.high_watermark, self._led_from)
+        joining = [
+            one
+            for one in alive
+            if one not in self.facts.isr
+            and one in self._followers
+            and self._followers[one].end_offset >= floor
+        ]
+        if not joining:
+            return None
+        return tuple(one for one in self.facts.replicas if one in (*self.facts.isr, *joining))
+
+    def to_shrink(self, now: float, lag: float) -> tuple[int, ...] | None:
+        """Who is in sync without those that fell behind; None where nobody did."""
+        if not self.leads or self.wanted_isr is not None:
+            return None
+        left = tuple(one for one in self.facts.isr if not self._lags(one, now, lag))
+        return None if left == self.facts.isr else left
+
+    def _lags(self, node_id: int, now: float, lag: float) -> bool:
+        follower = self._followers.get(node_id)
+        if follower is None or follower.end_offset == self.log.end_offset:
+            return False
+        return now - follower.caught_up_at >= lag
+
+    def next_lag(self, lag: float) -> float | None:
+        """When the first one in sync that is behind now will be late; None if all have all."""
+        if not self.leads or self.wanted_isr is not None:
+            return None
+        return min(
+            (
+                follower.caught_up_at + lag
+                for one, follower in self._followers.items()
+                if one in self.facts.isr and follower.end_offset != self.log.end_offset
+            ),
+            default=None,
+        )
+
+    # Following
+
+    @property
+    def last_fetched_epoch(self) -> int:
+        """Of the last record that is there, -1 if there is none."""
+        return self.log.epochs.latest if self.log.end_offset > self.log.start_offset else UNKNOWN
+
+    def take(self, batches: Iterable[StoredBatch]) -> None:
+        """Append what the leader has."""
+        for batch in batches:
+            if batch.next_offset > self.log.end_offset:
+                self.log.append_placed(batch)
+
+    def follow(self, high_watermark: int, start_offset: int) -> None:
+        """What the leader says of its log."""
+        self.log.advance(min(high_watermark, self.log.end_offset))
+        if start_offset > self.log.start_offset:
+            self.log.raise_start(start_offset)
+
+    def cut_back(self, epoch: int, end_offset: int) -> bool:
+        """Throw away what the leader never had, as it told where its epoch ended.
+
+        Returns:
+            Whether anything went.
+        """
+        log = self.log
+        own = log.epochs.end_of(epoch, log.end_offset)
+        target = end_offset
+        if own.epoch >= 0 and own.end_offset >= 0:
+            target = min(end_offset, own.end_offset)
+        target = max(target, log.start_offset)
+        if target >= log.end_offset:
+            log.epochs.truncate_end(log.end_offset)  # reigns in which nothing was written
+            return False
+        log.truncate(target)
+        return True
+
+    def start_over(self, offset: int) -> None:
+        """Empty the log, which begins at ``offset`` from now on."""
+        self.log.restart(offset)

@@ -1,0 +1,156 @@
+"""``Replicas``: all copies that one broker has, and its part in keeping them alike.
+
+It believes the controller's images, tells who listens of partitions that it leads or leads no more,
+and asks for others in sync when followers fall behind or catch up. Timers and words to the
+controller are the broker's: it asks ``next_check`` and ``isr_changes``. Rules only, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kclient.testing.controller import IsrChange
+from kclient.testing.image import MetadataImage
+from kclient.testing.replica import Replica
+
+
+class Turn(NamedTuple):
+    """A broker's role in a partition changed.
+
+    Attributes:
+        leads: It is the leader now.
+    """
+
+    topic: str
+    partition: int
+    leads: bool
+    leader_epoch: int
+
+
+class Replicas:
+    """The copies of one broker; they outlive its sessions, as files do.
+
+    Attributes:
+        node_id: Whose.
+        image: The newest one that it knows.
+    """
+
+    def __init__(self, node_id: int, image: MetadataImage) -> None:
+        self.node_id = node_id
+        self.image = image
+        self._replicas: dict[tuple[str, int], Replica] = {}
+        self._behind: dict[Replica, None] = {}
+        self.listeners: list[Callable[[Turn], None]] = []
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(tuple(self._replicas.values()))
+
+    def get(self, topic: str, index: int) -> Replica | None:
+        """The copy of a partition; None where this broker has none."""
+        return self._replicas.get((topic, index))
+
+    def apply(self, image: MetadataImage, now: float) -> list[Turn]:
+        """Believe ``image``; the roles that changed, which listeners heard of."""
+        before, self.image = self.image, image
+        turns: list[Turn] = []
+        if image.topics is not before.topics:
+            for name, topic in before.topics.items():
+                after = image.topics.get(name)
+                if after is None or after.topic_id != topic.topic_id:
+                    turns += self._drop(name, len(topic.partitions))
+            for name, topic in image.topics.items():
+                known = before.topics.get(name)
+                if known is not topic:
+                    turns += self._update(name, now)
+        for turn in turns:
+            for listener in self.listeners:
+                listener(turn)
+        return turns
+
+    def _update(self, name: str, now: float) -> Iterator[Turn]:
+        topic = self.image.topics[name]
+        for facts in topic.partitions:
+            key = name, facts.index
+            replica = self._replicas.get(key)
+            if self.node_id not in facts.replicas:
+                if replica is not None:
+                    yield from self._forget(replica)
+                continue
+            if replica is None:
+                replica = Replica(self.node_id, topic.topic_id, facts, topic.config)
+                self._replicas[key] = replica
+                replica.begin(now)
+                turned = True
+            elif replica.facts is facts and replica.config is topic.config:
+                continue
+            else:
+                turned = replica.become(facts, topic.config, now)
+            self.check(replica)
+            if turned:
+                yield Turn(name, facts.index, replica.leads, facts.leader_epoch)
+
+    def _drop(self, name: str, count: int) -> Iterator[Turn]:
+        for index in range(count):
+            replica = self._replicas.get((name, index))
+            if replica is not None:
+                yield from self._forget(replica)
+
+    def _forget(self, replica: Replica) -> Iterator[Turn]:
+        facts = replica.facts
+        del self._replicas[facts.topic, facts.index]
+        self._behind.pop(replica, None)
+        replica.log.disturb()
+        if replica.leads:
+            yield Turn(facts.topic, facts.index, False, facts.leader_epoch)
+
+    def led_by(self, leader: int) -> Iterator[Replica]:
+        """Copies of partitions that another broker leads."""
+        if leader != self.node_id:
+            for replica in self._replicas.values():
+                if replica.facts.leader == leader:
+                    yield replica
+
+    # In sync
+
+    def check(self, replica: Replica) -> None:
+        """Something of a replica changed: it may have followers that fall behind."""
+        if replica.next_lag(0.0) is None:
+            self._behind.pop(replica, None)
+        else:
+            self._behind[replica] = None
+
+    def next_check(self) -> float | None:
+        """When a follower may be late; None while none is behind."""
+        lag = self.image.config.replica_lag_time
+        found = (replica.next_lag(lag) for replica in self._behind)
+        return min((one for one in found if one is not None), default=None)
+
+    def late(self, now: float) -> list[IsrChange]:
+        """Who isn't in sync any more, in partitions that this broker leads."""
+        changes = []
+        for replica in tuple(self._behind):
+            isr = replica.to_shrink(now, self.image.config.replica_lag_time)
+            if isr is not None:
+                changes.append(self._wish(replica, isr))
+        return changes
+
+    def caught_up(self, replica: Replica) -> IsrChange | None:
+        """Who is in sync from now on, in one partition that this broker leads."""
+        if len(replica.facts.isr) == len(replica.facts.replicas):
+            return None
+        alive = [one.node_id for one in self.image.brokers.values() if one.alive]
+        isr = replica.to_expand(alive)
+        return None if isr is None else self._wish(replica, isr)
+
+    def _wish(self, replica: Replica, isr: tuple[int, ...]) -> IsrChange:
+        replica.wanted_isr = isr
+        facts = replica.facts
+        return IsrChange(facts.topic, facts.index, facts.leader_epoch, facts.partition_epoch, isr)
+
+    def unanswered(self, change: IsrChange) -> None:
+        """The controller said no, or nothing: what was wished may be wished again."""
+        replica = self.get(change.topic, change.index)
+        if replica is not None and replica.facts.partition_epoch == change.partition_epoch:
+            replica.wanted_isr = None
+            self.check(replica)

@@ -1,0 +1,221 @@
+"""Followers at work: what a broker doesn't lead it fetches from those who do, over the wire.
+
+One ``Fetcher`` per leader, from the first partition on that it leads for us until the broker is
+down. A fetch waits at the leader until there is news, however long that takes: a cluster in which
+nothing happens sets no timer and has no task. What is asked, and what is done with an answer, is
+``follower_fetch.py``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.protocol.messages.fetch import FetchResponse
+from kclient.protocol.messages.list_offsets import ListOffsetsResponse
+from kclient.testing.follower_fetch import FETCH_VERSION, LIST_OFFSETS_VERSION, FollowerFetch
+from kclient.testing.hosting import dial
+from kclient.testing.peer import Peer
+from kclient.testing.replica import Replica
+
+if TYPE_CHECKING:
+    from kclient.testing.broker import Broker
+
+logger = logging.getLogger("kclient.testing")
+
+
+class Replication:
+    """The followers of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._fetchers: dict[int, Fetcher] = {}
+
+    def refresh(self) -> None:
+        """Partitions have other leaders, or other brokers can be reached."""
+        led: dict[int, list[Replica]] = {}
+        for replica in self._broker.replicas:
+            leader = replica.facts.leader
+            if leader >= 0 and leader != self._broker.node_id:
+                led.setdefault(leader, []).append(replica)
+        for leader in {**led, **self._fetchers}:
+            fetcher = self._fetchers.get(leader)
+            if fetcher is None:
+                fetcher = self._fetchers[leader] = Fetcher(self._broker, leader)
+            fetcher.follow(led.get(leader, []))
+
+    def close(self) -> list[asyncio.Task[None]]:
+        """End all; the dials that are to be waited for."""
+        fetchers = list(self._fetchers.values())
+        self._fetchers.clear()
+        return [dialing for one in fetchers if (dialing := one.close()) is not None]
+
+
+class Fetcher:
+    """Fetches from one leader.
+
+    Its only task is a dial to a socket, which ends by itself; timers are for the next attempt, for
+    partitions that the leader refused, and for a leader that left us out and says nothing.
+    """
+
+    def __init__(self, broker: Broker, leader: int) -> None:
+        self._broker = broker
+        self._leader = leader
+        self._fetch = FollowerFetch(broker.node_id, broker.inside.tally)
+        self._peer: Peer | None = None
+        self._dialing: asyncio.Task[None] | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        self._revival: asyncio.TimerHandle | None = None
+        self._overdue: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def follow(self, replicas: list[Replica]) -> None:
+        """From now on it is these that are fetched."""
+        changed = self._fetch.assign(replicas)
+        if self._fetch.is_idle or not self._broker.reaches(self._leader):
+            self._hang_up()
+        elif self._peer is None:
+            self._end_pause()
+            self._connect()
+        elif not self._peer.is_waiting:
+            self._next()
+        elif changed:
+            self._broker.nudge(self._leader)
+        self._watch_overdue()
+
+    def close(self) -> asyncio.Task[None] | None:
+        """End it; the dial that is to be waited for, if there is one."""
+        self._closed = True
+        self._hang_up()
+        self._watch_overdue()
+        return self._dialing
+
+    # Connecting
+
+    def _connect(self) -> None:
+        if self._dialing is not None or self._closed:
+            return
+        peer = Peer(f"broker-{self._broker.node_id}", lambda why: self._lost(peer, why))
+        address = self._broker.inner_address(self._leader)
+        if address.network is not None:
+            try:
+                address.network.connect(address.host, address.port, lambda: peer)
+            except OSError as error:
+                self._retry_later(str(error))
+            else:
+                self._begin(peer)
+            return
+        self._dialing = asyncio.get_running_loop().create_task(
+            self._dial(peer), name=f"broker {self._broker.node_id} dials {self._leader}"
+        )
+
+    async def _dial(self, peer: Peer) -> None:
+        """Connect to a socket. Cancellation: nothing stays open."""
+        try:
+            await dial(self._broker.inner_address(self._leader), lambda: peer)
+        except OSError as error:
+            self._dialing = None
+            self._retry_later(str(error))
+            return
+        self._dialing = None
+        if self._closed or self._fetch.is_idle or not self._broker.reaches(self._leader):
+            peer.close()
+        else:
+            self._begin(peer)
+
+    def _begin(self, peer: Peer) -> None:
+        self._peer = peer
+        self._fetch.begin()
+        self._next()
+
+    def _lost(self, peer: Peer, why: str) -> None:
+        if self._peer is peer:
+            self._peer = None
+            self._retry_later(why)
+
+    def _retry_later(self, why: str) -> None:
+        logger.debug("broker=%d lost leader=%d: %s", self._broker.node_id, self._leader, why)
+        if self._pause is None and not self._closed and not self._fetch.is_idle:
+            seconds = self._broker.config.replica_fetch_backoff
+            self._pause = self._broker.call_later(seconds, self._try_again)
+
+    def _try_again(self) -> None:
+        self._pause = None
+        if self._peer is None and not self._fetch.is_idle and self._broker.reaches(self._leader):
+            self._connect()
+
+    def _hang_up(self) -> None:
+        self._end_pause()
+        if self._revival is not None:
+            self._revival.cancel()
+            self._revival = None
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    # Fetching
+
+    def _next(self) -> None:
+        """Ask what is to be asked next."""
+        peer = self._peer
+        if peer is None or self._closed or self._fetch.is_resting:
+            return
+        stray = self._fetch.stray_request()
+        if stray is not None:
+            peer.call(stray, LIST_OFFSETS_VERSION, ListOffsetsResponse, self._located)
+        else:
+            request = self._fetch.request(self._broker.session)
+            peer.call(request, FETCH_VERSION, FetchResponse, self._fetched)
+
+    def _fetched(self, response: FetchResponse) -> None:
+        self._fetch.take(response, self._broker.now(), self._broker.config.replica_fetch_backoff)
+        self._cancel_overdue()
+        self._watch_overdue()
+        self._watch_revival()
+        self._next()
+
+    def _located(self, response: ListOffsetsResponse) -> None:
+        self._fetch.locate(response, self._broker.now(), self._broker.config.replica_fetch_backoff)
+        self._watch_revival()
+        self._next()
+
+    def _watch_revival(self) -> None:
+        due = self._fetch.next_retry
+        if due is not None and self._revival is None:
+            seconds = max(due - self._broker.now(), 0.0)
+            self._revival = self._broker.call_later(seconds, self._revive)
+
+    def _revive(self) -> None:
+        self._revival = None
+        if self._fetch.revive(self._broker.now()) and self._peer is not None:
+            if self._peer.is_waiting:
+                self._broker.nudge(self._leader)
+            else:
+                self._next()
+        self._watch_revival()
+
+    def _watch_overdue(self) -> None:
+        """A leader that takes us out of sync while we wait for it may never have heard of us."""
+        if self._closed or self._peer is None or not self._fetch.is_left_out():
+            self._cancel_overdue()
+        elif self._overdue is None:
+            seconds = self._broker.config.replica_socket_timeout
+            self._overdue = self._broker.call_later(seconds, self._give_up)
+
+    def _cancel_overdue(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+
+    def _give_up(self) -> None:
+        self._overdue = None
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+            self._connect()

@@ -1,0 +1,28 @@
+"""Images of clusters as unit tests want them, without brokers behind them."""
+
+from __future__ import annotations
+
+from kclient.testing.broker_configs import BrokerConfig
+from kclient.testing.image import BrokerFacts, MetadataImage, PartitionFacts, TopicFacts
+
+
+def cluster(
+    brokers: int = 3, racks: tuple[str | None, ...] = (), down: tuple[int, ...] = ()
+) -> MetadataImage:
+    """Brokers without topics, all up but for those of ``down``."""
+    image = MetadataImage("cluster", BrokerConfig({}))
+    for node_id in range(1, brokers + 1):
+        rack = racks[node_id - 1] if racks else None
+        facts = BrokerFacts(node_id, "127.0.0.1", rack, 9092, node_id not in down, node_id)
+        image = image.with_broker(facts)
+    return image
+
+
+def add(image: MetadataImage, name: str, *assignments: list[int]) -> MetadataImage:
+    """With a topic whose first replicas lead and whose replicas are all in sync."""
+    partitions = tuple(
+        PartitionFacts(name, index, tuple(replicas), tuple(replicas), replicas[0])
+        for index, replicas in enumerate(assignments)
+    )
+    topic_id = name.encode().ljust(16, b"\x01")
+    return image.with_topics(TopicFacts(name, topic_id, image.topic_config({}), partitions))
