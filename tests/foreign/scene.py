@@ -53,7 +53,7 @@ class Scene:
         return f"foreign-{stem}-{secrets.token_hex(4)}"
 
     def topic(self, stem: str, partitions: int = 1, **configs: object) -> str:
-        """A new topic; configs as in Kafka, with underscores for dots."""
+        """A new topic that all brokers know; configs as in Kafka, with underscores for dots."""
         name = self.name(stem)
         raw_admin.create_topic(
             self.bootstrap,
@@ -62,7 +62,14 @@ class Scene:
             replication_factor=self.replicas,
             configs={key.replace("_", "."): str(value) for key, value in configs.items()},
         )
+        for host, port in raw_admin.metadata(self.bootstrap, []).brokers.values():
+            until(lambda at=f"{host}:{port}": _knows(at, name), f"{host}:{port} knows {name}")
         return name
+
+
+def _knows(broker: str, topic: str) -> bool:
+    error, leaders = raw_admin.metadata(broker, [topic]).topics[topic]
+    return error == 0 and min(leaders.values()) >= 0
 
 
 Feature = Callable[[Scene], object]

@@ -72,7 +72,7 @@ async def write(
     **settings: Any,
 ) -> list[int]:
     """Write values, 1 s apart if they have a time; their offsets as they were told."""
-    async with producing(scene, **settings) as made:
+    async with producing(scene, **{"acks": "all", **settings}) as made:
         sent = [
             await made.send(
                 topic,

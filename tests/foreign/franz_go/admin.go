@@ -34,7 +34,6 @@ func clusterDescribe(s *scene) any {
 	equal(len(found.Brokers), s.brokers, "brokers")
 	holds(slices.Contains(found.Brokers.NodeIDs(), found.Controller), "a controller among them")
 	holds(found.Cluster != "", "a cluster id")
-	holds(found.Brokers[0].Rack == nil, "no rack")
 	request := kmsg.NewPtrDescribeClusterRequest()
 	request.IncludeClusterAuthorizedOperations = true
 	answer, err := request.RequestWith(s.ctx, s.client())
