@@ -1,0 +1,86 @@
+"""Ways inside a cluster: who is parted from whom, and what becomes of word under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kclient.testing.interior import Interior
+
+
+class Later:
+    """Timers that a test lets run."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def __call__(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.waiting.append((seconds, callback))
+
+    def run(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for _, callback in waiting:
+            callback()
+
+
+def test_all_reach_all_until_they_are_parted_both_ways() -> None:
+    interior = Interior()
+    assert interior.reachable(1, 2)
+    interior.part([(2, 1)])
+    assert not interior.reachable(1, 2)
+    assert not interior.reachable(2, 1)
+    assert interior.reachable(1, 3)
+    assert interior.parted == [(1, 2)]
+
+
+def test_ways_are_mended_one_by_one_or_all() -> None:
+    interior = Interior()
+    interior.part([(1, 2), (1, 3), (2, 3)])
+    interior.join([(2, 1)])
+    assert interior.parted == [(1, 3), (2, 3)]
+    interior.join()
+    assert interior.parted == []
+
+
+def test_listeners_hear_of_changes_only() -> None:
+    interior = Interior()
+    heard: list[int] = []
+    interior.listen(lambda: heard.append(len(interior.parted)))
+    interior.part([(1, 2)])
+    interior.part([(2, 1)])
+    interior.join([(1, 3)])
+    interior.join([(1, 2)])
+    interior.join()
+    assert heard == [1, 0]
+
+
+def test_word_arrives_at_once_unless_the_two_are_parted() -> None:
+    interior = Interior()
+    came: list[str] = []
+    interior.part([(1, 2)])
+    interior.send(1, 2, lambda: came.append("parted"))
+    interior.send(1, 3, lambda: came.append("other way"))
+    interior.send(2, 2, lambda: came.append("itself"))
+    assert came == ["other way", "itself"]
+
+
+def test_word_that_travels_arrives_if_the_way_is_there_then() -> None:
+    interior, later = Interior(), Later()
+    interior.delay, interior.later = lambda sender, receiver: sender + receiver / 10, later
+    came: list[str] = []
+    interior.send(1, 2, lambda: came.append("first"))
+    assert came == []
+    assert [seconds for seconds, _ in later.waiting] == [1.2]
+    later.run()
+    assert came == ["first"]
+    interior.send(1, 2, lambda: came.append("lost"))
+    interior.part([(1, 2)])
+    later.run()
+    assert came == ["first"]
+
+
+def test_word_to_oneself_takes_no_time() -> None:
+    interior, later = Interior(), Later()
+    interior.delay, interior.later = lambda sender, receiver: 1.0, later
+    came: list[int] = []
+    interior.send(1, 1, lambda: came.append(1))
+    assert (came, later.waiting) == ([1], [])
