@@ -212,7 +212,7 @@ class Replica:
         follower = self._followers.get(node_id)
         if follower is None or follower.end_offset == self.log.end_offset:
             return False
-        return now - follower.caught_up_at >= lag
+        return now >= follower.caught_up_at + lag  # as ``next_lag`` adds: else it may wake for ever
 
     def next_lag(self, lag: float) -> float | None:
         """When the first one in sync that is behind now will be late; None if all have all."""
