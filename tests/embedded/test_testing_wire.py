@@ -35,6 +35,7 @@ from kclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from kclient.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kclient.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kclient.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -94,6 +95,7 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
         33: alter_configs.AlterConfigsRequest([alter_configs.AlterConfigsResource(2, "t")]),
         35: DescribeLogDirsRequest([DescribableLogDirTopic("t", [0])]),
         37: CreatePartitionsRequest([CreatePartitionsTopic("t", 3 + version, None)]),
+        43: ElectLeadersRequest(0, [TopicPartitions("t", [0])]),
         44: IncrementalAlterConfigsRequest(
             [AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "5")])]
         ),
