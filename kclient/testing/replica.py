@@ -29,12 +29,16 @@ class Follower:
         end_offset: The next offset that it needs; -1 until it fetches.
         start_offset: Where its log begins.
         caught_up_at: When it last had all that there was.
+        fetched_at: When it fetched last.
+        log_end: Where the leader's log ended then.
         told_high_watermark: That it was last told.
     """
 
     end_offset: int = UNKNOWN
     start_offset: int = UNKNOWN
     caught_up_at: float = 0.0
+    fetched_at: float = 0.0
+    log_end: int = 0
     told_high_watermark: int = UNKNOWN
 
 
@@ -183,6 +187,9 @@ class Replica:
         follower.start_offset = start_offset
         if offset >= self.log.end_offset:
             follower.caught_up_at = now
+        elif offset >= follower.log_end:  # it keeps pace, though there is always more
+            follower.caught_up_at = max(follower.caught_up_at, follower.fetched_at)
+        follower.fetched_at, follower.log_end = now, self.log.end_offset
         return self.advance()
 
     def to_expand(self, alive: Iterable[int]) -> tuple[int, ...] | None:
