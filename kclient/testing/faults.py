@@ -211,9 +211,10 @@ class Faults(FaultList):
                 ``Cluster.close`` raise it.
             at: ``"before"`` the request is carried out: with an answer it won't be.
                 ``"after_append"``, once the broker that was asked has carried it out: a Produce is
-                in the leader's log, but with acks=all not yet in those of the followers. There is a
-                response unless the request waits for something (other replicas, records, members
-                of a group); an answer of the function ends that wait.
+                in the leader's log, but with acks=all not yet in those of the followers. The
+                response is there, as it will be if the followers come; there is none yet where
+                the request waits for something else (records, members of a group). An answer of
+                the function ends such waits.
                 ``"after_reply"``, once the answer was handed to the network, or there is none, as
                 with acks=0; what the function returns is ignored.
             times: For how many requests; None for all.

@@ -288,3 +288,24 @@ async def test_what_is_no_answer_is_refused(cluster: Cluster, peer: RawPeer) -> 
 def test_there_are_three_points() -> None:
     with pytest.raises(InvalidArgument, match="before, after_append, after_reply"):
         Cluster(1).faults.on("Fetch", lambda info: None, at="during")  # type: ignore[arg-type]
+
+
+async def test_after_the_append_is_before_the_replication(cluster: Cluster, peer: RawPeer) -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def note(info: RequestInfo) -> None:
+        log = cluster.log("t")
+        (part,) = info.response.responses[0].partition_responses
+        seen.append((log.end_offset, log.high_watermark, part.base_offset))
+
+    cluster.faults.on("Produce", note, at="after_append")
+    with cluster.faults.hold("Fetch", replica=2, times=None) as fetches:
+        correlation = peer.write(produce("t", batch_bytes()), 9)
+        await fetches.wait_hits()
+        await cluster.requests.wait_for("Produce")
+        assert seen == [(1, 0, 0)]
+        assert cluster.requests.of("Produce")[0].answered_at is None
+    assert (await peer.read_frame())[:4] == correlation.to_bytes(4, "big")
+    assert cluster.log("t").high_watermark == 1
+    assert cluster.requests.count("Fetch") == 0
+    assert cluster.requests.count("Fetch", replicas=True) > 0
