@@ -311,7 +311,7 @@ def _objection(
         return ErrorCode.INVALID_UPDATE_VERSION
     if node_id not in change.isr or not set(change.isr) <= set(facts.replicas):
         return ErrorCode.INVALID_REQUEST
-    if any(not image.brokers[one].alive for one in change.isr):
+    if not set(change.isr) <= _alive(image):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
