@@ -1,0 +1,184 @@
+"""All copies of one broker: which it has, whom it tells of turns, and what it wishes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kclient.testing.image import MetadataImage
+from kclient.testing.log import ENDLESS_BYTES
+from kclient.testing.replica import Replica
+from kclient.testing.replicas import Replicas, Turn
+from tests.unit.testing.batches import stored
+from tests.unit.testing.images import add, cluster
+
+LAG = 30.0
+
+
+class Scene:
+    """One broker's copies and the image that it knows."""
+
+    def __init__(self, node_id: int = 1) -> None:
+        self.image = cluster()
+        self.replicas = Replicas(node_id, self.image)
+        self.heard: list[Turn] = []
+        self.replicas.listeners.append(self.heard.append)
+
+    def apply(self, image: MetadataImage, now: float = 0.0) -> list[Turn]:
+        self.image = image
+        return self.replicas.apply(image, now)
+
+    def change(self, index: int = 0, *, now: float = 0.0, **fields: object) -> list[Turn]:
+        was = self.image.topics["t"].partitions[index]
+        facts = replace(was, partition_epoch=was.partition_epoch + 1, **fields)  # type: ignore[arg-type]
+        return self.apply(self.image.with_partitions([facts]), now)
+
+    def replica(self, index: int = 0) -> Replica:
+        found = self.replicas.get("t", index)
+        assert found is not None
+        return found
+
+    def append(self, now: float, index: int = 0) -> None:
+        self.replica(index).append(stored(), None, now)
+        self.replicas.check(self.replica(index))
+
+
+def test_a_broker_has_copies_of_what_it_is_assigned_only() -> None:
+    scene = Scene()
+    turns = scene.apply(add(scene.image, "t", [1, 2], [2, 1], [2, 3]))
+    assert turns == [Turn("t", 0, True, 0), Turn("t", 1, False, 0)] == scene.heard
+    assert scene.replicas.get("t", 2) is None
+    assert len(list(scene.replicas)) == 2
+
+
+def test_what_did_not_change_is_no_turn() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2], [2, 1]))
+    copies = list(scene.replicas)
+    assert scene.apply(add(scene.image, "u", [3])) == []
+    assert scene.change(isr=(1,)) == []
+    assert list(scene.replicas) == copies
+    assert scene.replica().facts.isr == (1,)
+
+
+def test_listeners_hear_of_each_turn() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2]))
+    scene.change(leader=2, leader_epoch=1)
+    scene.change(leader=1, leader_epoch=2)
+    assert scene.heard == [Turn("t", 0, True, 0), Turn("t", 0, False, 1), Turn("t", 0, True, 2)]
+
+
+def test_a_topic_that_is_deleted_takes_its_copies_and_wakes_readers() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2], [2, 1]))
+    woken: list[int] = []
+    scene.replica().log.listen(woken.append)
+    turns = scene.apply(scene.image.without_topic(scene.image.topics["t"]))
+    assert turns == [Turn("t", 0, False, 0)]
+    assert list(scene.replicas) == []
+    assert woken == [ENDLESS_BYTES]
+
+
+def test_a_topic_that_was_made_again_unseen_has_empty_logs() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1]))
+    scene.append(0.0)
+    old = scene.image.topics["t"]
+    again = replace(old, topic_id=b"2" * 16)
+    turns = scene.apply(scene.image.without_topic(old).with_topics(again))
+    assert turns == [Turn("t", 0, False, 0), Turn("t", 0, True, 0)]
+    assert scene.replica().log.end_offset == 0
+    assert scene.replica().topic_id == b"2" * 16
+
+
+def test_a_copy_that_is_no_longer_assigned_goes() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2]))
+    assert scene.change(replicas=(2,), isr=(2,), leader=2, leader_epoch=1) == [
+        Turn("t", 0, False, 0)
+    ]
+    assert scene.replicas.get("t", 0) is None
+
+
+def test_what_another_one_leads() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2], [2, 1], [3, 1]))
+    assert [one.facts.index for one in scene.replicas.led_by(2)] == [1]
+    assert list(scene.replicas.led_by(1)) == []
+
+
+def fetch_all(scene: Scene, *followers: int, now: float = 0.0) -> None:
+    replica = scene.replica()
+    for one in followers:
+        replica.fetched_by(one, replica.log.end_offset, 0, now)
+    scene.replicas.check(replica)
+
+
+def test_there_is_a_time_to_look_only_while_somebody_is_behind() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2]))
+    fetch_all(scene, 2)
+    assert scene.replicas.next_check() is None
+    scene.append(5.0)
+    assert scene.replicas.next_check() == 5.0 + LAG
+    fetch_all(scene, 2, now=6.0)
+    assert scene.replicas.next_check() is None
+
+
+def test_who_is_late_is_wished_away_once() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2, 3]))
+    fetch_all(scene, 2, 3)
+    scene.append(5.0)
+    scene.replica().fetched_by(2, 1, 0, 6.0)
+    assert scene.replicas.late(5.0 + LAG - 0.1) == []
+    (wish,) = scene.replicas.late(5.0 + LAG)
+    assert (wish.isr, wish.leader_epoch, wish.partition_epoch) == ((1, 2), 0, 0)
+    assert scene.replicas.late(5.0 + LAG) == []
+    assert scene.replicas.next_check() is None
+
+
+def test_a_wish_that_was_refused_is_wished_again() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2]))
+    fetch_all(scene, 2)
+    scene.append(5.0)
+    (wish,) = scene.replicas.late(5.0 + LAG)
+    scene.replicas.unanswered(wish)
+    assert scene.replicas.next_check() == 5.0 + LAG
+    assert scene.replicas.late(5.0 + LAG) == [wish]
+
+
+def test_a_no_to_a_wish_of_before_leaves_the_next_one_alone() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2, 3]))
+    fetch_all(scene, 2, 3)
+    scene.append(5.0)
+    (old,) = scene.replicas.late(5.0 + LAG)
+    scene.change(isr=(1, 2))
+    (new,) = scene.replicas.late(5.0 + LAG)
+    scene.replicas.unanswered(old)
+    assert scene.replica().wanted_isr == new.isr == (1,)
+
+
+def test_who_caught_up_is_wished_for_if_it_is_up() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2, 3]))
+    assert scene.replicas.caught_up(scene.replica()) is None
+    scene.change(isr=(1,))
+    fetch_all(scene, 2, 3)
+    scene.apply(scene.image.with_broker(replace(scene.image.brokers[3], alive=False)))
+    wish = scene.replicas.caught_up(scene.replica())
+    assert wish is not None
+    assert (wish.isr, wish.partition_epoch) == ((1, 2), 1)
+    assert scene.replicas.caught_up(scene.replica()) is None
+
+
+def test_copies_outlive_a_turn_of_which_nothing_was_heard() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2]))
+    scene.append(0.0)
+    scene.change(leader=1, leader_epoch=4, isr=(1,))
+    assert scene.replica().log.high_watermark == 1
+    scene.append(0.0)
+    assert scene.replica().log.epochs.entries() == [(0, 0), (4, 1)]
