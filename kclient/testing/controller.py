@@ -207,7 +207,11 @@ class Controller:
     def set_topic_configs(self, configs: Mapping[str, TopicConfig]) -> None:
         """Other configurations of topics, which were checked."""
         image = self.image
-        topics = [replace(image.topics[name], config=one) for name, one in configs.items()]
+        topics = []
+        for name, config in configs.items():
+            topic = image.topics[name]
+            partitions = tuple(elections.reckoned(one, config) for one in topic.partitions)
+            topics.append(replace(topic, config=config, partitions=partitions))
         self._commit(image.with_topics(*topics))
 
     def _new_id(self) -> bytes:

@@ -79,3 +79,10 @@ def with_isr(facts: PartitionFacts, isr: tuple[int, ...], config: TopicConfig) -
     if not changed.has_min_isr(config):
         elr = tuple(one for one in facts.replicas if one in known and one not in isr)
     return replace(changed, elr=elr, last_known_elr=() if isr else facts.last_known_elr)
+
+
+def reckoned(facts: PartitionFacts, config: TopicConfig) -> PartitionFacts:
+    """Under another ``min.insync.replicas``: once those in sync are enough, others miss records."""
+    if not facts.elr or not facts.has_min_isr(config):
+        return facts
+    return with_isr(facts, facts.isr, config)

@@ -93,8 +93,8 @@ class Hosted:
         self._quiet_until = 0.0
         for replica in self.replicas:
             if replica.wanted_isr is not None:
-                replica.wanted_isr = None
-                self.replicas.check(replica)
+                # It may have been granted: until it is known, who was to join counts as in sync.
+                self._ask([self.replicas.wished(replica, replica.wanted_isr)])
             self._look_for_joiners(replica)
         self.watch_lag()
 
@@ -265,8 +265,8 @@ class Hosted:
         if codes is None:
             self._quiet_until = self._now() + _RETRY_SECONDS
         for index, change in enumerate(changes):
-            if codes is None or codes[index] is not ErrorCode.NONE:
-                self.replicas.unanswered(change)
+            if codes is None or codes[index] is ErrorCode.INELIGIBLE_REPLICA:
+                self.replicas.unanswered(change)  # others: there is a newer image on its way
         self.watch_lag()
 
     def watch_lag(self) -> None:

@@ -132,7 +132,7 @@ class Replicas:
         for replica in tuple(self._behind):
             isr = replica.to_shrink(now, self.image.config.replica_lag_time)
             if isr is not None:
-                changes.append(self._wish(replica, isr))
+                changes.append(self.wished(replica, isr))
         return changes
 
     def caught_up(self, replica: Replica) -> IsrChange | None:
@@ -141,15 +141,16 @@ class Replicas:
             return None
         alive = [one.node_id for one in self.image.brokers.values() if one.alive]
         isr = replica.to_expand(alive)
-        return None if isr is None else self._wish(replica, isr)
+        return None if isr is None else self.wished(replica, isr)
 
-    def _wish(self, replica: Replica, isr: tuple[int, ...]) -> IsrChange:
+    def wished(self, replica: Replica, isr: tuple[int, ...]) -> IsrChange:
+        """What is asked of the controller for a replica that wants these in sync."""
         replica.wanted_isr = isr
         facts = replica.facts
         return IsrChange(facts.topic, facts.index, facts.leader_epoch, facts.partition_epoch, isr)
 
     def unanswered(self, change: IsrChange) -> None:
-        """The controller said no, or nothing: what was wished may be wished again."""
+        """The controller said no, or never heard: what was wished may be wished again."""
         replica = self.get(change.topic, change.index)
         if replica is not None and replica.facts.partition_epoch == change.partition_epoch:
             replica.wanted_isr = None
