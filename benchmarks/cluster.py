@@ -68,7 +68,7 @@ def _answer(child: subprocess.Popen[str]) -> dict[str, Any]:
     assert child.stdout is not None
     line = child.stdout.readline()
     if not line:
-        raise SystemExit(f"the process {child.args} said nothing: see above")
+        raise SystemExit(f"the process {child.args!r} said nothing: see above")
     found: dict[str, Any] = json.loads(line)
     return found
 
@@ -183,9 +183,8 @@ def main() -> None:
     builds = [chosen.build] if chosen.build else ["compiled", "pure"]
     results: dict[str, Figures] = {}
     for build in builds:
-        named = ask(build, "implementation")["implementation"]
-        if (named == "pure") != (build == "pure"):
-            raise SystemExit(f"asked for the {build} build, got {named}")
+        if ask(build, "implementation")["compiled"] != (build == "compiled"):
+            raise SystemExit(f"asked for the {build} build, got another")
         results[build] = measure(build, chosen.repeat, chosen.records)
     if chosen.json:
         about = {"python": platform.python_version(), "load": os.getloadavg()}

@@ -34,7 +34,7 @@ def implementation() -> None:
     """Which build this is."""
     from kclient.record import IMPLEMENTATION
 
-    tell({"implementation": IMPLEMENTATION})
+    tell({"compiled": IMPLEMENTATION == "cython"})
 
 
 def boot(began: float) -> None:

@@ -18,7 +18,12 @@ from tools.protocol.jars import RELEASES, class_path, java
 
 _PROGRAM = Path(__file__).with_name("Golden.java")
 _TIMEOUT = 300.0
-_LOG_PACKAGES = {"group_log": "group", "share_log": "share", "transaction_log": "transaction"}
+_LOG_PACKAGES = {
+    "group_log": "group",
+    "new_group_log": "group",
+    "share_log": "share",
+    "transaction_log": "transaction",
+}
 
 NEWER, OLDER = RELEASES
 

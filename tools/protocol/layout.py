@@ -22,6 +22,9 @@ SHARED_MODULES = {
 }
 """Where definitions go that are not an API's."""
 
+_CLASSIC_GROUPS = ("GroupMetadata", "OffsetCommit", "LegacyOffsetCommit")
+"""What the embedded cluster writes: apart from the other groups' records, nine times as many."""
+
 STEPPED = {"MetadataResponse": "topics", "MetadataResponseTopic": "partitions"}
 """Messages that can grow so large that they can be read in steps, and the arrays to step by."""
 
@@ -38,7 +41,8 @@ def module_name(definition: Definition) -> str:
             return "transaction_log"
         if definition.name.startswith(("ShareSnapshot", "ShareUpdate")):
             return "share_log"
-        return "group_log"
+        classic = definition.name.startswith(_CLASSIC_GROUPS)
+        return "group_log" if classic else "new_group_log"
     if definition.name not in SHARED_MODULES:
         raise ValueError(f"{definition.name} is new: give it a module in SHARED_MODULES")
     return SHARED_MODULES[definition.name]
