@@ -4,6 +4,7 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -11,6 +12,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Scanner;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.common.utils.Exit;
 
 /**
@@ -51,7 +54,8 @@ public class Driver {
             current.set(this);
             last = this;
             try {
-                Class.forName(main).getMethod("main", String[].class).invoke(null, (Object) arguments);
+                Method start = Class.forName(main).getMethod("main", String[].class);
+                start.invoke(null, (Object) arguments);
             } catch (InvocationTargetException wrapped) {
                 if (!(wrapped.getCause() instanceof Exited)) {
                     wrapped.getCause().printStackTrace(new PrintStream(err, true));
@@ -68,8 +72,10 @@ public class Driver {
         void finish() {
             List<Thread> due = new ArrayList<>();
             synchronized (hookClass) {
-                for (Object hook : hooks.keySet())
-                    if (((Thread) hook).getThreadGroup() == getThreadGroup()) due.add((Thread) hook);
+                for (Object one : hooks.keySet()) {
+                    Thread hook = (Thread) one;
+                    if (hook.getThreadGroup() == getThreadGroup()) due.add(hook);
+                }
             }
             for (Thread hook : due) {
                 if (!Runtime.getRuntime().removeShutdownHook(hook)) continue;
@@ -148,9 +154,14 @@ public class Driver {
             if (tool != null) errors.println(tool.main + " ended the JVM: " + tool.out + tool.err);
         }));
         Map<Integer, Tool> running = new HashMap<>();
-        Scanner orders = new Scanner(System.in, StandardCharsets.UTF_8);
-        while (orders.hasNextLine()) {
-            String[] words = orders.nextLine().split(" ");
+        BlockingQueue<String> orders = new LinkedBlockingQueue<>();
+        Scanner input = new Scanner(System.in, StandardCharsets.UTF_8);
+        new Thread(() -> {
+            while (input.hasNextLine()) orders.add(input.nextLine());
+            Runtime.getRuntime().halt(0);  // nobody waits for what still runs
+        }).start();
+        while (true) {
+            String[] words = orders.take().split(" ");
             for (int i = 1; i < words.length; i++) {
                 String word = words[i].equals("-") ? "" : words[i];
                 words[i] = new String(Base64.getDecoder().decode(word), StandardCharsets.UTF_8);
@@ -158,7 +169,6 @@ public class Driver {
             answers.println(obey(words, running));
             answers.flush();
         }
-        Runtime.getRuntime().halt(0);
     }
 
     private static String obey(String[] words, Map<Integer, Tool> running) throws Exception {
