@@ -89,9 +89,9 @@ SANS_IO = tuple(
         "groups/java_hash.py groups/joins.py groups/member.py groups/offset_rules.py "
         "groups/offsets.py groups/rebalances.py groups/records.py groups/settings.py "
         "groups/shard.py groups/writes.py image.py inlet.py interior.py leader_epochs.py log.py "
-        "log_cleaner.py named_entries.py producer_states.py record_deletion.py registry.py replica.py replicas.py "
-        "segments.py stored_batch.py topic_configs.py "
-        "topic_rules.py transaction_index.py",
+        "log_cleaner.py named_entries.py producer_states.py record_deletion.py registry.py "
+        "replica.py replicas.py segments.py stored_batch.py topic_configs.py topic_rules.py "
+        "transaction_index.py",
     }.items()
     for place in (f"{room}/{file}".lstrip("/") for file in files.split())
 )
