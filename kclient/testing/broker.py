@@ -137,6 +137,7 @@ class Broker:
         self.image: MetadataImage = services.inside.image
         self.metadata_image = self.image
         self.hosted = Hosted(node_id, services.inside, self)
+        self.rng = services.rng
         self.sessions = FetchSessions(services.rng, self.config.session_slots)
         self.groups = GroupCoordinator(self, self.config.groups, services.rng)
         self.replicas.listeners.append(self._role_changed)

@@ -49,6 +49,8 @@ class Wanted:
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
+    name: str | None = None
+    """Of the topic, once its id was found: a session goes on by the name, too."""
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class Answer:
     log_start_offset: int = -1
     aborted: Sequence[AbortedTransaction] | None = None
     batches: Sequence[StoredBatch] = ()
+    cut: bytes | bytearray = b""
+    """As much of the next batch as there was room for."""
     size_bytes: int = 0
     diverging: tuple[int, int] | None = None
     """Epoch and end offset where the client's log and ours part (KIP-595)."""
@@ -185,6 +189,7 @@ class FetchSessions:
             if cached is None:
                 session.partitions[one.key] = _Cached(one)
             else:
+                one.name = cached.wanted.name
                 cached.wanted = one
         for key in forgotten:
             session.partitions.pop(key, None)

@@ -76,8 +76,15 @@ def check_total(partitions: int) -> None:
         )
 
 
-def check_new_topic(image: MetadataImage, spec: TopicSpec) -> CheckedTopic:
+def check_new_topic(
+    image: MetadataImage, spec: TopicSpec, before: MetadataImage | None = None
+) -> CheckedTopic:
     """Check a topic that is to be created, in Kafka's order.
+
+    Args:
+        image: The newest.
+        spec: What is asked for.
+        before: Of before the request: names collide only with those of it. The newest if None.
 
     Raises:
         Refused: With the code and text that Kafka answers.
@@ -87,7 +94,7 @@ def check_new_topic(image: MetadataImage, spec: TopicSpec) -> CheckedTopic:
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
         )
     check_name(spec.name)
-    _check_collision(image, spec.name)
+    _check_collision(image if before is None else before, spec.name)
     if spec.name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     nulls = [name for name, value in spec.configs.items() if value is None]

@@ -84,7 +84,7 @@ async def test_it_serves_clients_until_it_is_told_to_end(number: int) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [([], ErrorCode.LEADER_NOT_AVAILABLE), (["--no-auto-create-topics"], UNKNOWN)],
+    [([], ErrorCode.NONE), (["--no-auto-create-topics"], UNKNOWN)],
 )
 async def test_topics_are_made_on_demand_unless_that_is_not_wanted(
     arguments: list[str], code: ErrorCode
@@ -93,8 +93,10 @@ async def test_topics_are_made_on_demand_unless_that_is_not_wanted(
     with running("--port", "0", *arguments) as (_, bootstrap, said):
         assert "1 broker " in said[0]
         async with asyncio.timeout(PATIENCE), RawPeer.to(bootstrap) as peer:
-            answer = await peer.call(asked, 12)
-    assert answer.topics[0].error_code == code
+            first = await peer.call(asked, 12)
+            then = await peer.call(asked, 12)
+    assert first.topics[0].error_code == UNKNOWN, "Kafka says so while it makes the topic"
+    assert then.topics[0].error_code == code
 
 
 def test_a_port_that_is_taken_is_one_line() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Mapping
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.create_topics import (
@@ -15,6 +17,7 @@ from kclient.protocol.messages.create_topics import (
 from kclient.testing.call import Call
 from kclient.testing.config_access import ConfigAccess
 from kclient.testing.config_descriptions import describe_topic
+from kclient.testing.image import MetadataImage
 from kclient.testing.refused import Refused
 from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import TopicSpec, check_new_topic, check_total
@@ -32,8 +35,11 @@ def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
                 for name in counts
             ]
         )
+    before = call.image
+    with contextlib.suppress(Refused):  # no controller: each topic is told
+        before = call.broker.controller().image
     results = [
-        _create(call, topic, request.validate_only)
+        _create(call, topic, before, request.validate_only)
         for topic in request.topics
         if counts[topic.name] == 1
     ]
@@ -53,7 +59,9 @@ def _partitions_of(call: Call, topic: CreatableTopic) -> int:
     return call.image.config.partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
-def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+def _create(
+    call: Call, topic: CreatableTopic, before: MetadataImage, validate_only: bool
+) -> CreatableTopicResult:
     spec = TopicSpec(
         topic.name,
         topic.num_partitions,
@@ -66,7 +74,7 @@ def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> Creatable
         if code is not None:
             raise Refused(code)
         controller = call.broker.controller()
-        checked = check_new_topic(controller.image, spec)
+        checked = check_new_topic(controller.image, spec, before)
     except Refused as refused:
         return CreatableTopicResult(
             topic.name, error_code=refused.code, error_message=refused.message
@@ -76,9 +84,11 @@ def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> Creatable
         error_message=None,
         num_partitions=len(checked.assignments),
         replication_factor=len(checked.assignments[0]),
-        configs=_described(call, checked.config),
+        configs=_described(call, checked.config, spec.configs),
     )
-    if not validate_only:
+    if validate_only:
+        result.topic_id = call.broker.rng.randbytes(16)
+    else:
         created = controller.create_topic(checked.name, checked.assignments, checked.config)
         result.topic_id = created.topic_id
         code = call.error_for(topic.name, after=True)
@@ -87,9 +97,18 @@ def _create(call: Call, topic: CreatableTopic, validate_only: bool) -> Creatable
     return result
 
 
-def _described(call: Call, config: TopicConfig) -> list[CreatableTopicConfigs]:
+def _described(
+    call: Call, config: TopicConfig, given: Mapping[str, str | None]
+) -> list[CreatableTopicConfigs]:
+    """All of its configurations; what was given is shown as it was sent."""
     rows = describe_topic(config, ConfigAccess(call).layers())
     return [
-        CreatableTopicConfigs(row.name, row.value, row.read_only, row.source, row.is_sensitive)
+        CreatableTopicConfigs(
+            row.name,
+            given.get(row.name, row.value),
+            row.read_only,
+            row.source,
+            row.is_sensitive,
+        )
         for row in sorted(rows)
     ]

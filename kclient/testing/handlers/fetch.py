@@ -8,7 +8,7 @@ what it asks for tells the leader what it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
@@ -29,11 +29,12 @@ from kclient.testing.fetch_sessions import Answer, FetchContext, PartitionKey, W
 from kclient.testing.fetch_wait import FetchWait
 from kclient.testing.follower_fetch import FOR_EVER_MS
 from kclient.testing.image import NO_LEADER, TopicFacts
-from kclient.testing.log import ReadResult
+from kclient.testing.log import PartitionLog, ReadResult
 from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
 
 _FIRST_FROM_FOLLOWERS = 11
+_FIRST_WITH_IDS = 13
 _FIRST_WITH_HINTS = 16
 _READ_COMMITTED = 1
 _NEVER_READ = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -49,8 +50,8 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
     context = sessions.open(
         request.session_id,
         request.session_epoch,
-        _wanted(request),
-        _forgotten(request),
+        _wanted(call, request),
+        _forgotten(call, request),
         call.version,
         call.broker.now(),
     )
@@ -60,14 +61,15 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
         return _feed(call, request, context, follower)
 
     def attempt(last: bool) -> FetchResponse | int:
-        answers = _read_all(call, context.wanted, follower)
+        answers = _read_all(call, context.wanted, follower, known=outcome is not None)
         missing = 0 if last else _missing(request, context, answers)
         return _respond(call, context, answers) if missing <= 0 else missing
 
+    outcome: FetchResponse | int | None = None
     outcome = attempt(False)
     if not isinstance(outcome, int):
         return outcome
-    found = (_find(call, one.key) for one in context.wanted)
+    found = (_find(call, one) for one in context.wanted)
     return FetchWait(
         [replica.log for replica in found if replica is not None],
         outcome,
@@ -83,7 +85,7 @@ def _feed(
 ) -> FetchResponse | Deferred[Response]:
     """Serve a broker of ours: what its request names, and what is new, however long that takes."""
     feed = call.broker.feed(follower)
-    named = [one.key for one in _wanted(request)]
+    named = [one.key for one in _wanted(call, request)]
 
     def wanted() -> list[Wanted]:
         if context.session is None:
@@ -116,7 +118,7 @@ def _feed(
 
 
 def _has_more(call: Call, wanted: Wanted) -> bool:
-    replica = _find(call, wanted.key)
+    replica = _find(call, wanted)
     return replica is not None and replica.log.end_offset > wanted.fetch_offset
 
 
@@ -125,24 +127,28 @@ def replica_of(request: FetchRequest) -> int:
     return max(request.replica_id, request.replica_state.replica_id)
 
 
-def _wanted(request: FetchRequest) -> Iterator[Wanted]:
+def _wanted(call: Call, request: FetchRequest) -> Iterable[Wanted]:
+    """Each partition once; where it is named again, that counts."""
+    by_id = call.version >= _FIRST_WITH_IDS
+    found: dict[PartitionKey, Wanted] = {}
     for topic in request.topics:
-        by_id = topic.topic_id != ZERO_UUID
         known_by = bytes(topic.topic_id) if by_id else topic.topic
         for one in topic.partitions:
-            yield Wanted(
-                PartitionKey(known_by, one.partition),
+            key = PartitionKey(known_by, one.partition)
+            found[key] = Wanted(
+                key,
                 one.fetch_offset,
                 one.partition_max_bytes,
                 one.current_leader_epoch,
                 one.last_fetched_epoch,
                 one.log_start_offset,
             )
+    return found.values()
 
 
-def _forgotten(request: FetchRequest) -> Iterator[PartitionKey]:
+def _forgotten(call: Call, request: FetchRequest) -> Iterator[PartitionKey]:
+    by_id = call.version >= _FIRST_WITH_IDS
     for topic in request.forgotten_topics_data:
-        by_id = topic.topic_id != ZERO_UUID
         known_by = bytes(topic.topic_id) if by_id else topic.topic
         for index in topic.partitions:
             yield PartitionKey(known_by, index)
@@ -162,8 +168,13 @@ def _missing(request: FetchRequest, context: FetchContext, answers: list[Answer]
 # Reading
 
 
-def _read_all(call: Call, wanted_ones: list[Wanted], follower: int) -> list[Answer]:
-    """Read each wanted partition; the first batch of all comes whatever its size (KIP-74)."""
+def _read_all(
+    call: Call, wanted_ones: list[Wanted], follower: int, *, known: bool = False
+) -> list[Answer]:
+    """Read each wanted partition; the first batch of all comes whatever its size (KIP-74).
+
+    With ``known`` all were there when the fetch began to wait.
+    """
     request: FetchRequest = call.request
     left = min(request.max_bytes, call.broker.config.fetch_max_bytes)
     answers = []
@@ -174,22 +185,32 @@ def _read_all(call: Call, wanted_ones: list[Wanted], follower: int) -> list[Answ
         try:
             _read(call, request, wanted, answer, left, first, follower)
         except Refused as refused:
-            _refuse(call, answer, refused)
+            _refuse(call, wanted, answer, refused)
+            if known:
+                answer.aborted = None
         if answer.size_bytes:
             first = False
             left = max(left - answer.size_bytes, 0)
     return answers
 
 
-def _topic(call: Call, key: PartitionKey) -> TopicFacts:
-    if isinstance(key.topic, bytes):
-        return call.topic(None, key.topic, True)
-    return call.topic(key.topic, ZERO_UUID, False)
+def _topic(call: Call, wanted: Wanted) -> TopicFacts:
+    known_by = wanted.key.topic
+    if not isinstance(known_by, bytes):
+        return call.topic(known_by, ZERO_UUID, False)
+    found = call.image.topic_by_id(known_by)
+    if found is not None:
+        wanted.name = found.name
+        return found
+    if wanted.name is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+    call.topic(wanted.name, ZERO_UUID, False)
+    raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID)  # it was made again
 
 
-def _find(call: Call, key: PartitionKey) -> Replica | None:
+def _find(call: Call, wanted: Wanted) -> Replica | None:
     try:
-        return call.replica(_topic(call, key), key.partition, leader_only=False)
+        return call.replica(_topic(call, wanted), wanted.key.partition, leader_only=False)
     except Refused:
         return None
 
@@ -203,7 +224,7 @@ def _read(
     first: bool,
     follower: int,
 ) -> None:
-    topic = _topic(call, wanted.key)
+    topic = _topic(call, wanted)
     code = call.error_for(topic.name, wanted.key.partition)
     if code is not None:
         raise Refused(code)
@@ -240,9 +261,23 @@ def _read(
     answer.last_stable_offset = log.last_stable_offset
     answer.log_start_offset = log.start_offset
     answer.batches, answer.size_bytes = found
+    if follower < 0 and found.batches:
+        _cut(log, answer, room, end)
     if committed:
         reach = found.batches[-1].next_offset if found.batches else wanted.fetch_offset
         answer.aborted = log.transactions.aborted_between(wanted.fetch_offset, reach)
+
+
+def _cut(log: PartitionLog, answer: Answer, room: int, end: int) -> None:
+    """Fill what room is left with the beginning of the next batch, as Kafka slices its files."""
+    room -= answer.size_bytes
+    following = answer.batches[-1].next_offset
+    if room <= 0 or following >= end:
+        return
+    more = log.read(following, 0, end, at_least_one=True).batches
+    if more:
+        answer.cut = more[0].data[:room]
+        answer.size_bytes += len(answer.cut)
 
 
 def _diverges(replica: Replica, wanted: Wanted, answer: Answer) -> bool:
@@ -257,7 +292,7 @@ def _diverges(replica: Replica, wanted: Wanted, answer: Answer) -> bool:
     return False
 
 
-def _refuse(call: Call, answer: Answer, refused: Refused) -> None:
+def _refuse(call: Call, wanted: Wanted, answer: Answer, refused: Refused) -> None:
     answer.error_code = refused.code
     if refused.code in _NEVER_READ:
         answer.aborted = ()
@@ -267,7 +302,7 @@ def _refuse(call: Call, answer: Answer, refused: Refused) -> None:
     ):
         return
     try:
-        facts = call.partition(_topic(call, answer.key), answer.key.partition)
+        facts = call.partition(_topic(call, wanted), answer.key.partition)
     except Refused:
         return
     answer.leader = (facts.leader, facts.leader_epoch)
@@ -280,25 +315,26 @@ def _respond(call: Call, context: FetchContext, answers: list[Answer]) -> FetchR
     sessions = call.broker.sessions
     code, session_id, told = sessions.finish(context, answers, call.broker.now())
     response = FetchResponse(error_code=code, session_id=session_id)
-    topics: dict[bytes | str, FetchableTopicResponse] = {}
+    last: bytes | str | None = None
     for answer in told:
         known_by = answer.key.topic
-        shown = topics.get(known_by)
-        if shown is None:
-            shown = topics[known_by] = (
+        if known_by != last:  # as in Kafka, one that was told of before has another entry
+            last = known_by
+            response.responses.append(
                 FetchableTopicResponse(topic_id=known_by)
                 if isinstance(known_by, bytes)
                 else FetchableTopicResponse(topic=known_by)
             )
-            response.responses.append(shown)
-        shown.partitions.append(_partition_data(answer))
+        response.responses[-1].partitions.append(_partition_data(answer))
         if answer.leader is not None:
             _add_endpoint(call, response, answer.leader[0])
     return response
 
 
 def _partition_data(answer: Answer) -> PartitionData:
-    batches = answer.batches
+    parts: list[bytes | bytearray] = [one.data for one in answer.batches]
+    if answer.cut:
+        parts.append(answer.cut)
     shown = PartitionData(
         answer.key.partition,
         answer.error_code,
@@ -310,7 +346,7 @@ def _partition_data(answer: Answer) -> PartitionData:
             if answer.aborted is None
             else [AbortedTransaction(one.producer_id, one.first_offset) for one in answer.aborted]
         ),
-        records=batches[0].data if len(batches) == 1 else b"".join(one.data for one in batches),
+        records=parts[0] if len(parts) == 1 else b"".join(parts),
     )
     shown.preferred_read_replica = answer.preferred_replica
     if answer.diverging is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
+
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -30,10 +33,14 @@ def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
     """What this broker knows of the cluster: all of it, at once, unless it was made to lag."""
     image = call.broker.metadata_image
     wanted = request.topics
+    objection = _objection(call, wanted or ())
+    if objection is not None:
+        return _refuse_all(objection, wanted or ())
     if wanted is None or (not wanted and call.version < _FIRST_WITH_NULL_FOR_ALL):
         topics = [_known(call, request, topic) for topic in image.topics.values()]
     else:
-        topics = [_asked(call, request, one) for one in wanted]
+        once = {(one.topic_id, None if _by_id(one) else one.name): one for one in wanted}
+        topics = [_asked(call, request, one) for one in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(one.node_id, one.host, one.port, one.rack)
@@ -50,13 +57,32 @@ def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
     )
 
 
+def _by_id(one: MetadataRequestTopic) -> bool:
+    return one.topic_id != ZERO_UUID
+
+
+def _objection(call: Call, wanted: Iterable[MetadataRequestTopic]) -> ErrorCode | None:
+    """Why the whole request fails, where it names a topic in a way that its version can't."""
+    if call.version < _FIRST_WITH_IDS:
+        if any(_by_id(one) or one.name is None for one in wanted):
+            return ErrorCode.INVALID_REQUEST
+    elif any(one.name is None and not _by_id(one) for one in wanted):
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka's NullPointerException
+    return None
+
+
+def _refuse_all(code: ErrorCode, wanted: Iterable[MetadataRequestTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        cluster_id=None,
+        topics=[_failed(one.name or "", one.topic_id, code) for one in wanted],
+        error_code=code,
+    )
+
+
 def _asked(
     call: Call, request: MetadataRequest, one: MetadataRequestTopic
 ) -> MetadataResponseTopic:
-    by_id = one.topic_id != ZERO_UUID
-    if call.version < _FIRST_WITH_IDS and (by_id or one.name is None):
-        return _failed(one.name or "", one.topic_id, ErrorCode.INVALID_REQUEST)
-    if by_id:
+    if _by_id(one):
         topic = call.broker.metadata_image.topic_by_id(one.topic_id)
         if topic is None:
             return _failed(None, one.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -69,20 +95,23 @@ def _asked(
 
 
 def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
-    """Why a topic isn't there; it may be there next time."""
+    """Why a topic isn't there; it may be there next time.
+
+    Brokers of KRaft don't wait for the controller, so they tell nothing of what it answers.
+    """
     code = call.error_for(name)
     if code is not None:
         return code
     try:
         check_name(name)
-        if not (request.allow_auto_topic_creation and call.image.config.auto_create_topics):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        controller = call.broker.controller()
-        checked = check_new_topic(controller.image, TopicSpec(name))
-        controller.create_topic(checked.name, checked.assignments, checked.config)
     except Refused as refused:
         return refused.code
-    return ErrorCode.LEADER_NOT_AVAILABLE
+    if request.allow_auto_topic_creation and call.image.config.auto_create_topics:
+        with contextlib.suppress(Refused):
+            controller = call.broker.controller()
+            checked = check_new_topic(controller.image, TopicSpec(name))
+            controller.create_topic(checked.name, checked.assignments, checked.config)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _operations(request: MetadataRequest) -> int:

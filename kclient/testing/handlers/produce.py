@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
 from kclient.protocol.messages.produce import (
@@ -30,6 +32,13 @@ _FIRST_WITH_IDS = 13
 _FIRST_WITH_HINTS = 10
 _ATTRIBUTES = 22
 """Where the low byte of a batch's attributes is."""
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_WITHOUT_START = (
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+)
+"""With these Kafka doesn't tell where the log starts."""
 
 
 def handle(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Response] | None:
@@ -41,17 +50,19 @@ def handle(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Re
     failed = False
     waiting: list[Waiting] = []
     anonymous = request.transactional_id is None and _is_transactional(request)
-    for topic_data in request.topic_data:
+    for topic_data, parts in _merged(request):
         topic_response = TopicProduceResponse(topic_data.name, topic_data.topic_id)
         response.responses.append(topic_response)
-        for data in topic_data.partition_data:
+        for data in parts:
             if anonymous:
                 answer = _refused(data, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             else:
                 answer = _append(call, request, response, topic_data, data, waiting)
-            data.records = None  # it lies in the connection's buffer, which is used again
             failed = failed or answer.error_code != ErrorCode.NONE
             topic_response.partition_responses.append(answer)
+    _let_go(request)
+    if failed:
+        _put_unknown_last(response)
     if request.acks == 0:
         if failed:
             raise Hangup("an error in a produce request with acks=0")
@@ -61,6 +72,35 @@ def handle(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Re
     wait = AckWait[Response](waiting, request.timeout_ms / 1000, lambda: response)
     wait.answer.draft = response
     return wait.answer
+
+
+def _merged(
+    request: ProduceRequest,
+) -> Iterator[tuple[TopicProduceData, Iterable[PartitionProduceData]]]:
+    """Each topic once, with each of its partitions once; of several batches the last counts."""
+    topics: dict[tuple[str, bytes], tuple[TopicProduceData, dict[int, PartitionProduceData]]] = {}
+    for topic_data in request.topic_data:
+        if topic_data.partition_data:
+            key = (topic_data.name, bytes(topic_data.topic_id))
+            _, parts = topics.setdefault(key, (topic_data, {}))
+            for data in topic_data.partition_data:
+                parts[data.index] = data
+    for topic_data, parts in topics.values():
+        yield topic_data, parts.values()
+
+
+def _let_go(request: ProduceRequest) -> None:
+    """Of the records, which lie in the connection's buffer that is used again."""
+    for topic_data in request.topic_data:
+        for data in topic_data.partition_data:
+            data.records = None
+
+
+def _put_unknown_last(response: ProduceResponse) -> None:
+    """Kafka puts what it doesn't know behind what it does."""
+    for topic in response.responses:
+        topic.partition_responses.sort(key=lambda one: one.error_code in _UNKNOWN)
+    response.responses.sort(key=lambda one: one.partition_responses[0].error_code in _UNKNOWN)
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
@@ -140,6 +180,8 @@ def _write(
         raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
     now_ms = call.broker.wall_ms()
     check_batch(batch, replica.config, now_ms, where)
+    if batch.size_bytes > replica.config.segment_bytes:
+        raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE)
     stamp = now_ms if replica.config.log_append_time else None
     appended = call.broker.hosted.append(replica, batch, stamp)
     answer.base_offset = appended.base_offset
@@ -150,7 +192,7 @@ def _write(
 def _refuse(answer: PartitionProduceResponse, refused: Refused) -> None:
     answer.error_code = refused.code
     answer.base_offset = answer.log_append_time_ms = -1
-    if refused.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE):
+    if refused.code in _WITHOUT_START:
         answer.log_start_offset = -1
     if isinstance(refused, (RecordsRefused, Malformed)):
         answer.error_message = refused.message

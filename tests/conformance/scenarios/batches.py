@@ -75,6 +75,14 @@ async def a_batch_that_is_too_large(run: Run) -> None:
     await run.ask(produce(less, fits), 9, "a byte too large")
 
 
+@scenario("Produce", ErrorCode.RECORD_LIST_TOO_LARGE)
+async def a_batch_that_is_larger_than_a_segment(run: Run) -> None:
+    segment = 1 << 20
+    topic = await run.topic(segment_bytes=segment, max_message_bytes=2 * segment)
+    large = produce(topic, batch_bytes(1, value=b"x" * segment))
+    await run.ask_each(large, *_VERSIONS)
+
+
 @scenario("Produce")
 async def codecs(run: Run) -> None:
     topic = await run.topic()
