@@ -238,7 +238,7 @@ class FollowerFetch:
         """Start where the leader's log starts, or go back to its end."""
         log = replica.log
         if last < log.end_offset:
-            log.truncate(max(last, log.start_offset))
+            replica.cut_to(last)
             self._tally.truncations += 1
         elif first > log.end_offset:
             replica.start_over(first)

@@ -75,7 +75,7 @@ class Hosted:
         self._call_later = times.call_later
         self._feeds: dict[int, Feed] = {}
         self._lag_timer: asyncio.TimerHandle | None = None
-        self._quiet_until = 0.0
+        self._retry_timer: asyncio.TimerHandle | None = None
         self.replicas = Replicas(node_id, inside.image)
 
     def apply(self, image: MetadataImage) -> list[Turn]:
@@ -90,11 +90,8 @@ class Hosted:
 
     def ways_changed(self) -> None:
         """Others can be reached than before: what the controller never heard is said again."""
-        self._quiet_until = 0.0
+        self._ask_again()
         for replica in self.replicas:
-            if replica.wanted_isr is not None:
-                # It may have been granted: until it is known, who was to join counts as in sync.
-                self._ask([self.replicas.wished(replica, replica.wanted_isr)])
             self._look_for_joiners(replica)
         self.watch_lag()
 
@@ -116,6 +113,7 @@ class Hosted:
     def close(self) -> None:
         """The broker is down: no timer, no follower."""
         self._feeds.clear()
+        self._end_retry()
         if self._lag_timer is not None:
             self._lag_timer.cancel()
             self._lag_timer = None
@@ -261,12 +259,28 @@ class Hosted:
     def _ask(self, changes: list[IsrChange]) -> None:
         self._inside.alter_isr(self._node_id, changes, partial(self._answered, changes))
 
+    def _ask_again(self) -> None:
+        """What has no answer may have been granted: until that is known, joiners are in sync."""
+        self._end_retry()
+        for replica in self.replicas:
+            if replica.wanted_isr is not None:
+                self._ask([self.replicas.wished(replica, replica.wanted_isr)])
+
+    def _retry_later(self) -> None:
+        if self._retry_timer is None:
+            self._retry_timer = self._call_later(_RETRY_SECONDS, self._ask_again)
+
+    def _end_retry(self) -> None:
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+
     def _answered(self, changes: list[IsrChange], codes: list[ErrorCode] | None) -> None:
         if codes is None:
-            self._quiet_until = self._now() + _RETRY_SECONDS
-        for index, change in enumerate(changes):
-            if codes is None or codes[index] is ErrorCode.INELIGIBLE_REPLICA:
-                self.replicas.unanswered(change)  # others: there is a newer image on its way
+            self._retry_later()
+        for change, code in zip(changes, codes or (), strict=codes is not None):
+            if code is ErrorCode.INELIGIBLE_REPLICA:
+                self.replicas.unanswered(change)  # after other codes a newer image comes
         self.watch_lag()
 
     def watch_lag(self) -> None:
@@ -277,7 +291,6 @@ class Hosted:
             self._lag_timer = None
         if due is None:
             return
-        due = max(due, self._quiet_until)
         seconds = max(due - self._now(), 0.0)
         self._lag_timer = self._call_later(seconds, self._late)
 

@@ -126,9 +126,13 @@ class Inside:
         )
         self._reigns[node_id] = reign
         reign.announce()
+        self._take_in_all(reign)
+
+    def _take_in_all(self, controller: Controller) -> None:
+        """Also those that came while the controller didn't reach the registry."""
         for one in self.registry.sessions:
             if not self._is_known(one):
-                self._take_in(reign, one)
+                self._take_in(controller, one)
 
     def _is_known(self, node_id: int) -> bool:
         facts = self.image.brokers.get(node_id)
@@ -218,6 +222,7 @@ class Inside:
         if self.controller is None:
             self._race()
         self._with_controller(_catch_up(self.registry))
+        self._with_controller(self._take_in_all)
         for member in tuple(self._members.values()):
             self._push(member)
             member.ways_changed()

@@ -242,10 +242,17 @@ class Replica:
         return self.log.epochs.latest if self.log.end_offset > self.log.start_offset else UNKNOWN
 
     def take(self, batches: Iterable[StoredBatch]) -> None:
-        """Append what the leader has."""
+        """Append what the leader has; an empty log may begin in the middle of a batch."""
+        log = self.log
         for batch in batches:
-            if batch.next_offset > self.log.end_offset:
-                self.log.append_placed(batch)
+            start = log.end_offset
+            if batch.next_offset <= start:
+                continue
+            if batch.base_offset < start:  # its first records were deleted before we came
+                log.restart(batch.base_offset)
+            log.append_placed(batch)
+            if batch.base_offset < start:
+                log.raise_start(start)
 
     def follow(self, high_watermark: int, start_offset: int) -> None:
         """What the leader says of its log."""
@@ -270,6 +277,13 @@ class Replica:
             return False
         log.truncate(target)
         return True
+
+    def cut_to(self, offset: int) -> None:
+        """Let the log end at ``offset``, which may lie below its start."""
+        if offset < self.log.start_offset:
+            self.log.restart(offset)
+        else:
+            self.log.truncate(offset)
 
     def start_over(self, offset: int) -> None:
         """Empty the log, which begins at ``offset`` from now on."""

@@ -150,7 +150,7 @@ class Replicas:
         return IsrChange(facts.topic, facts.index, facts.leader_epoch, facts.partition_epoch, isr)
 
     def unanswered(self, change: IsrChange) -> None:
-        """The controller said no, or never heard: what was wished may be wished again."""
+        """The controller said no: what was wished isn't so, and may be wished again."""
         replica = self.get(change.topic, change.index)
         if replica is not None and replica.facts.partition_epoch == change.partition_epoch:
             replica.wanted_isr = None
