@@ -111,7 +111,7 @@ async def unknown_ids_in_a_session(run: Run) -> None:
     await run.ask(fetch(None, session=(made.session_id, 2)), 13, "once more")
 
 
-@scenario("Fetch")
+@scenario("Fetch", ErrorCode.INCONSISTENT_TOPIC_ID)
 async def a_topic_is_deleted_under_a_session(run: Run) -> None:
     topic = await run.topic()
     topic_id = await run.topic_id(topic)
