@@ -119,8 +119,7 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int, where: 
             records = decoded.records("", 0, limit=_CHUNK)
         except CorruptRecord as error:
             raise _invalid(str(error)) from error
-        for record in records:
-            check.take(record)
+        check.take_all(records)
     check.raise_errors()
     batch.set_times(check.greatest, log_append_time=False)
 
@@ -153,8 +152,19 @@ class _RecordCheck:
         self._index = -1
         self.greatest = -1
 
-    def take(self, record: Record) -> None:
-        """Look at the next record."""
+    def take_all(self, records: list[Record]) -> None:
+        """Look at the next records; where all are in time, as usual, not at one after the other."""
+        if records and not self._compacted and not self._marked:
+            times = [record.timestamp for record in records]
+            latest = max(times)
+            if self._log_append_time or (self._earliest <= min(times) and latest <= self._latest):
+                self.greatest = max(self.greatest, latest)
+                self._index += len(records)
+                return
+        for record in records:
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
         self._index += 1
         at = record.timestamp
         if at > self.greatest:

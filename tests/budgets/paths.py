@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.budgets import reading, records, wire, writing
+from tests.budgets import reading, records, serving, wire, writing
 
-PATHS = (*records.PATHS, *writing.PATHS, *reading.PATHS, *wire.PATHS)
+PATHS = (*records.PATHS, *writing.PATHS, *reading.PATHS, *wire.PATHS, *serving.PATHS)
