@@ -126,9 +126,12 @@ class Controller:
         """Begin the reign: take in who is up and who is gone, and tell all who reigns."""
         image = self.image
         sessions = self._registry.sessions
-        for node_id, facts in image.brokers.items():
-            if facts.alive and sessions.get(node_id) != facts.epoch:
-                image = self._without(image, node_id)
+        gone = [one for one in image.brokers.values() if one.alive]
+        gone = [one for one in gone if sessions.get(one.node_id) != one.epoch]
+        for facts in gone:  # all of them first, so that none of them is elected
+            image = image.with_broker(replace(facts, alive=False))
+        for facts in gone:
+            image = self._without(image, facts.node_id)
         self._commit(image)
 
     # Brokers
