@@ -352,3 +352,31 @@ def test_all_replicas_are_cleaned() -> None:
         }
         assert len(kept) == 1
         assert sum(len(one) for one in kept) < 4
+
+
+def test_a_consumer_is_sent_to_the_follower_in_its_rack_which_serves_it() -> None:
+    async def main() -> None:
+        configs = {
+            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+        }
+        async with Cluster(3, broker_configs=configs, racks=["a", "b", "c"]) as cluster:
+            cluster.create_topic("t", assignments=[[1, 2, 3]])
+            assert await write(cluster, 3) is ErrorCode.NONE
+            await asyncio.sleep(SOON)
+            topic_id = cluster.brokers[1].image.topics["t"].topic_id
+            preferred = []
+            for rack in ("a", "c", "nowhere"):
+                request = fetch(topic_id, 0)
+                request.rack_id = rack
+                async with RawPeer.to(cluster.brokers[1].address) as peer:
+                    response = await peer.call(request, 17)
+                preferred.append(response.responses[0].partitions[0].preferred_read_replica)
+            assert preferred == [-1, 3, -1]
+            request.rack_id = "c"
+            async with RawPeer.to(cluster.brokers[3].address) as peer:
+                response = await peer.call(request, 17)
+            part = response.responses[0].partitions[0]
+            assert (part.error_code, part.high_watermark) == (0, 3)
+            assert part.records
+
+    run_virtually(main())
