@@ -206,7 +206,7 @@ class Replica:
         ]
         if not joining:
             return None
-        return tuple(one for one in self.facts.replicas if one in (*self.facts.isr, *joining))
+        return (*self.facts.isr, *joining)
 
     def to_shrink(self, now: float, lag: float) -> tuple[int, ...] | None:
         """Who is in sync without those that fell behind; None where nobody did."""

@@ -7,10 +7,6 @@ list. Nothing else may be left out of the comparison.
 from __future__ import annotations
 
 KNOWN: dict[str, str] = {
-    "three_outages.a_leader_goes_and_comes_back": (
-        "a replica that is in sync again stands in the ISR where it stands among the replicas, "
-        "with Kafka at the end"
-    ),
     "three_outages.a_replica_vanishes_before_it_is_missed": (
         "a broker that crashes is missed at once, with Kafka after broker.session.timeout.ms"
     ),

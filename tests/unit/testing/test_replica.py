@@ -202,7 +202,7 @@ def test_nobody_joins_before_it_has_what_the_leader_had_when_it_was_elected() ->
     replica.fetched_by(3, 3, 0, 0.0)
     assert replica.to_expand([1, 2, 3]) is None
     replica.fetched_by(3, 4, 0, 0.0)
-    assert replica.to_expand([1, 2, 3]) == (1, 2, 3)
+    assert replica.to_expand([1, 2, 3]) == (2, 1, 3)
 
 
 def test_one_wish_at_a_time() -> None:
