@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import math
 import random
 from asyncio.events import _get_running_loop
 from collections.abc import Callable, Coroutine, Sequence
@@ -103,6 +104,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Virtual seconds; they pass only while everybody waits."""
         return self._now
+
+    @property
+    def _clock_resolution(self) -> float:
+        """asyncio runs timers so much early; here none, or one that is early would run for ever."""
+        return math.ulp(self._now)
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, value: float) -> None:
+        """The base class sets that of the machine's clock."""
 
     # What clients of kclient look for: ``surroundings.Surroundings``
 

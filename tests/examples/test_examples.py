@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -27,6 +28,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", *arguments],
         cwd=ROOT,
+        # Options of this run are none of theirs.
+        env={key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"},
         capture_output=True,
         text=True,
         timeout=100,

@@ -171,7 +171,9 @@ class Life:
     async def run(self) -> None:
         """Live it. Raises Broken."""
         async with Cluster(brokers=2) as self.cluster:
-            self.cluster.create_topic(T, partitions=PARTITIONS)
+            # Its records are of 1970: nothing may be deleted for its age.
+            keep = {"retention.ms": -1}
+            self.cluster.create_topic(T, partitions=PARTITIONS, configs=keep)
             for index in range(PARTITIONS):
                 for first in range(0, RECORDS, PER_BATCH):
                     self.cluster.append(T, index, batch(first, PER_BATCH))
