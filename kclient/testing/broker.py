@@ -240,7 +240,7 @@ class Broker:
         return Channel(self, INNER)
 
     async def stop(self) -> None:
-        """Leave the cluster, then close the listener and, in order, all connections.
+        """Close the listener and, in order, all connections, and leave the cluster.
 
         What it leads and is on its way to its followers arrives there before, within a second.
 

@@ -73,7 +73,7 @@ class BrokerConfig:
         replica_fetch_wait: Seconds after which a follower hears of a high watermark at the latest.
         replica_fetch_backoff: Seconds between a follower's attempts.
         replica_socket_timeout: Seconds that a follower waits for a leader which left it out.
-        cleaner_backoff_ms: The same for compacted logs.
+        cleaner_backoff_ms: How long after it grew a compacted log is looked at.
         retention_check_ms: How long after it grew a log is looked at for what is to be cleaned.
         selects_by_rack: Consumers are sent to a follower in their rack (KIP-392).
         log_dirs: Where a broker says that its logs are.

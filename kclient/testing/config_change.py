@@ -5,19 +5,49 @@ Used by the handlers of both APIs that alter configurations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_config_rules import check_min_isr
 from kclient.testing.config_access import ConfigAccess
 from kclient.testing.config_descriptions import Resource
 from kclient.testing.config_rules import (
+    TWICE,
     check_client_metrics,
+    check_duplicates,
     check_group,
     unknown_type,
 )
 from kclient.testing.refused import Refused
 from kclient.testing.topic_rules import check_name
+
+R = TypeVar("R", bound=Any)
+A = TypeVar("A", bound=Any)
+
+
+def alter_each(
+    resources: Sequence[R], alter: Callable[[R], None], answer: Callable[[int, str], A]
+) -> list[A]:
+    """Alter each resource of a request; what is refused, or named twice, has it in its answer.
+
+    Args:
+        resources: As the request names them.
+        alter: Alters one, or raises Refused.
+        answer: Makes the answer for a type and a name.
+    """
+    twice = check_duplicates((one.resource_type, one.resource_name) for one in resources)
+    answers = []
+    for one in resources:
+        made = answer(one.resource_type, one.resource_name)
+        answers.append(made)
+        try:
+            if (one.resource_type, one.resource_name) in twice:
+                raise TWICE  # AlterConfigs of Kafka means to say so, but never answers
+            alter(one)
+        except Refused as refused:
+            made.error_code, made.error_message = refused.code, refused.message
+    return answers
 
 
 def known_resource(number: int) -> Resource:

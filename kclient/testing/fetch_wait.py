@@ -20,7 +20,7 @@ class FetchWait:
     Args:
         logs: Of the partitions that are wanted.
         missing_bytes: What ``min_bytes`` still lacks.
-        seconds: ``max_wait``; None for as long as it takes.
+        seconds: ``max_wait``.
         attempt: Reads again: the response, or the bytes that are still missing; with True the
             response whatever is missing.
         eager: Attempt whenever anything comes: what can be read is not just what was appended.
@@ -34,7 +34,7 @@ class FetchWait:
         self,
         logs: Sequence[PartitionLog],
         missing_bytes: int,
-        seconds: float | None,
+        seconds: float,
         attempt: Callable[[bool], Response | int],
         *,
         eager: bool,
@@ -46,22 +46,10 @@ class FetchWait:
         self._attempt = attempt
         self._eager = eager
         self._soon: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        if seconds is not None:
-            self._timer = self._loop.call_later(seconds, self._try, True)
+        self._timer = self._loop.call_later(seconds, self._try, True)
         self.answer: Deferred[Response] = Deferred(self._abandon)
         for log in logs:
             log.listen(self._grown, tail=tail)
-
-    def end(self) -> None:
-        """Answer soon, whatever there is."""
-        if not self.answer.done:
-            self._loop.call_soon(self._try, True)
-
-    def end_within(self, seconds: float) -> None:
-        """Answer after so long at the latest; an earlier limit stays."""
-        if self._timer is None and not self.answer.done:
-            self._timer = self._loop.call_later(seconds, self._try, True)
 
     def _grown(self, size_bytes: int) -> None:
         self._missing -= size_bytes
@@ -79,8 +67,7 @@ class FetchWait:
             self.answer.complete(outcome)
 
     def _abandon(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self._soon is not None:
             self._soon.cancel()
         for log in self._logs:

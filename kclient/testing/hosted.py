@@ -126,19 +126,19 @@ class Hosted:
         Raises:
             Refused: As ``PartitionLog.append`` does.
         """
-        end, committed = replica.log.end_offset, replica.log.high_watermark
+        end = replica.log.end_offset
         appended = replica.append(batch, log_append_time, self._now())
-        self._appended(replica, end, committed)
+        self._appended(replica, end)
         return appended
 
     def append_placed(self, replica: Replica, batch: StoredBatch) -> None:
         """Append a batch that has its offsets; its followers hear of it."""
-        end, committed = replica.log.end_offset, replica.log.high_watermark
+        end = replica.log.end_offset
         replica.log.append_placed(batch)
         replica.grown(end, self._now())
-        self._appended(replica, end, committed)
+        self._appended(replica, end)
 
-    def _appended(self, replica: Replica, end: int, committed: int) -> None:
+    def _appended(self, replica: Replica, end: int) -> None:
         if replica.log.end_offset == end:
             return
         self._note_growth(replica)
@@ -160,13 +160,12 @@ class Hosted:
 
     def put(self, replica: Replica, end_before: int, in_sync: list[int]) -> None:
         """A test put batches into a leader's log, and into those of these followers."""
-        committed = replica.log.high_watermark
         for one in in_sync:
             follower = replica.followers.get(one)
             if follower is not None:
                 follower.end_offset = replica.log.end_offset
         replica.grown(end_before, self._now())
-        self._appended(replica, end_before, committed)
+        self._appended(replica, end_before)
 
     def append_internal(
         self, topic: str, index: int, batch: StoredBatch, done: Callable[[ErrorCode], None]

@@ -1,6 +1,6 @@
 """Where brokers listen and how they reach each other: loopback sockets, or a ``MemoryNet``.
 
-Used by ``broker.py`` for both of its listeners, and by ``peer.py``.
+Used by ``broker.py`` for both of its listeners, and by ``replication.py``.
 """
 
 from __future__ import annotations

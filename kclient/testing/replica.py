@@ -31,7 +31,6 @@ class Follower:
         caught_up_at: When it last had all that there was.
         fetched_at: When it fetched last.
         log_end: Where the leader's log ended then.
-        told_high_watermark: That it was last told.
     """
 
     end_offset: int = UNKNOWN
@@ -39,7 +38,6 @@ class Follower:
     caught_up_at: float = 0.0
     fetched_at: float = 0.0
     log_end: int = 0
-    told_high_watermark: int = UNKNOWN
 
 
 class Replica:
@@ -126,7 +124,7 @@ class Replica:
         return turned
 
     def begin(self, now: float) -> None:
-        """A new partition, or a broker that came up: take the role that the facts give it."""
+        """A new copy: take the role that the facts give it."""
         if self.leads:
             self._lead(now)
             self.advance()

@@ -11,15 +11,13 @@ from kclient.protocol.messages.incremental_alter_configs import (
 from kclient.testing.broker_config_rules import check_broker, check_broker_operations
 from kclient.testing.call import Call
 from kclient.testing.config_access import ConfigAccess
-from kclient.testing.config_change import check_whole, known_resource
+from kclient.testing.config_change import alter_each, check_whole, known_resource
 from kclient.testing.config_descriptions import Resource
 from kclient.testing.config_rules import (
-    TWICE,
     Change,
     altered,
     altered_levels,
     check_changes,
-    check_duplicates,
     check_node,
 )
 from kclient.testing.refused import Refused
@@ -28,20 +26,14 @@ from kclient.testing.refused import Refused
 def handle(call: Call, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     """Alter each resource, or only look whether it could be."""
     access = ConfigAccess(call)
-    twice = check_duplicates((one.resource_type, one.resource_name) for one in request.resources)
-    response = IncrementalAlterConfigsResponse()
-    for one in request.resources:
-        answer = AlterConfigsResourceResponse(
-            0, None, resource_type=one.resource_type, resource_name=one.resource_name
-        )
-        response.responses.append(answer)
-        try:
-            if (one.resource_type, one.resource_name) in twice:
-                raise TWICE
-            _alter(call, access, one, request.validate_only)
-        except Refused as refused:
-            answer.error_code, answer.error_message = refused.code, refused.message
-    return response
+    answers = alter_each(
+        request.resources,
+        lambda one: _alter(call, access, one, request.validate_only),
+        lambda kind, name: AlterConfigsResourceResponse(
+            0, None, resource_type=kind, resource_name=name
+        ),
+    )
+    return IncrementalAlterConfigsResponse(responses=answers)
 
 
 def _alter(
