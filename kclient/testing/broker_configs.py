@@ -16,12 +16,13 @@ from typing import cast
 
 from kclient.errors import InvalidConfig
 from kclient.settings import nearest
-from kclient.testing import config_table, topic_configs
+from kclient.testing import topic_configs
 from kclient.testing.config_defs import ConfigDef, Value, as_texts, read_table
+from kclient.testing.config_tables import definitions
 from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.refused import Refused
 
-ALL_DEFINITIONS = read_table(config_table.BROKER)
+ALL_DEFINITIONS = read_table(definitions.BROKER)
 """Those included that are never described."""
 
 DEFINITIONS: dict[str, ConfigDef] = {

@@ -1,6 +1,6 @@
 """Kafka's configuration values: kinds, limits, and the words in which a bad one is refused.
 
-The definitions come from ``config_table.py``; ``topic_configs.py`` and ``broker_configs.py`` say
+The definitions come from ``config_tables``; ``topic_configs.py`` and ``broker_configs.py`` say
 what those of topics and brokers mean here. Values are kept as the strings that clients give;
 ``parse`` gives the Python value and ``text_of`` Kafka's way to show it.
 """
@@ -210,7 +210,7 @@ def _read_double(text: str) -> float | None:
 
 
 def read_table(table: str) -> dict[str, ConfigDef]:
-    """The definitions in a text of ``config_table.py``, by name."""
+    """The definitions in a text of ``config_tables/definitions.py``, by name."""
     return {one.name: one for one in map(_read_row, table.splitlines())}
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from kclient.testing import broker_configs, config_table, topic_configs
+from kclient.testing import broker_configs, topic_configs
 from kclient.testing.config_defs import ConfigDef, read_table, text_of
+from kclient.testing.config_tables import definitions
 from kclient.testing.groups.java_hash import hash_map_order
 from kclient.testing.refused import Refused
 from kclient.testing.topic_configs import TopicConfig
@@ -55,8 +56,8 @@ KINDS = {
 }
 UNKNOWN_KIND = 0
 
-GROUP_DEFINITIONS = read_table(config_table.GROUP)
-CLIENT_METRICS_DEFINITIONS = read_table(config_table.CLIENT_METRICS)
+GROUP_DEFINITIONS = read_table(definitions.GROUP)
+CLIENT_METRICS_DEFINITIONS = read_table(definitions.CLIENT_METRICS)
 
 _RATE_DOC = (
     "A long representing the upper bound (bytes/sec) on {}. This property can be only set "
@@ -275,13 +276,13 @@ def _shown(one: ConfigDef, text: str) -> str | None:
 @cache
 def documentation(resource: Resource) -> Mapping[str, str]:
     """Kafka's texts about the configurations of a kind of resource, by name."""
-    from kclient.testing import config_docs  # a hundred kilobytes
+    from kclient.testing.config_tables import docs  # a hundred kilobytes
 
     text = {
-        Resource.TOPIC: config_docs.TOPIC,
-        Resource.BROKER: config_docs.BROKER,
-        Resource.GROUP: config_docs.GROUP,
-        Resource.CLIENT_METRICS: config_docs.CLIENT_METRICS,
+        Resource.TOPIC: docs.TOPIC,
+        Resource.BROKER: docs.BROKER,
+        Resource.GROUP: docs.GROUP,
+        Resource.CLIENT_METRICS: docs.CLIENT_METRICS,
     }.get(resource, "")
     lines = (line.partition(" ") for line in text.split("\n") if line)
     found = {name: doc.replace("\f", "\n") for name, _, doc in lines}

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from kclient.error_codes import ErrorCode
-from kclient.testing import config_table
 from kclient.testing.config_defs import ConfigDef, Value, read_table, text_of
+from kclient.testing.config_tables import definitions
 from kclient.testing.refused import Refused
 
-ALL_DEFINITIONS = read_table(config_table.TOPIC)
+ALL_DEFINITIONS = read_table(definitions.TOPIC)
 """Those included that Kafka keeps for its own tests, such as ``internal.segment.bytes``."""
 
 DEFINITIONS: dict[str, ConfigDef] = {

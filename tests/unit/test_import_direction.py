@@ -60,8 +60,7 @@ GENERATED = (
     "error_codes.py",
     "broker_errors.py",
     "protocol/messages/",
-    "testing/config_docs.py",
-    "testing/config_table.py",
+    "testing/config_tables/",
 )
 FILE_WALL, FUNCTION_WALL = 600, 60
 WAITING = {"asyncio", "socket", "select", "selectors", "time", "random", "secrets"}
@@ -83,8 +82,8 @@ SANS_IO = tuple(
         "subscription.py",
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
         "testing": "batch_filter.py batch_rules.py broker_config_rules.py broker_configs.py "
-        "compaction.py config_change.py config_defs.py config_descriptions.py config_docs.py "
-        "config_rules.py config_table.py controller.py elections.py follower_fetch.py "
+        "compaction.py config_change.py config_defs.py config_descriptions.py config_rules.py "
+        "config_tables controller.py elections.py follower_fetch.py "
         "groups/classic_group.py groups/deadlines.py "
         "groups/java_hash.py groups/joins.py groups/member.py groups/offset_rules.py "
         "groups/offsets.py groups/rebalances.py groups/records.py groups/settings.py "

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 """The top of the source tree."""
 
-OWNED_DIRECTORIES = ("kclient/protocol/messages",)
+OWNED_DIRECTORIES = ("kclient/protocol/messages", "kclient/testing/config_tables")
 """Here every file is generated: one that the generator did not write is stale."""
 
 
