@@ -8,95 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Callable
 
-from kclient.clock import Clock
 from kclient.errors import InvalidArgument
 from kclient.testing.api_names import ApiName, api_key_of
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
 from kclient.testing.controller import Controller
-from kclient.testing.faults import Faults
 from kclient.testing.feeds import Feed
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.groups.coordinator import GroupCoordinator
 from kclient.testing.hosted import Hosted
 from kclient.testing.hosting import Address, Server, accept_no_more, listen
 from kclient.testing.image import BrokerFacts, MetadataImage
-from kclient.testing.inside import Inside
-from kclient.testing.memory_net import MemoryNet
 from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.replication import Replication
-from kclient.testing.request_log import RequestLog
 from kclient.testing.served_versions import VERSIONS
-
-LOOPBACK = "127.0.0.1"
-"""Where brokers listen if nothing else is said."""
-
-INNER = 0
-"""The number of connections from other brokers; those of clients count from 1."""
-
-
-class Services:
-    """What all brokers of a cluster share.
-
-    Attributes:
-        inside: How they hold together.
-        network: Where clients find them; None for sockets.
-        loop: In which the cluster was started.
-        inner_network: Where they find each other; None for sockets.
-        brokers: All of them, by node id.
-    """
-
-    def __init__(
-        self,
-        inside: Inside,
-        faults: Faults,
-        requests: RequestLog,
-        clock: Clock,
-        rng: random.Random,
-        network: MemoryNet | None = None,
-    ) -> None:
-        self.inside = inside
-        self.faults = faults
-        self.requests = requests
-        self.clock = clock
-        self.rng = rng
-        self.network = network
-        self.inner_network: MemoryNet | None = None
-        self.brokers: dict[int, Broker] = {}
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self._now = 0.0
-        self._connections = INNER
-        self._producer_ids = -1
-
-    @property
-    def is_running(self) -> bool:
-        """The caller is in the cluster's loop."""
-        with contextlib.suppress(RuntimeError):
-            return asyncio.get_running_loop() is self.loop
-        return False
-
-    def running(self) -> asyncio.AbstractEventLoop:
-        """The loop that the cluster was started in."""
-        return self.loop or asyncio.get_running_loop()
-
-    def now(self) -> float:
-        """Monotonic seconds; while no loop runs, those of the last call."""
-        with contextlib.suppress(RuntimeError):
-            self._now = self.clock.now()
-        return self._now
-
-    def next_connection(self) -> int:
-        """A number for a new connection of a client."""
-        self._connections += 1
-        return self._connections
-
-    def new_producer_id(self) -> int:
-        """An id that no producer has."""
-        self._producer_ids += 1
-        return self._producer_ids
+from kclient.testing.services import INNER, LOOPBACK, Services
 
 
 class Broker:
@@ -213,23 +141,25 @@ class Broker:
     async def listen(self, host: str | None = None, port: int | None = None) -> None:
         """Open the listeners, at another address if one is given, and take part in the cluster.
 
+        Raises:
+            OSError: That address can't be had; the broker is down, at its old one.
+
         Cancellation: the broker stays down; call it again.
         """
         services = self._services
-        self.host = self.host if host is None else host
-        self.port = self.port if port is None else port
-        if services.network is not None and self.host == LOOPBACK:
-            self.host = f"broker-{self.node_id}"
-        outer = Address(self.host, self.port, services.network)
-        server, self.port = await listen(outer, self._new_channel)
+        host = self.host if host is None else host
+        if services.network is not None and host == LOOPBACK:
+            host = f"broker-{self.node_id}"
+        outer = Address(host, self.port if port is None else port, services.network)
+        server, port = await listen(outer, self._new_channel)
         try:
-            host = LOOPBACK if services.inner_network is None else f"broker-{self.node_id}"
-            inner = Address(host, self._inner_port, services.inner_network)
+            inside = LOOPBACK if services.inner_network is None else f"broker-{self.node_id}"
+            inner = Address(inside, 0, services.inner_network)
             self._inner_server, self._inner_port = await listen(inner, self._new_inner_channel)
         except BaseException:
             server.close()
             raise
-        self._server = server
+        self._server, self.host, self.port = server, host, port
         self._replication = Replication(self)
         self.inside.join(self)
 
@@ -246,8 +176,12 @@ class Broker:
 
         Cancellation: the broker is down, but connections may still be open; call it again.
         """
-        if self._server is not None:
-            await self._replicated_within(_CLOSE_SECONDS)
+        try:
+            if self._server is not None:
+                await self._replicated_within(_CLOSE_SECONDS)
+        except BaseException:
+            await self._vanish(Channel.close)
+            raise
         await self._leave(Channel.close)
 
     async def shut(self) -> None:
@@ -267,39 +201,42 @@ class Broker:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _leave(self, end: Callable[[Channel], None]) -> None:
-        server, self._server = self._server, None
-        inner, self._inner_server = self._inner_server, None
-        replication, self._replication = self._replication, None
-        if server is not None:
-            accept_no_more(server)
-            if inner is not None:
-                accept_no_more(inner)
-            for channel in tuple(self._channels):
-                end(channel)
-            for channel in tuple(self._inner_channels):
-                channel.abort()
-            self.inside.leave(self.node_id)
-            self.hosted.close()
-            self.sessions.drop_all()
-            self.groups.close()
-            try:
-                if isinstance(server, asyncio.Server):
-                    await asyncio.sleep(0)  # for a connection that was accepted in this very turn
-            finally:
-                server.close()
-                if inner is not None:
-                    inner.close()
-        elif not self._channels:
+        left = await self._vanish(end)
+        if left is None and not self._channels:
             return
-        if replication is not None:
-            await asyncio.gather(*replication.close(), return_exceptions=True)
         await self._closed_within(_CLOSE_SECONDS)
         for channel in tuple(self._channels):
             channel.abort()
         await self._closed_within(_CLOSE_SECONDS)
-        for one in (server, inner):
-            if one is not None:
-                await one.wait_closed()
+        for server in left or ():
+            await server.wait_closed()
+
+    async def _vanish(self, end: Callable[[Channel], None]) -> list[Server] | None:
+        """What a broker does to be gone: its servers, None if it was. Cancellation: it is gone."""
+        servers = [one for one in (self._server, self._inner_server) if one is not None]
+        replication, self._replication = self._replication, None
+        if self._server is None:
+            return None
+        self._server = self._inner_server = None
+        for server in servers:
+            accept_no_more(server)
+        for channel in tuple(self._channels):
+            end(channel)
+        for channel in tuple(self._inner_channels):
+            channel.abort()
+        self.inside.leave(self.node_id)
+        self.hosted.close()
+        dials = [] if replication is None else replication.close()
+        self.sessions.drop_all()
+        self.groups.close()
+        try:
+            if any(isinstance(one, asyncio.Server) for one in servers):
+                await asyncio.sleep(0)  # for a connection that was accepted in this very turn
+        finally:
+            for server in servers:
+                server.close()
+        await asyncio.gather(*dials, return_exceptions=True)
+        return servers
 
     # What the inside of the cluster calls
 

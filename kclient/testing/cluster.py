@@ -19,7 +19,7 @@ from typing import Self
 from kclient.clock import Clock, SystemClock
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
 from kclient.testing.addresses import check_address
-from kclient.testing.broker import LOOPBACK, Broker, Services
+from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
 from kclient.testing.cluster_control import ClusterControl
@@ -28,6 +28,7 @@ from kclient.testing.image import MetadataImage
 from kclient.testing.inside import Inside
 from kclient.testing.memory_net import MemoryNet
 from kclient.testing.request_log import RequestLog
+from kclient.testing.services import LOOPBACK, Services
 
 _MOST_REPLICAS = 3
 _IN_SYNC_SECONDS = 1.0
