@@ -41,6 +41,13 @@ def stored(count: int = 1, **options: object) -> StoredBatch:
     return StoredBatch(batch_bytes(count, **options))  # type: ignore[arg-type]
 
 
+def placed(count: int, offset: int, epoch: int = 0) -> StoredBatch:
+    """A batch as a leader has it that gave it its offset."""
+    batch = stored(count)
+    batch.place(offset, epoch)
+    return batch
+
+
 def marker(kind: int, producer_id: int, epoch: int = 0, base_offset: int = 0) -> bytes:
     """A control batch that ends a transaction."""
     key, value = struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0)

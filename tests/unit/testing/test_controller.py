@@ -189,6 +189,19 @@ def test_a_new_reign_takes_out_those_that_went_while_nobody_reigned() -> None:
     assert (image.controller_id, image.controller_epoch) == (2, 2)
 
 
+def test_a_new_reign_elects_none_of_those_that_went_with_the_last_one() -> None:
+    """Not even for a moment: it would count as the one that has what was committed."""
+    realm = Realm()
+    realm.create([1, 2], unclean_leader_election_enable="true")
+    assert realm.wish(1) is ErrorCode.NONE
+    realm.registry.end_session(1)
+    realm.registry.end_session(2)
+    realm.reign(3).announce()
+    assert (realm.facts().leader, realm.facts().leader_epoch) == (NO_LEADER, 1)
+    assert (realm.facts().elr, realm.facts().last_known_elr) == ((1,), (1,))
+    assert (realm.tally.elections, realm.tally.unclean_elections) == (0, 0)
+
+
 # Replicas in sync
 
 
@@ -208,6 +221,27 @@ def test_who_leaves_below_min_isr_stays_eligible() -> None:
     realm.create([1, 2, 3], min_insync_replicas="2")
     assert realm.wish(1) is ErrorCode.NONE
     assert realm.facts().elr == (2, 3)
+
+
+def test_who_is_eligible_is_so_no_more_once_fewer_are_enough() -> None:
+    """From then on the leader commits alone what those that left don't have."""
+    realm = Realm()
+    realm.create([1, 2, 3], min_insync_replicas="2")
+    assert realm.wish(1) is ErrorCode.NONE
+    realm.controller.set_topic_configs({"t": realm.config({"min.insync.replicas": "1"})})
+    assert (realm.facts().isr, realm.facts().elr) == ((1,), ())
+    realm.down(1)
+    assert realm.facts().leader == NO_LEADER
+
+
+def test_who_is_eligible_stays_so_while_those_in_sync_are_too_few() -> None:
+    realm = Realm()
+    realm.create([1, 2, 3], min_insync_replicas="3")
+    assert realm.wish(1) is ErrorCode.NONE
+    before = realm.facts()
+    realm.controller.set_topic_configs({"t": realm.config({"min.insync.replicas": "2"})})
+    assert realm.facts() is before
+    assert before.elr == (2, 3)
 
 
 def other_epoch() -> Realm:

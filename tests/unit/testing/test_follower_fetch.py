@@ -23,9 +23,8 @@ from kclient.testing.controller import Tally
 from kclient.testing.follower_fetch import FollowerFetch
 from kclient.testing.image import PartitionFacts
 from kclient.testing.replica import Replica
-from kclient.testing.stored_batch import StoredBatch
 from kclient.types import OffsetSpec
-from tests.unit.testing.batches import batch_bytes, stored
+from tests.unit.testing.batches import batch_bytes, placed
 from tests.unit.testing.test_replica import config
 
 BACKOFF = 1.0
@@ -35,12 +34,6 @@ def follower(index: int = 0, topic: str = "t") -> Replica:
     """Broker 2's copy of a partition that broker 1 leads."""
     facts = PartitionFacts(topic, index, (1, 2), (1, 2), 1)
     return Replica(2, topic.encode() * 16, facts, config())
-
-
-def placed(count: int, offset: int) -> StoredBatch:
-    batch = stored(count)
-    batch.place(offset, 0)
-    return batch
 
 
 class Scene:
@@ -246,6 +239,20 @@ def test_where_the_leader_ends_earlier_the_follower_goes_back_to_its_end() -> No
     assert one.log.end_offset == 2
     assert scene.tally.truncations == 1
     assert named(scene.ask()) == [(0, 2)]
+
+
+def test_where_the_leader_ends_before_the_follower_begins_the_follower_goes_back_too() -> None:
+    """Its leader was elected unclean: there isn't anything that both have."""
+    one = follower(0)
+    one.start_over(40)
+    one.take([placed(2, 40)])
+    scene = Scene(one)
+    scene.ask()
+    scene.answer(part(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    scene.located(0)
+    scene.located(10)
+    assert (one.log.start_offset, one.log.end_offset) == (10, 10)
+    assert named(scene.ask()) == [(0, 10)]
 
 
 def test_where_offsets_tell_nothing_the_uncommitted_goes_or_it_waits() -> None:

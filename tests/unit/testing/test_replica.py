@@ -15,7 +15,7 @@ from kclient.testing.log import ENDLESS_BYTES
 from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
 from kclient.testing.topic_configs import TopicConfig
-from tests.unit.testing.batches import stored
+from tests.unit.testing.batches import placed, stored
 
 LAG = 30.0
 
@@ -138,6 +138,17 @@ def test_a_follower_is_late_once_it_lacked_something_for_the_whole_lag_time() ->
     replica.fetched_by(2, 1, 0, 101.0)
     assert replica.to_shrink(129.9, LAG) is None
     assert replica.to_shrink(130.0, LAG) == (1, 2)
+
+
+def test_who_is_late_is_so_when_its_time_has_come_however_floats_are_rounded() -> None:
+    """Else its leader would look again at the same time, and again."""
+    for late in range(1, 400):
+        replica = copy(replicas=(1, 2))
+        replica.fetched_by(2, 0, 0, 0.0)
+        append(replica, 1, now=late / 7)
+        due = replica.next_lag(LAG / 9)
+        assert due is not None
+        assert replica.to_shrink(due, LAG / 9) == (1,), f"written at {late / 7}"
 
 
 def test_a_quiet_partition_has_nobody_who_is_late() -> None:
@@ -376,6 +387,27 @@ def test_a_log_that_starts_over_is_empty_and_knows_no_epoch() -> None:
     assert (log.start_offset, log.end_offset, log.high_watermark) == (40, 40, 40)
     assert replica.last_fetched_epoch == -1
     assert log.epochs.entries() == []
+
+
+def test_a_log_may_begin_in_the_middle_of_a_batch() -> None:
+    """The leader's records before that one were deleted; its batches come whole."""
+    leader, follower = copy(), copy(2)
+    append(leader, 4)
+    append(leader, 1)
+    follower.start_over(2)
+    follower.take(leader.log.batches)
+    log = follower.log
+    assert (log.start_offset, log.end_offset) == (2, 5)
+    assert content(follower) == content(leader) == [(0, 0), (4, 0)]
+
+
+@pytest.mark.parametrize(("end", "start"), [(6, 4), (4, 4), (1, 1)])
+def test_a_log_goes_back_to_its_leaders_end_wherever_it_begins_itself(end: int, start: int) -> None:
+    replica = copy(2)
+    replica.take([placed(2, offset) for offset in range(0, 8, 2)])
+    replica.follow(8, 4)
+    replica.cut_to(end)
+    assert (replica.log.start_offset, replica.log.end_offset) == (start, end)
 
 
 _STEPS = st.lists(
