@@ -1,0 +1,474 @@
+"""How brokers hold together: sessions, the race for the claim, and who gets which image."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.testing import run_virtually
+from kclient.testing.controller import IsrChange
+from kclient.testing.image import NO_LEADER, BrokerFacts, MetadataImage, PartitionFacts
+from kclient.testing.inside import Inside
+from kclient.testing.interior import REGISTRY
+from kclient.testing.refused import Refused
+from tests.unit.testing.images import cluster
+
+SESSION = 9.0
+"""Kafka's ``broker.session.timeout.ms``."""
+
+
+class Host:
+    """A broker as the inside of its cluster sees it."""
+
+    def __init__(self, node_id: int, port: int) -> None:
+        self.node_id = node_id
+        self.port = port
+        self.images: list[MetadataImage] = []
+        self.heard_of_ways = 0
+
+    def facts(self) -> BrokerFacts:
+        return BrokerFacts(self.node_id, "127.0.0.1", None, self.port)
+
+    def apply(self, image: MetadataImage) -> None:
+        self.images.append(image)
+
+    def ways_changed(self) -> None:
+        self.heard_of_ways += 1
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+    @property
+    def version(self) -> int:
+        """Of the newest image that it knows."""
+        return max((one.version for one in self.images), default=-1)
+
+
+class Realm:
+    """Brokers that joined in turn, so that the first one reigns."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.inside = Inside(cluster(0), random.Random(1))
+        self.registry = self.inside.registry
+        self.hosts: dict[int, Host] = {}
+        for node_id in range(1, brokers + 1):
+            self.join(node_id)
+
+    def join(self, node_id: int, port: int = 9092) -> Host:
+        host = self.hosts[node_id] = Host(node_id, port)
+        self.inside.join(host)
+        return host
+
+    def leave(self, node_id: int) -> None:
+        self.inside.leave(node_id)
+
+    def cut_off(self, node_id: int) -> None:
+        """From the registry alone."""
+        self.inside.interior.part([(node_id, REGISTRY)])
+
+    def mend(self) -> None:
+        self.inside.interior.join()
+
+    def create(self, *assignments: list[int]) -> None:
+        reign = self.inside.controller
+        assert reign is not None
+        reign.create_topic("t", assignments, self.inside.image.topic_config({}))
+
+    def facts(self) -> PartitionFacts:
+        found = self.inside.image.partition("t", 0)
+        assert found is not None
+        return found
+
+    @property
+    def up(self) -> list[int]:
+        """The brokers that the newest image has as alive."""
+        return [one.node_id for one in self.inside.image.alive_brokers]
+
+    @property
+    def reign(self) -> tuple[int, int]:
+        """Who holds the claim, and in which epoch."""
+        return self.registry.holder, self.registry.epoch
+
+    def known(self) -> list[int]:
+        """The versions that the brokers know."""
+        return [one.version for one in self.hosts.values()]
+
+
+def scene(act: Callable[[Realm], Coroutine[Any, Any, None]]) -> None:
+    """Run a scene with three brokers on virtual time."""
+
+    async def main() -> None:
+        realm = Realm()
+        await act(realm)
+        realm.inside.close()
+
+    run_virtually(main())
+
+
+# Joining and leaving
+
+
+def test_the_first_one_reigns_and_all_have_the_same_image() -> None:
+    realm = Realm()
+    assert realm.reign == (1, 1)
+    assert realm.up == [1, 2, 3]
+    assert realm.known() == [realm.inside.image.version] * 3
+    assert realm.hosts[3].images[-1] is realm.inside.image
+
+
+def test_a_brokers_epoch_is_its_session() -> None:
+    realm = Realm()
+    for node_id, facts in realm.inside.image.brokers.items():
+        assert facts.epoch == realm.registry.session_of(node_id)
+
+
+def test_one_that_goes_is_gone_at_once_and_its_partitions_have_other_leaders() -> None:
+    realm = Realm()
+    realm.create([3, 2])
+    realm.leave(3)
+    assert realm.up == [1, 2]
+    assert realm.registry.session_of(3) is None
+    assert (realm.facts().leader, realm.facts().isr) == (2, (2,))
+    assert realm.hosts[2].images[-1] is realm.inside.image
+    assert realm.hosts[3].images[-1] is not realm.inside.image, "one that is down heard of it"
+
+
+def test_one_that_comes_back_has_a_higher_epoch_and_may_listen_elsewhere() -> None:
+    realm = Realm()
+    before = realm.inside.image.brokers[3]
+    realm.leave(3)
+    realm.join(3, port=9999)
+    after = realm.inside.image.brokers[3]
+    assert (after.alive, after.port) == (True, 9999)
+    assert after.epoch > before.epoch
+
+
+def test_one_that_leaves_twice_is_gone_once() -> None:
+    realm = Realm()
+    realm.leave(3)
+    version = realm.inside.image.version
+    realm.leave(3)
+    assert realm.inside.image.version == version
+
+
+# The claim
+
+
+def test_when_the_controller_goes_the_oldest_session_reigns_in_the_next_epoch() -> None:
+    realm = Realm()
+    realm.leave(2)
+    realm.join(2)
+    realm.leave(1)
+    assert realm.reign == (3, 2)
+    assert realm.up == [2, 3]
+    assert (realm.inside.image.controller_id, realm.inside.image.controller_epoch) == (3, 2)
+
+
+def test_one_that_resigns_comes_last_in_the_race() -> None:
+    realm = Realm()
+    realm.inside.resign()
+    assert realm.reign == (2, 2)
+    realm.leave(3)
+    realm.leave(1)
+    realm.inside.resign()
+    assert realm.reign == (2, 3)
+
+
+def test_a_reign_that_ended_is_refused() -> None:
+    realm = Realm()
+    first = realm.inside.controller
+    assert first is not None
+    realm.inside.resign()
+    with pytest.raises(Refused) as caught:
+        first.broker_down(2)
+    assert caught.value.code is ErrorCode.NOT_CONTROLLER
+    assert realm.up == [1, 2, 3]
+
+
+def test_without_brokers_nobody_reigns_and_the_next_one_does() -> None:
+    realm = Realm()
+    for node_id in (3, 2, 1):
+        realm.leave(node_id)
+    assert realm.registry.holder == NO_LEADER
+    assert realm.inside.controller is None
+    realm.inside.resign()
+    realm.join(2)
+    assert realm.reign == (2, 2)
+    assert realm.up == [2]
+
+
+def test_who_cannot_reach_the_registry_does_not_take_part_in_the_race() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.cut_off(2)
+        realm.leave(1)
+        assert realm.reign == (3, 2)
+        realm.cut_off(3)
+        realm.inside.resign()
+        assert realm.registry.holder == NO_LEADER
+        realm.mend()
+        assert realm.reign == (2, 3)
+
+
+# Sessions of those that are cut off
+
+
+def test_one_that_is_cut_off_has_its_session_until_the_time_is_over() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.cut_off(3)
+        await asyncio.sleep(SESSION - 0.1)
+        assert realm.up == [1, 2, 3]
+        await asyncio.sleep(0.2)
+        assert realm.up == [1, 2]
+        assert realm.facts().leader == 2
+
+
+def test_one_that_is_back_in_time_was_never_gone() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        session = realm.registry.session_of(3)
+        realm.cut_off(3)
+        await asyncio.sleep(SESSION - 0.1)
+        realm.mend()
+        await asyncio.sleep(2 * SESSION)
+        assert realm.registry.session_of(3) == session
+        assert realm.up == [1, 2, 3]
+
+
+def test_one_way_more_that_is_cut_does_not_prolong_a_session() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.cut_off(3)
+        await asyncio.sleep(SESSION - 1.0)
+        realm.inside.interior.part([(3, 2)])
+        await asyncio.sleep(1.1)
+        assert realm.up == [1, 2]
+
+
+def test_one_that_is_back_too_late_has_another_session() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        session = realm.registry.session_of(3)
+        assert session is not None
+        realm.cut_off(3)
+        await asyncio.sleep(SESSION + 0.1)
+        realm.mend()
+        assert realm.up == [1, 2, 3]
+        epoch = realm.inside.image.brokers[3].epoch
+        assert epoch == realm.registry.session_of(3)
+        assert epoch > session
+
+
+def test_one_that_goes_while_it_is_cut_off_leaves_no_timer() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.cut_off(3)
+        await asyncio.sleep(SESSION - 0.1)
+        realm.leave(3)
+        realm.mend()
+        realm.join(3)
+        await asyncio.sleep(SESSION)
+        assert realm.up == [1, 2, 3]
+
+
+def test_one_that_comes_up_cut_off_takes_part_once_it_reaches_the_registry() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.cut_off(4)
+        realm.join(4)
+        assert realm.registry.session_of(4) is None
+        assert realm.up == [1, 2, 3]
+        assert realm.hosts[4].images == [realm.inside.image], "the controller reaches it"
+        realm.mend()
+        assert realm.up == [1, 2, 3, 4]
+        assert realm.hosts[4].images[-1] is realm.inside.image
+
+
+def test_a_controller_that_is_cut_off_changes_nothing_until_its_session_ends() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.cut_off(1)
+        realm.leave(3)
+        assert realm.up == [1, 2, 3], "it can't write"
+        assert realm.reign == (1, 1)
+        await asyncio.sleep(SESSION + 0.1)
+        assert realm.reign == (2, 2)
+        assert realm.up == [2]
+        assert realm.facts().leader == 2
+
+
+def test_what_happened_while_the_controller_was_cut_off_counts_once_it_is_not() -> None:
+    """Found by the cluster's simulation: who came meanwhile was never taken in."""
+
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.cut_off(1)
+        realm.leave(3)
+        realm.join(4)
+        assert realm.up == [1, 2, 3]
+        realm.mend()
+        assert realm.reign == (1, 1)
+        assert realm.up == [1, 2, 4]
+        assert (realm.facts().leader, realm.facts().isr) == (2, (2,))
+        assert realm.hosts[4].images[-1] is realm.inside.image
+
+
+def test_one_that_was_restarted_while_the_controller_was_cut_off_is_known_anew() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.cut_off(1)
+        realm.leave(3)
+        realm.join(3, port=9999)
+        realm.mend()
+        facts = realm.inside.image.brokers[3]
+        assert (facts.alive, facts.port) == (True, 9999)
+        assert facts.epoch == realm.registry.session_of(3)
+        assert (realm.facts().leader, realm.facts().isr) == (2, (2,)), "its records may be lost"
+
+
+def test_who_came_while_nobody_could_reign_is_taken_in_by_the_next() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.cut_off(1)
+        realm.leave(2)
+        realm.leave(3)
+        realm.join(4)
+        await asyncio.sleep(SESSION + 0.1)
+        assert realm.reign == (4, 2)
+        assert realm.up == [4]
+
+
+def test_closing_leaves_no_timer() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.cut_off(3)
+        realm.inside.close()
+        await asyncio.sleep(2 * SESSION)
+        assert realm.up == [1, 2, 3]
+
+
+# Images
+
+
+def test_who_cannot_be_reached_gets_the_newest_image_once_the_way_is_mended() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.inside.interior.part([(1, 3)])
+        before = realm.hosts[3].version
+        realm.create([1, 2])
+        assert realm.hosts[2].images[-1] is realm.inside.image
+        assert realm.hosts[3].version == before
+        realm.mend()
+        assert realm.hosts[3].images[-1] is realm.inside.image
+
+
+def test_an_image_for_a_broker_that_went_meanwhile_reaches_nobody() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        loop = asyncio.get_running_loop()
+        realm.inside.interior.later = loop.call_later
+        realm.inside.interior.delay = lambda sender, receiver: 1.0
+        gone = realm.hosts[3]
+        known = len(gone.images)
+        realm.create([1, 2])
+        realm.leave(3)
+        back = realm.join(3)
+        await asyncio.sleep(5.0)
+        assert len(gone.images) == known
+        assert back.images[-1] is realm.inside.image
+
+
+def test_everybody_hears_that_ways_changed() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.inside.interior.part([(1, 2)])
+        realm.mend()
+        assert [one.heard_of_ways for one in realm.hosts.values()] == [2, 2, 2]
+
+
+# What brokers ask for
+
+
+def test_who_does_not_reach_the_controller_is_refused() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.inside.interior.part([(1, 3)])
+        assert realm.inside.controller_for(2) is realm.inside.controller
+        assert realm.inside.controller_for(1) is realm.inside.controller
+        with pytest.raises(Refused) as caught:
+            realm.inside.controller_for(3)
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_while_nobody_reigns_all_are_refused() -> None:
+    realm = Realm(brokers=1)
+    realm.leave(1)
+    with pytest.raises(Refused) as caught:
+        realm.inside.controller_for(2)
+    assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def wish(realm: Realm, *isr: int) -> list[list[ErrorCode] | None]:
+    """Let the leader of t-0 wish; the answers as they come."""
+    facts, answers = realm.facts(), list[list[ErrorCode] | None]()
+    change = IsrChange("t", 0, facts.leader_epoch, facts.partition_epoch, isr)
+    realm.inside.alter_isr(facts.leader, [change], answers.append)
+    return answers
+
+
+def test_a_wish_is_answered_with_a_code_each() -> None:
+    realm = Realm()
+    realm.create([3, 2])
+    assert wish(realm, 3) == [[ErrorCode.NONE]]
+    assert realm.facts().isr == (3,)
+    assert wish(realm, 2) == [[ErrorCode.INVALID_REQUEST]]
+
+
+def test_a_wish_that_reaches_no_controller_has_no_answer() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.inside.interior.part([(1, 3)])
+        assert wish(realm, 3) == [None]
+        assert realm.facts().isr == (3, 2)
+        assert realm.inside.tally.fences == 0
+
+
+def test_a_wish_that_arrives_after_the_reign_has_no_answer_and_is_counted() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.inside.interior.later = asyncio.get_running_loop().call_later
+        realm.inside.interior.delay = lambda sender, receiver: 1.0
+        answers = wish(realm, 3)
+        realm.inside.resign()
+        await asyncio.sleep(1.5)
+        assert answers == []
+        await asyncio.sleep(1.0)
+        assert answers == [None]
+        assert realm.facts().isr == (3, 2)
+        assert realm.inside.tally.fences == 1
+
+
+def test_an_answer_whose_way_is_cut_meanwhile_does_not_arrive_though_the_wish_was_granted() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.inside.interior.later = asyncio.get_running_loop().call_later
+        realm.inside.interior.delay = lambda sender, receiver: 1.0
+        answers = wish(realm, 3)
+        await asyncio.sleep(1.5)
+        assert realm.facts().isr == (3,)
+        realm.inside.interior.part([(1, 3)])
+        await asyncio.sleep(5.0)
+        assert answers == []
