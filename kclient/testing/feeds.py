@@ -43,10 +43,10 @@ class Feed:
     def moved(self, replica: Replica, seconds: float) -> None:
         """Its high watermark or its start is another one; that may wait so long."""
         self.news[key_of(replica)] = None
-        if self._answer is not None and self._timer is None and self._soon is None:
+        if self._answer is not None and self._soon is None:
             if seconds <= 0:
                 self._end()
-            else:
+            elif self._timer is None:
                 loop = asyncio.get_running_loop()
                 self._timer = loop.call_later(seconds, self._try)
 

@@ -57,6 +57,7 @@ class FollowerFetch:
         self._strays: dict[Key, list[int]] = {}
         self._ailing: dict[Key, float] = {}
         self._epochs: dict[Key, int] = {}
+        self._told_starts: dict[Key, int] = {}
         self._session = (0, 0)
 
     @property
@@ -102,6 +103,7 @@ class FollowerFetch:
         self._to_send.pop(key, None)
         self._ailing.pop(key, None)
         self._epochs.pop(key, None)
+        self._told_starts.pop(key, None)
         if key in self._asked:
             self._to_forget[key] = None
 
@@ -151,6 +153,7 @@ class FollowerFetch:
         for key in self._to_send:
             self._to_forget.pop(key, None)
             replica = self._mine[key]
+            self._told_starts[key] = replica.log.start_offset
             topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0]))
             topic.partitions.append(
                 FetchPartition(
@@ -198,6 +201,8 @@ class FollowerFetch:
             replica.take(StoredBatch(one) for one in split_batches(part.records))
             self._to_send[key] = None
         replica.follow(part.high_watermark, part.log_start_offset)
+        if replica.log.start_offset != self._told_starts.get(key):
+            self._to_send[key] = None  # a DeleteRecords may wait for that
 
     # Partitions whose end isn't within the leader's log
 

@@ -60,6 +60,7 @@ class Hosted:
 
     Attributes:
         replicas: Its copies.
+        deletions: Called with what a follower fetched from, as it may have deleted something.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Hosted:
         self._feeds: dict[int, Feed] = {}
         self._lag_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
+        self.deletions: dict[Callable[[Replica], None], None] = {}
         self.replicas = Replicas(node_id, inside.image)
 
     def apply(self, image: MetadataImage) -> list[Turn]:
@@ -201,11 +203,13 @@ class Hosted:
             self.moved(replica)
         self.replicas.check(replica)
         self._look_for_joiners(replica)
+        for look in tuple(self.deletions):
+            look(replica)
 
-    def moved(self, replica: Replica) -> None:
+    def moved(self, replica: Replica, *, at_once: bool = False) -> None:
         """The high watermark or the start of a leader's log moved."""
         config = self.replicas.image.config
-        seconds = 0.0 if config.selects_by_rack else config.replica_fetch_wait
+        seconds = 0.0 if at_once or config.selects_by_rack else config.replica_fetch_wait
         for follower in replica.followers:
             self.feed(follower).moved(replica, seconds)
 

@@ -13,10 +13,10 @@ TO_HIGH_WATERMARK = -1
 
 
 def delete_records(log: PartitionLog, config: TopicConfig, topic: str, offset: int) -> int:
-    """Let a leader's log begin at ``offset``.
+    """Let a leader's log begin at ``offset`` or later.
 
     Returns:
-        Where it begins then.
+        The offset, be it below where the log begins already.
 
     Raises:
         Refused: INVALID_TOPIC_EXCEPTION for Kafka's own topics, POLICY_VIOLATION for those that
@@ -35,4 +35,4 @@ def delete_records(log: PartitionLog, config: TopicConfig, topic: str, offset: i
         raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     log.delete_before(offset)
     log.note_segments(config.segment_bytes, config.max_segment_ms)
-    return log.start_offset
+    return offset

@@ -10,38 +10,75 @@ from kclient.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.deletion_wait import (
+    UNKNOWN_WATERMARK,
+    Deleting,
+    DeletionWait,
+    low_watermark,
+)
 from kclient.testing.log_access import leading_replica
 from kclient.testing.record_deletion import delete_records
 from kclient.testing.refused import Refused
 
-_UNKNOWN = -1
 
+def handle(
+    call: Call, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
+    """Delete what is asked for, partition by partition; of one that is named twice the last.
 
-def handle(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Delete what is asked for, partition by partition; of one that is named twice the last."""
+    The answer waits until the followers that are up have deleted it, too.
+    """
     offsets = {
         (topic.name, one.partition_index): one.offset
         for topic in request.topics
         for one in topic.partitions
     }
+    response = DeleteRecordsResponse()
     shown: dict[str, DeleteRecordsTopicResult] = {}
+    begun: list[Deleting] = []
     for (name, index), offset in sorted(offsets.items()):
-        topic = shown.setdefault(name, DeleteRecordsTopicResult(name))
-        topic.partitions.append(_delete(call, name, index, offset))
-    return DeleteRecordsResponse(topics=list(shown.values()))
+        if name not in shown:
+            shown[name] = DeleteRecordsTopicResult(name)
+            response.topics.append(shown[name])
+        result = DeleteRecordsPartitionResult(index)
+        shown[name].partitions.append(result)
+        _delete(call, name, offset, result, begun)
+    if all(one.low >= one.required for one in begun):
+        return response
+    hosted = call.broker.hosted
+    wait = DeletionWait(
+        begun, hosted.replicas, request.timeout_ms / 1000, lambda: response, hosted.deletions
+    )
+    wait.answer.draft = response
+    return wait.answer
 
 
-def _delete(call: Call, name: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+def _delete(
+    call: Call,
+    name: str,
+    offset: int,
+    result: DeleteRecordsPartitionResult,
+    begun: list[Deleting],
+) -> None:
+    """Delete records of a leader's log, and note what its followers are to do."""
+
+    def settle(code: ErrorCode, low: int) -> None:
+        result.error_code, result.low_watermark = code, low
+
     try:
-        code = call.error_for(name, index)
+        code = call.error_for(name, result.partition_index)
         if code is not None:
             raise Refused(code)
-        replica = leading_replica(call, name, index)
-        low = delete_records(replica.log, replica.config, name, offset)
-        call.broker.hosted.moved(replica)
-        code = call.error_for(name, index, after=True)
+        replica = leading_replica(call, name, result.partition_index)
+        required = delete_records(replica.log, replica.config, name, offset)
+        call.broker.hosted.moved(replica, at_once=True)
+        code = call.error_for(name, result.partition_index, after=True)
         if code is not None:
             raise Refused(code)
     except Refused as refused:
-        return DeleteRecordsPartitionResult(index, _UNKNOWN, refused.code)
-    return DeleteRecordsPartitionResult(index, low, ErrorCode.NONE)
+        settle(refused.code, UNKNOWN_WATERMARK)
+        return
+    low = low_watermark(replica, call.image)
+    settle(ErrorCode.NONE, low)
+    begun.append(Deleting(replica, required, low, settle))
