@@ -1,8 +1,8 @@
 """A Kafka cluster inside the process, to test against without Docker. Not for production.
 
-``Cluster`` is the door; ``cluster.faults`` breaks it on purpose and ``cluster.requests`` tells what
-it was asked. ``LoopProbe`` measures how long callbacks hold the loop. It shares the wire format
-and the record codec with the clients, and nothing else.
+``Cluster`` is the door; ``cluster.faults`` breaks it on purpose, ``cluster.requests`` tells what it
+was asked, ``cluster.events`` what happened inside. ``LoopProbe`` measures how long callbacks hold
+the loop. It shares the wire format and the record codec with the clients, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,6 +11,20 @@ from kclient.error_codes import ErrorCode
 from kclient.testing.broker import Broker
 from kclient.testing.clock import Deadlock, Livelock, OutOfTime, Stuck, VirtualLoop, run_virtually
 from kclient.testing.cluster import Cluster, TopicDefaults
+from kclient.testing.event_log import EventLog
+from kclient.testing.events import (
+    BrokerDown,
+    BrokerFenced,
+    BrokerUp,
+    ClusterEvent,
+    ControllerElected,
+    ControllerLost,
+    CoordinatorElected,
+    IsrExpanded,
+    IsrShrunk,
+    LeaderElected,
+    LeaderLost,
+)
 from kclient.testing.fault import Action, Fault
 from kclient.testing.faults import Faults
 from kclient.testing.log import PartitionLog
@@ -25,11 +39,23 @@ from kclient.testing.threaded import ThreadedCluster
 __all__ = [
     "Action",
     "Broker",
+    "BrokerDown",
+    "BrokerFenced",
+    "BrokerUp",
     "Cluster",
+    "ClusterEvent",
+    "ControllerElected",
+    "ControllerLost",
+    "CoordinatorElected",
     "Deadlock",
     "ErrorCode",
+    "EventLog",
     "Fault",
     "Faults",
+    "IsrExpanded",
+    "IsrShrunk",
+    "LeaderElected",
+    "LeaderLost",
     "Link",
     "Livelock",
     "LoopProbe",

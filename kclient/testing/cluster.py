@@ -23,6 +23,7 @@ from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
 from kclient.testing.cluster_control import ClusterControl
+from kclient.testing.event_log import EventLog
 from kclient.testing.faults import Faults
 from kclient.testing.image import MetadataImage
 from kclient.testing.inside import Inside
@@ -72,6 +73,7 @@ class Cluster(ClusterControl):
     Attributes:
         faults: What goes wrong on purpose.
         requests: What brokers were asked.
+        events: What happened inside: who is up, reigns, leads and is in sync.
 
     Example::
 
@@ -120,6 +122,8 @@ class Cluster(ClusterControl):
         self._services = services = Services(
             self._inside, self.faults, self.requests, clock or SystemClock(), rng, network
         )
+        self.events = EventLog(services.now, self.faults.failed)
+        self._inside.registry.listen(self.events.add)
         self._brokers = services.brokers
         self._host, self._port = host, port
         for index in range(brokers):

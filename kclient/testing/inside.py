@@ -229,7 +229,7 @@ class Inside:
 
     def _expire(self, node_id: int) -> None:
         self._expiries.pop(node_id, None)
-        self.registry.end_session(node_id)
+        self.registry.end_session(node_id, expired=True)
 
     def _cancel_expiry(self, node_id: int) -> None:
         timer = self._expiries.pop(node_id, None)

@@ -4,7 +4,8 @@ A broker opens a session when it comes up; the first that claims the controllers
 epoch one higher than the last, until its session ends or it resigns. Only the claim's holder may
 write the next image: a write of an older epoch is refused, so a controller that was replaced
 without hearing of it changes nothing. Watchers hear of sessions and of the claim. This stands in
-for KRaft's log, and is the one simplification of the cluster's inside. No waiting, no clock.
+for KRaft's log, and is the one simplification of the cluster's inside. What happens it tells
+``listen``'s listeners as ``events``. No waiting, no clock.
 """
 
 from __future__ import annotations
@@ -13,6 +14,15 @@ import enum
 from collections.abc import Callable
 from dataclasses import replace
 
+from kclient.testing.events import (
+    BrokerDown,
+    BrokerFenced,
+    BrokerUp,
+    ClusterEvent,
+    ControllerElected,
+    ControllerLost,
+    changes,
+)
 from kclient.testing.image import NO_LEADER, MetadataImage
 
 
@@ -41,22 +51,30 @@ class Registry:
         epoch: Of the claim; rises each time that it is taken.
         image: The newest one.
         fenced: How many writes were refused, as their epoch was over.
-        elections: How often the claim was taken.
     """
 
     def __init__(self, image: MetadataImage) -> None:
         self._sessions: dict[int, int] = {}
         self._last_session = -1
         self._watchers: list[Callable[[News, int], None]] = []
+        self._listeners: list[Callable[[ClusterEvent], None]] = []
         self.holder = NO_LEADER
         self.epoch = 0
         self.image = image
         self.fenced = 0
-        self.elections = 0
 
     def watch(self, watcher: Callable[[News, int], None]) -> None:
         """Call ``watcher`` with what happened and to which node."""
         self._watchers.append(watcher)
+
+    def listen(self, listener: Callable[[ClusterEvent], None]) -> None:
+        """Call ``listener`` with each event, before the watchers act on it."""
+        self._listeners.append(listener)
+
+    def tell(self, event: ClusterEvent) -> None:
+        """Something happened."""
+        for listener in self._listeners:
+            listener(event)
 
     def session_of(self, node_id: int) -> int | None:
         """The number of a broker's session, None while it has none."""
@@ -72,16 +90,24 @@ class Registry:
         self.end_session(node_id)
         self._last_session += 1
         self._sessions[node_id] = self._last_session
+        self.tell(BrokerUp(node_id, self._last_session))
         self._tell(News.SESSION_OPENED, node_id)
         return self._last_session
 
-    def end_session(self, node_id: int) -> None:
-        """A broker is gone, and with it its claim; does nothing if it has no session."""
-        if self._sessions.pop(node_id, None) is None:
+    def end_session(self, node_id: int, *, expired: bool = False) -> None:
+        """A broker is gone, and with it its claim; does nothing if it has no session.
+
+        Args:
+            node_id: Whose.
+            expired: It wasn't heard of for too long.
+        """
+        session = self._sessions.pop(node_id, None)
+        if session is None:
             return
+        self.tell((BrokerFenced if expired else BrokerDown)(node_id, session))
         held = self.holder == node_id
         if held:
-            self.holder = NO_LEADER
+            self._free()
         self._tell(News.SESSION_ENDED, node_id)
         if held:
             self._tell(News.CLAIM_FREE, node_id)
@@ -91,16 +117,21 @@ class Registry:
         if self.holder != NO_LEADER or node_id not in self._sessions:
             return None
         self.holder = node_id
-        self.epoch += 1
-        self.elections += 1
+        self.epoch = epoch = self.epoch + 1
+        self.tell(ControllerElected(node_id, epoch))
         self._tell(News.CLAIM_TAKEN, node_id)
-        return self.epoch
+        return epoch
 
     def resign(self, node_id: int, epoch: int) -> None:
         """Give the claim back, if it is still held in that epoch."""
         if self.holder == node_id and self.epoch == epoch:
-            self.holder = NO_LEADER
+            self._free()
             self._tell(News.CLAIM_FREE, node_id)
+
+    def _free(self) -> None:
+        lost = ControllerLost(self.holder, self.epoch)
+        self.holder = NO_LEADER
+        self.tell(lost)
 
     def write(self, node_id: int, epoch: int, image: MetadataImage) -> MetadataImage:
         """Make ``image`` the newest one, made in that epoch.
@@ -111,10 +142,13 @@ class Registry:
         if self.holder != node_id or self.epoch != epoch:
             self.fenced += 1
             raise Fenced
-        self.image = replace(
-            image, version=self.image.version + 1, controller_id=node_id, controller_epoch=epoch
+        before = self.image
+        self.image = written = replace(
+            image, version=before.version + 1, controller_id=node_id, controller_epoch=epoch
         )
-        return self.image
+        for event in changes(before, written):
+            self.tell(event)
+        return written
 
     def _tell(self, news: News, node_id: int) -> None:
         for watcher in tuple(self._watchers):

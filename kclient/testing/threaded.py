@@ -14,7 +14,10 @@ from kclient.testing.loop_thread import LoopThread
 from kclient.testing.remote import Remote
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kclient.testing.api_names import ApiName
+    from kclient.testing.event_log import E, EventLog
     from kclient.testing.request_log import Condition, RequestLog, ServedRequest
 
     class _BlockingLog(RequestLog):
@@ -30,10 +33,20 @@ if TYPE_CHECKING:
             replicas: bool = False,
         ) -> ServedRequest: ...
 
+    class _BlockingEvents(EventLog):
+        def wait_for(  # type: ignore[override]
+            self,
+            kind: type[E],
+            condition: Callable[[E], bool] | None = None,
+            *,
+            timeout: float = 10.0,
+        ) -> E: ...
+
     class _BlockingCluster(Cluster):
         """What type checkers see: a ``Cluster`` whose coroutines are plain functions."""
 
         requests: _BlockingLog
+        events: _BlockingEvents
         _thread: LoopThread
 
         def stop(self, broker: int) -> None: ...  # type: ignore[override]
@@ -58,7 +71,7 @@ else:
 class ThreadedCluster(_BlockingCluster):
     """A ``Cluster`` in a thread of its own: it has all that a ``Cluster`` has, without ``await``.
 
-    Each call, on it and on what it gives (``faults``, ``requests``, ``brokers[1]``, a log), is
+    Each call, on it and on what it gives (``faults``, ``requests``, ``events``, a log), is
     carried out in the cluster's loop while the caller waits; coroutines are waited for. Any thread
     may call. Functions that are handed in, as to ``faults.rewrite``, run in the cluster's thread.
 

@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 from kclient.errors import BrokerError, ClientClosed, RequestTimedOut
-from kclient.testing import Cluster, ErrorCode, RequestLog, ThreadedCluster, threaded
+from kclient.testing import (
+    Cluster,
+    ControllerElected,
+    ErrorCode,
+    EventLog,
+    LeaderElected,
+    RequestLog,
+    ThreadedCluster,
+    threaded,
+)
 from tests.unit.testing.batches import batch_bytes
 
 
@@ -138,6 +147,19 @@ def test_what_a_function_of_the_test_raises_comes_out_at_the_end() -> None:
                 assert connection.recv(4) == b""
 
 
+def test_what_happens_inside_is_heard_and_waited_for(cluster: ThreadedCluster) -> None:
+    cluster.create_topic("t", assignments=[[1, 2, 3]])
+    heard: list[object] = []
+    cluster.events.listen(heard.append)
+    cluster.crash(1)
+    elected = cluster.events.wait_for(LeaderElected, lambda one: one.epoch == 1)
+    assert elected == LeaderElected("t", 0, 2, 1)
+    assert [one.node_id for one in cluster.events.of(ControllerElected)] == [1, 2]
+    assert elected in heard
+    with pytest.raises(RequestTimedOut, match="no ControllerElected within"):
+        cluster.events.wait_for(ControllerElected, lambda one: one.epoch == 3, timeout=0.01)
+
+
 def test_outside_its_life_only_what_needs_no_loop_works() -> None:
     cluster = ThreadedCluster(Cluster(1))
     with pytest.raises(ClientClosed):
@@ -184,7 +206,11 @@ def test_what_is_private_stays_so(cluster: ThreadedCluster) -> None:
 
 @pytest.mark.parametrize(
     ("real", "blocking"),
-    [(Cluster, ("_BlockingCluster", "ThreadedCluster")), (RequestLog, ("_BlockingLog",))],
+    [
+        (Cluster, ("_BlockingCluster", "ThreadedCluster")),
+        (RequestLog, ("_BlockingLog",)),
+        (EventLog, ("_BlockingEvents",)),
+    ],
 )
 def test_type_checkers_know_what_blocks(real: type, blocking: tuple[str, ...]) -> None:
     """Each coroutine of a cluster is told as a plain function in threaded.py; add what is new."""

@@ -83,7 +83,7 @@ SANS_IO = tuple(
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
         "testing": "batch_filter.py batch_rules.py broker_config_rules.py broker_configs.py "
         "compaction.py config_change.py config_defs.py config_descriptions.py config_rules.py "
-        "config_tables controller.py elections.py follower_fetch.py "
+        "config_tables controller.py elections.py events.py follower_fetch.py "
         "groups/classic_group.py groups/deadlines.py "
         "groups/java_hash.py groups/joins.py groups/member.py groups/offset_rules.py "
         "groups/offsets.py groups/rebalances.py groups/records.py groups/settings.py "

@@ -1,0 +1,167 @@
+"""``EventLog``: what happened inside a cluster so far, for tests that look, listen or wait.
+
+``cluster.events`` is one. The registry tells it what happens, and it knows nothing of that one. It
+has no task, and no timer but that of a ``wait_for``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kclient.errors import InvalidArgument, RequestTimedOut
+from kclient.testing.events import ClusterEvent
+
+E = TypeVar("E", bound=ClusterEvent)
+
+DEFAULT_LIMIT = 4096
+_SHOWN = 5
+"""Events that the text of a time-out names."""
+
+
+class EventLog:
+    """The last events, oldest first.
+
+    Args:
+        now: Monotonic seconds.
+        failed: Is told what a listener raised.
+        limit: How many are kept.
+
+    Example::
+
+        cluster.events.clear()
+        cluster.isolate(cluster.leader("flights"))
+        elected = await cluster.events.wait_for(LeaderElected, lambda one: one.topic == "flights")
+        assert not elected.unclean
+    """
+
+    __slots__ = ("_events", "_failed", "_listeners", "_now", "_untold")
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        failed: Callable[[BaseException], None],
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._now = now
+        self._failed = failed
+        self._events: deque[ClusterEvent] = deque(maxlen=limit)
+        self._listeners: list[Callable[[ClusterEvent], None]] = []
+        self._untold: deque[ClusterEvent] = deque()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __iter__(self) -> Iterator[ClusterEvent]:
+        return iter(tuple(self._events))
+
+    def of(self, kind: type[E], condition: Callable[[E], bool] | None = None) -> list[E]:
+        """Those of a class that are still kept, and for which ``condition`` is true if given."""
+        _check_kind(kind)
+        return [
+            one
+            for one in self._events
+            if isinstance(one, kind) and (condition is None or condition(one))
+        ]
+
+    def clear(self) -> None:
+        """Forget what happened so far."""
+        self._events.clear()
+
+    def listen(self, listener: Callable[[ClusterEvent], None]) -> None:
+        """Call ``listener`` with each event at the moment that it happens, until ``remove``.
+
+        It is called in the middle of the change: it may look at the cluster, and leaves what it
+        wants to do to ``loop.call_soon`` or a task. What it raises, ``Cluster.close`` and
+        ``faults.check`` raise.
+        """
+        if not callable(listener):
+            raise InvalidArgument(f"listen takes a function, not {listener!r}")
+        self._listeners.append(listener)
+
+    def remove(self, listener: Callable[[ClusterEvent], None]) -> None:
+        """Call it no more; does nothing if it isn't called."""
+        self._listeners = [one for one in self._listeners if one != listener]
+
+    async def wait_for(
+        self,
+        kind: type[E],
+        condition: Callable[[E], bool] | None = None,
+        *,
+        timeout: float = 10.0,
+    ) -> E:
+        """The first event of a class, waited for if there is none yet.
+
+        Those that are kept are looked at first: ``clear()`` before, to wait for a new one.
+
+        Args:
+            kind: One of the classes of events, or ``ClusterEvent`` for all.
+            condition: Gets an event of that class and says whether it is one.
+            timeout: Seconds.
+
+        Raises:
+            RequestTimedOut: None came; the text names what happened last.
+            Exception: What ``condition`` raises.
+
+        Cancellation: safe; nothing is left behind.
+        """
+        found = self.of(kind, condition)
+        if found:
+            return found[0]
+        future: asyncio.Future[E] = asyncio.get_running_loop().create_future()
+
+        def look(event: ClusterEvent) -> None:
+            if future.done() or not isinstance(event, kind):
+                return
+            try:
+                if condition is None or condition(event):
+                    future.set_result(event)
+            except Exception as error:  # the condition is the waiting test's
+                future.set_exception(error)
+
+        self._listeners.append(look)
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError as error:
+            if (
+                future.done() and not future.cancelled()
+            ):  # at the same moment, or it is what the condition raised
+                return future.result()
+            last = ", ".join(map(repr, [*self._events][-_SHOWN:])) or "nothing"
+            raise RequestTimedOut(
+                f"no {kind.__name__} within {timeout:.3g} s; what happened last: {last}"
+            ) from error
+        finally:
+            self._listeners.remove(look)
+
+    def add(self, event: ClusterEvent) -> None:
+        """It happened now. Listeners hear of all in the same order, whatever they do meanwhile."""
+        event = replace(event, at=self._now())
+        self._events.append(event)
+        self._untold.append(event)
+        if len(self._untold) > 1:
+            return  # a listener made it happen, and the call below goes on with it
+        try:
+            while self._untold:
+                for listener in tuple(self._listeners):
+                    self._tell(listener, self._untold[0])
+                self._untold.popleft()
+        finally:
+            self._untold.clear()
+
+    def _tell(self, listener: Callable[[ClusterEvent], None], event: ClusterEvent) -> None:
+        try:
+            listener(event)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # what pytest.fail() raises is no Exception
+            self._failed(error)
+
+
+def _check_kind(kind: Any) -> None:
+    if not isinstance(kind, type) or not issubclass(kind, ClusterEvent):
+        raise InvalidArgument(f"{kind!r} is no class of events, see kclient.testing.events")
