@@ -42,7 +42,9 @@ class Waiting:
         if self.done:
             return True
         replica = self.replica
-        if not replica.leads or replica.epoch != self._epoch:
+        if replica.is_gone:
+            self.settle(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif not replica.leads or replica.epoch != self._epoch:
             self.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif replica.log.high_watermark >= self._required:
             enough = replica.has_min_isr
@@ -76,25 +78,32 @@ class AckWait(Generic[T]):
     def __init__(
         self, waiting: Sequence[Waiting], seconds: float, respond: Callable[[], T]
     ) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
+        self._soon: asyncio.Handle | None = None
         self._waiting = waiting
         self._respond = respond
-        self._timer = loop.call_later(seconds, self._late)
+        self._timer = self._loop.call_later(seconds, self._late)
         self.answer: Deferred[T] = Deferred(self._abandon)
         for one in waiting:
             one.replica.log.listen(self._look)
 
     def _look(self, _: int) -> None:
-        if not self.answer.done and all_settled(self._waiting):
-            self.answer.complete(self._respond())
+        """Answers leave in a later callback: a connection that got one serves its next request."""
+        if self._soon is None and not self.answer.done and all_settled(self._waiting):
+            self._soon = self._loop.call_soon(self._answer)
+
+    def _answer(self) -> None:
+        self.answer.complete(self._respond())
 
     def _late(self) -> None:
         for one in self._waiting:
             if not one.look():
                 one.settle(ErrorCode.REQUEST_TIMED_OUT)
-        self.answer.complete(self._respond())
+        self._answer()
 
     def _abandon(self) -> None:
         self._timer.cancel()
+        if self._soon is not None:
+            self._soon.cancel()
         for one in self._waiting:
             one.replica.log.unlisten(self._look)

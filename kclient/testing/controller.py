@@ -123,7 +123,7 @@ class Controller:
         self._publish(self, written)
 
     def announce(self) -> None:
-        """Begin the reign: take in who is up and who is gone, and tell all who reigns."""
+        """Take in who is gone, and tell all who reigns: at first, and when it isn't cut off any more."""
         image = self.image
         sessions = self._registry.sessions
         gone = [one for one in image.brokers.values() if one.alive]

@@ -29,6 +29,7 @@ class Feed:
         self.has_grown = False
         self.news: dict[PartitionKey, None] = {}
         self._nudged = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._attempt: Callable[[], Response] | None = None
         self._answer: Deferred[Response] | None = None
         self._soon: asyncio.Handle | None = None
@@ -43,12 +44,12 @@ class Feed:
     def moved(self, replica: Replica, seconds: float) -> None:
         """Its high watermark or its start is another one; that may wait so long."""
         self.news[key_of(replica)] = None
-        if self._answer is not None and self._soon is None:
-            if seconds <= 0:
-                self._end()
-            elif self._timer is None:
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(seconds, self._try)
+        if self._loop is None or self._soon is not None:
+            return
+        if seconds <= 0:
+            self._end()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._try)
 
     def nudge(self) -> None:
         """The follower wants an answer now: it has something else to ask."""
@@ -68,23 +69,25 @@ class Feed:
             self._answer.cancel()  # of a connection that the follower gave up
         self._attempt = attempt
         self._answer = answer = Deferred[Response](lambda: self._abandon(answer))
+        self._loop = asyncio.get_running_loop()
         if seconds is not None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._try)
+            self._timer = self._loop.call_later(seconds, self._try)
         return answer
 
     def _end(self) -> None:
-        if self._answer is not None and self._soon is None:
-            self._soon = asyncio.get_running_loop().call_soon(self._try)
+        if self._loop is not None and self._soon is None:
+            self._soon = self._loop.call_soon(self._try)
 
     def _try(self) -> None:
         attempt, answer = self._attempt, self._answer
         if attempt is not None and answer is not None:
+            self._abandon(answer)
             answer.complete(attempt())
 
     def _abandon(self, answer: Deferred[Response]) -> None:
         if self._answer is not answer:
             return
-        self._attempt = self._answer = None
+        self._attempt = self._answer = self._loop = None
         for handle in (self._soon, self._timer):
             if handle is not None:
                 handle.cancel()

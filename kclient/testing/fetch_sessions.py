@@ -108,6 +108,7 @@ class FetchSession:
     created: float
     last_used: float
     partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
+    privileged: bool = False
 
 
 @dataclass(slots=True)
@@ -119,12 +120,14 @@ class FetchContext:
         error: For the whole response; nothing is wanted then.
         session: Of an incremental fetch.
         creates: A full fetch that asks for a session.
+        privileged: It is a follower's, which has its session beside the slots.
     """
 
     wanted: list[Wanted]
     error: ErrorCode = ErrorCode.NONE
     session: FetchSession | None = None
     creates: bool = False
+    privileged: bool = False
     epoch: int = FINAL_EPOCH
     uses_topic_ids: bool = False
 
@@ -159,6 +162,8 @@ class FetchSessions:
         forgotten: Iterable[PartitionKey],
         version: int,
         now: float,
+        *,
+        privileged: bool = False,
     ) -> FetchContext:
         """Find out what a request wants, by its own words and its session's memory."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -166,6 +171,7 @@ class FetchSessions:
             return FetchContext(
                 list(wanted),
                 creates=epoch == INITIAL_EPOCH,
+                privileged=privileged,
                 uses_topic_ids=version >= _FIRST_VERSION_WITH_IDS,
             )
         session = self._sessions.get(session_id)
@@ -236,11 +242,14 @@ class FetchSessions:
         return ErrorCode.NONE, session.session_id, told
 
     def _create(self, context: FetchContext, answers: list[Answer], now: float) -> int:
-        if len(self._sessions) >= self.slots and not self._evict(len(answers), now):
-            return NO_SESSION
+        if not context.privileged:
+            taken = sum(not one.privileged for one in self._sessions.values())
+            if taken >= self.slots and not self._evict(len(answers), now):
+                return NO_SESSION
         session = FetchSession(
             self._new_id(), next_epoch(INITIAL_EPOCH), context.uses_topic_ids, now, now
         )
+        session.privileged = context.privileged
         told = {answer.key: answer for answer in answers}
         for one in context.wanted:
             answer = told.get(one.key)
@@ -253,11 +262,12 @@ class FetchSessions:
 
     def _evict(self, size: int, now: float) -> bool:
         """Make room for a session of ``size`` partitions, if one that is worth less is there."""
-        if not self._sessions:
+        clients = [one for one in self._sessions.values() if not one.privileged]
+        if not clients:
             return False
-        victim = min(self._sessions.values(), key=lambda one: (one.last_used, one.session_id))
+        victim = min(clients, key=lambda one: (one.last_used, one.session_id))
         if now - victim.last_used <= EVICTION_SECONDS:
-            old = [one for one in self._sessions.values() if now - one.created > EVICTION_SECONDS]
+            old = [one for one in clients if now - one.created > EVICTION_SECONDS]
             if not old:
                 return False
             victim = min(old, key=lambda one: (len(one.partitions), one.session_id))

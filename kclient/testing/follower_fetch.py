@@ -36,6 +36,12 @@ LIST_OFFSETS_VERSION = 9
 _MAX_BYTES = 10 << 20
 _PARTITION_BYTES = 1 << 20
 
+_SESSION_CODES = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
 Key = tuple[bytes, int]
 
 
@@ -124,11 +130,15 @@ class FollowerFetch:
                 self._to_send[key] = None
         return bool(due)
 
-    def take(self, response: FetchResponse, now: float, backoff: float) -> None:
-        """Take what came; what was refused is asked again after ``backoff`` seconds."""
+    def take(self, response: FetchResponse, now: float, backoff: float) -> bool:
+        """Take what came; what was refused is asked again after ``backoff`` seconds.
+
+        Returns:
+            Whether to go on at once: not where the leader refuses all, or gives no session.
+        """
         if response.error_code:
             self.begin()
-            return
+            return response.error_code in _SESSION_CODES
         session_id, epoch = self._session
         self._session = (response.session_id, epoch + 1 if session_id else 1)
         if not response.session_id:
@@ -146,6 +156,7 @@ class FollowerFetch:
                     self._refused(key, now + backoff)
                 else:
                     self._take(key, replica, part)
+        return bool(response.session_id)
 
     def request(self, session: int) -> FetchRequest:
         """The next fetch of a broker whose epoch is ``session``."""

@@ -16,6 +16,7 @@ from typing import Protocol
 from kclient.error_codes import ErrorCode
 from kclient.testing.ack_wait import AckWait, Waiting
 from kclient.testing.controller import IsrChange
+from kclient.testing.deferred import Deferred
 from kclient.testing.feeds import Feed
 from kclient.testing.image import NO_LEADER, MetadataImage
 from kclient.testing.inside import Inside
@@ -75,6 +76,7 @@ class Hosted:
         self._wall_ms = times.wall_ms
         self._call_later = times.call_later
         self._feeds: dict[int, Feed] = {}
+        self._internal: dict[Deferred[None], None] = {}
         self._lag_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self.deletions: dict[Callable[[Replica], None], None] = {}
@@ -84,9 +86,15 @@ class Hosted:
         """Believe ``image``; the roles that changed."""
         before = self.replicas.image
         turns = self.replicas.apply(image, self._now())
-        if image.brokers is not before.brokers:
-            for replica in self.replicas:
-                self._look_for_joiners(replica)
+        for replica in self.replicas.advanced:
+            self.moved(replica)
+        for turn in turns:
+            led = self.replicas.get(turn.topic, turn.partition)
+            if led is not None and led.leads and led.log.end_offset > led.log.start_offset:
+                self._note_growth(led)  # a follower is cleaned by what its leader tells
+        others = image.brokers is not before.brokers
+        for replica in self.replicas if others else tuple(self.replicas.changed):
+            self._look_for_joiners(replica)
         self.watch_lag()
         return turns
 
@@ -115,6 +123,10 @@ class Hosted:
     def close(self) -> None:
         """The broker is down: no timer, no follower."""
         self._feeds.clear()
+        self.replicas.stand_down()
+        for answer in tuple(self._internal):
+            answer.cancel()
+        self._internal.clear()
         self._end_retry()
         if self._lag_timer is not None:
             self._lag_timer.cancel()
@@ -178,7 +190,7 @@ class Hosted:
             topic: One of Kafka's own.
             index: Of its partition.
             batch: Gets its offset here.
-            done: Called once, with NONE or what went wrong.
+            done: Called once, with NONE or what went wrong; never once the broker is down.
         """
         replica = self.replicas.get(topic, index)
         if replica is None or not replica.leads:
@@ -189,9 +201,14 @@ class Hosted:
             return
         batch.place(replica.log.end_offset, replica.epoch)
         self.append_placed(replica, batch)
-        waiting = Waiting(replica, replica.log.end_offset, done)
-        if not waiting.look():
-            AckWait([waiting], _INTERNAL_SECONDS, lambda: None)
+        outcome: list[ErrorCode] = []
+        waiting = Waiting(replica, replica.log.end_offset, outcome.append)
+        if waiting.look():
+            done(outcome[0])
+            return
+        answer = AckWait([waiting], _INTERNAL_SECONDS, lambda: done(outcome[0])).answer
+        self._internal[answer] = None
+        answer.then(lambda _: self._internal.pop(answer, None))
 
     def fetched_by(self, replica: Replica, follower: int, offset: int, start_offset: int) -> None:
         """A follower asks for what follows ``offset``.
@@ -202,7 +219,7 @@ class Hosted:
         if replica.fetched_by(follower, offset, start_offset, self._now()):
             self.moved(replica)
         self.replicas.check(replica)
-        self._look_for_joiners(replica)
+        self._look_for_joiners(replica, follower)
         for look in tuple(self.deletions):
             look(replica)
 
@@ -254,8 +271,8 @@ class Hosted:
 
     # In sync
 
-    def _look_for_joiners(self, replica: Replica) -> None:
-        change = self.replicas.caught_up(replica)
+    def _look_for_joiners(self, replica: Replica, asking: int | None = None) -> None:
+        change = self.replicas.caught_up(replica, asking)
         if change is not None:
             self._ask([change])
 

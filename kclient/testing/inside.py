@@ -12,6 +12,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from kclient.error_codes import ErrorCode
@@ -37,6 +38,10 @@ class Member(Protocol):
 
     def ways_changed(self) -> None:
         """It may reach others than before."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer in the cluster's loop, which need not run now."""
         ...
 
 
@@ -210,18 +215,17 @@ class Inside:
             self._send(reign.node_id, member, self.image)
 
     def _ways_changed(self) -> None:
-        for node_id in tuple(self._members):
+        for node_id, member in tuple(self._members.items()):
             if self._in_touch(node_id):
                 self._cancel_expiry(node_id)
                 if self.registry.session_of(node_id) is None:
                     self.registry.open_session(node_id)
             elif node_id not in self._expiries:
                 seconds = self.image.config.session_timeout
-                loop = asyncio.get_running_loop()
-                self._expiries[node_id] = loop.call_later(seconds, self._expire, node_id)
+                self._expiries[node_id] = member.call_later(seconds, partial(self._expire, node_id))
         if self.controller is None:
             self._race()
-        self._with_controller(_catch_up(self.registry))
+        self._with_controller(lambda one: one.announce())
         self._with_controller(self._take_in_all)
         for member in tuple(self._members.values()):
             self._push(member)
@@ -240,14 +244,3 @@ class Inside:
         """Let go of all timers."""
         for node_id in tuple(self._expiries):
             self._cancel_expiry(node_id)
-
-
-def _catch_up(registry: Registry) -> Callable[[Controller], None]:
-    """What a controller missed while it didn't reach the registry: who is gone."""
-
-    def act(controller: Controller) -> None:
-        for node_id, facts in registry.image.brokers.items():
-            if facts.alive and registry.session_of(node_id) != facts.epoch:
-                controller.broker_down(node_id)
-
-    return act

@@ -9,10 +9,10 @@ controller's word is ``facts``. Rules only: time comes in as ``now``, in seconds
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.image import PartitionFacts
+from kclient.testing.image import NO_LEADER, PartitionFacts
 from kclient.testing.log import Appended, PartitionLog
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch
@@ -51,6 +51,7 @@ class Replica:
         log: Its own.
         look_at_ms: When there may be something to clean, in milliseconds since the epoch.
         wanted_isr: Asked of the controller and not answered; None where nothing is.
+        is_gone: Its topic was deleted.
     """
 
     __slots__ = (
@@ -58,6 +59,7 @@ class Replica:
         "_led_from",
         "config",
         "facts",
+        "is_gone",
         "log",
         "look_at_ms",
         "node_id",
@@ -75,6 +77,7 @@ class Replica:
         self.log = PartitionLog()
         self.look_at_ms: int | None = None
         self.wanted_isr: tuple[int, ...] | None = None
+        self.is_gone = False
         self._followers: dict[int, Follower] = {}
         self._led_from = 0
 
@@ -118,10 +121,18 @@ class Replica:
         elif turned or (not self._followers and len(facts.replicas) > 1):
             self._lead(now)
         if self.leads:
+            for one in facts.isr:
+                if one in self._followers and one not in was.isr:
+                    self._followers[one].caught_up_at = now
             self.advance()
-        if turned:
-            self.log.disturb()
         return turned
+
+    def stand_down(self) -> None:
+        """Lead no more, until the controller says so again."""
+        if self.leads:
+            self.facts = replace(self.facts, leader=NO_LEADER)
+        self._followers = {}
+        self.wanted_isr = None
 
     def begin(self, now: float) -> None:
         """A new copy: take the role that the facts give it."""
@@ -190,17 +201,21 @@ class Replica:
         follower.fetched_at, follower.log_end = now, self.log.end_offset
         return self.advance()
 
-    def to_expand(self, alive: Iterable[int]) -> tuple[int, ...] | None:
-        """Who is in sync once those that caught up are; None where nobody did."""
+    def to_expand(self, alive: Iterable[int], asking: int | None = None) -> tuple[int, ...] | None:
+        """Who is in sync once those that caught up are; None where nobody did.
+
+        Whoever is ``asking`` just fetched, and needs what is committed; of others it isn't known
+        whether they still come, so that they need all.
+        """
         if not self.leads or self.wanted_isr is not None:
             return None
-        floor = max(self.log.high_watermark, self._led_from)
+        floor, end = max(self.log.high_watermark, self._led_from), self.log.end_offset
         joining = [
             one
             for one in alive
             if one not in self.facts.isr
             and one in self._followers
-            and self._followers[one].end_offset >= floor
+            and self._followers[one].end_offset >= (floor if one == asking else end)
         ]
         if not joining:
             return None

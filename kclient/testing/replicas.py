@@ -34,6 +34,8 @@ class Replicas:
     Attributes:
         node_id: Whose.
         image: The newest one that it knows.
+        changed: Those that lead and have other facts with that image.
+        advanced: Those of them whose high watermark moved.
     """
 
     def __init__(self, node_id: int, image: MetadataImage) -> None:
@@ -41,6 +43,9 @@ class Replicas:
         self.image = image
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._behind: dict[Replica, None] = {}
+        self._turned: list[Replica] = []
+        self.changed: list[Replica] = []
+        self.advanced: list[Replica] = []
         self.listeners: list[Callable[[Turn], None]] = []
 
     def __iter__(self) -> Iterator[Replica]:
@@ -54,6 +59,7 @@ class Replicas:
         """Believe ``image``; the roles that changed, which listeners heard of."""
         before, self.image = self.image, image
         turns: list[Turn] = []
+        self.changed, self.advanced = [], []
         if image.topics is not before.topics:
             for name, topic in before.topics.items():
                 after = image.topics.get(name)
@@ -63,6 +69,10 @@ class Replicas:
                 known = before.topics.get(name)
                 if known is not topic:
                     turns += self._update(name, now)
+        # Whoever hears of it may come back with more, so all of it is true by then.
+        for replica in self._turned:
+            replica.log.disturb()
+        self._turned = []
         for turn in turns:
             for listener in self.listeners:
                 listener(turn)
@@ -85,7 +95,14 @@ class Replicas:
             elif replica.facts is facts and replica.config is topic.config:
                 continue
             else:
+                committed = replica.log.high_watermark
                 turned = replica.become(facts, topic.config, now)
+                if turned:
+                    self._turned.append(replica)
+                if replica.leads:
+                    self.changed.append(replica)
+                    if replica.log.high_watermark > committed:
+                        self.advanced.append(replica)
             self.check(replica)
             if turned:
                 yield Turn(name, facts.index, replica.leads, facts.leader_epoch)
@@ -100,9 +117,17 @@ class Replicas:
         facts = replica.facts
         del self._replicas[facts.topic, facts.index]
         self._behind.pop(replica, None)
-        replica.log.disturb()
+        self._turned.append(replica)
         if replica.leads:
             yield Turn(facts.topic, facts.index, False, facts.leader_epoch)
+        replica.is_gone = True
+        replica.stand_down()
+
+    def stand_down(self) -> None:
+        """The broker is down: when it comes back it leads what the controller says, not more."""
+        self._behind.clear()
+        for replica in self._replicas.values():
+            replica.stand_down()
 
     def led_by(self, leader: int) -> Iterator[Replica]:
         """Copies of partitions that another broker leads."""
@@ -135,12 +160,17 @@ class Replicas:
                 changes.append(self.wished(replica, isr))
         return changes
 
-    def caught_up(self, replica: Replica) -> IsrChange | None:
-        """Who is in sync from now on, in one partition that this broker leads."""
+    def caught_up(self, replica: Replica, asking: int | None = None) -> IsrChange | None:
+        """Who is in sync from now on, in one partition that this broker leads.
+
+        Args:
+            replica: Of that partition.
+            asking: The follower that just fetched, if one did.
+        """
         if len(replica.facts.isr) == len(replica.facts.replicas):
             return None
         alive = [one.node_id for one in self.image.brokers.values() if one.alive]
-        isr = replica.to_expand(alive)
+        isr = replica.to_expand(alive, asking)
         return None if isr is None else self.wished(replica, isr)
 
     def wished(self, replica: Replica, isr: tuple[int, ...]) -> IsrChange:

@@ -174,7 +174,11 @@ class Fetcher:
             peer.call(request, FETCH_VERSION, FetchResponse, self._fetched)
 
     def _fetched(self, response: FetchResponse) -> None:
-        self._fetch.take(response, self._broker.now(), self._broker.config.replica_fetch_backoff)
+        backoff = self._broker.config.replica_fetch_backoff
+        if not self._fetch.take(response, self._broker.now(), backoff):
+            self._hang_up()
+            self._retry_later(f"error {response.error_code}, session {response.session_id}")
+            return
         self._cancel_overdue()
         self._watch_overdue()
         self._watch_revival()

@@ -47,6 +47,7 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
     code = call.error_for()
     if code is not None:
         return FetchResponse(error_code=code)
+    follower = replica_of(request)
     context = sessions.open(
         request.session_id,
         request.session_epoch,
@@ -54,9 +55,8 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
         _forgotten(call, request),
         call.version,
         call.broker.now(),
+        privileged=follower >= 0,
     )
-
-    follower = replica_of(request)
     if follower >= 0 and request.max_wait_ms == FOR_EVER_MS:
         return _feed(call, request, context, follower)
 
@@ -114,6 +114,11 @@ def _feed(
         named.clear()
         if not feed.has_grown:  # what it fetched may have let a producer go on at once
             break
+    known = context.session.partitions
+    for key in [one for one in feed.news if one not in known]:
+        del feed.news[key]  # of topics that are gone; what is named later is read anyway
+    if feed.news and call.image.config.selects_by_rack:
+        return attempt()
     return feed.park(attempt, call.broker.config.replica_fetch_wait if feed.news else None)
 
 
@@ -159,7 +164,7 @@ def _missing(request: FetchRequest, context: FetchContext, answers: list[Answer]
     if (
         request.max_wait_ms <= 0
         or not context.wanted
-        or any(answer.error_code or answer.diverging is not None for answer in answers)
+        or any(one.error_code or one.diverging or one.preferred_replica >= 0 for one in answers)
     ):
         return 0
     return request.min_bytes - sum(answer.size_bytes for answer in answers)

@@ -52,6 +52,8 @@ def test_the_last_of_those_in_sync_answers_and_nothing_is_left() -> None:
         replica.fetched_by(3, 1, 0, 0.0)
         assert scene.came == [], "half of it is not all"
         replica.fetched_by(3, 2, 0, 0.0)
+        assert scene.came == [], "answered in the midst of a fetch"
+        await asyncio.sleep(0)
         assert scene.came == [("response", 0.0)]
         assert (scene.codes, scene.listeners) == ({0: ErrorCode.NONE}, 0)
         await asyncio.sleep(2 * SECONDS)
@@ -79,8 +81,32 @@ def test_an_election_ends_the_wait_whoever_is_elected(leader: int) -> None:
     async def main() -> None:
         scene = Scene(copy())
         turn(scene.replicas[0], leader)
+        scene.replicas[0].log.disturb()
+        await asyncio.sleep(0)
         assert scene.codes == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
         assert len(scene.came) == 1
+
+    run_virtually(main())
+
+
+def test_a_topic_that_is_deleted_is_unknown() -> None:
+    async def main() -> None:
+        scene = Scene(copy())
+        scene.replicas[0].is_gone = True
+        scene.replicas[0].stand_down()
+        scene.replicas[0].log.disturb()
+        assert scene.codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    run_virtually(main())
+
+
+def test_an_answer_that_is_given_up_before_it_leaves_never_comes() -> None:
+    async def main() -> None:
+        scene = Scene(copy(replicas=(1, 2)))
+        scene.replicas[0].fetched_by(2, 2, 0, 0.0)
+        scene.wait.answer.cancel()
+        await asyncio.sleep(2 * SECONDS)
+        assert (scene.came, scene.listeners) == ([], 0)
 
     run_virtually(main())
 

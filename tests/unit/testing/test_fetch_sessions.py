@@ -47,8 +47,10 @@ def keys(told: list[Answer]) -> list[PartitionKey]:
     return [answer.key for answer in told]
 
 
-def open_session(cache: FetchSessions, *parts: PartitionKey, now: float = 0.0) -> int:
-    context = cache.open(0, 0, wanted(*parts), (), 12, now)
+def open_session(
+    cache: FetchSessions, *parts: PartitionKey, now: float = 0.0, privileged: bool = False
+) -> int:
+    context = cache.open(0, 0, wanted(*parts), (), 12, now, privileged=privileged)
     code, session_id, told = cache.finish(context, answers(context), now)
     assert code is ErrorCode.NONE
     assert keys(told) == list(parts)
@@ -214,6 +216,18 @@ def test_an_old_session_in_use_gives_way_to_a_larger_one_only() -> None:
 
 def test_no_slots_give_no_session() -> None:
     assert open_session(sessions(slots=0), A) == 0
+
+
+def test_sessions_of_followers_take_no_slot_and_are_never_evicted() -> None:
+    cache = sessions(slots=1)
+    follower = open_session(cache, A, privileged=True)
+    first = open_session(cache, B)
+    assert follower != 0 != first
+    late = EVICTION_SECONDS + 1
+    assert open_session(cache, C, now=late) != 0
+    assert cache.get(first) is None
+    assert cache.get(follower) is not None
+    assert open_session(sessions(slots=0), A, privileged=True) != 0
 
 
 def test_a_restart_forgets_all() -> None:

@@ -50,9 +50,10 @@ class Scene:
 
     def answer(
         self, *parts: PartitionData, session: int = 9, code: int = 0, now: float = 0
-    ) -> None:
+    ) -> bool:
         topics = [FetchableTopicResponse(topic_id=b"t" * 16, partitions=list(parts))]
-        self.fetch.take(FetchResponse(0, code, session, topics if parts else []), now, BACKOFF)
+        response = FetchResponse(0, code, session, topics if parts else [])
+        return self.fetch.take(response, now, BACKOFF)
 
     def located(self, offset: int, code: int = 0, index: int = 0) -> None:
         part = ListOffsetsPartitionResponse(index, code, offset=offset)
@@ -104,6 +105,25 @@ def test_a_session_that_is_lost_or_not_granted_begins_again(session: int, code: 
     again = scene.ask()
     assert (again.session_id, again.session_epoch) == (0, 0)
     assert named(again) == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("session", "code", "goes_on"),
+    [
+        (9, ErrorCode.NONE, True),
+        (0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, True),
+        (0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, True),
+        (0, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, True),
+        (0, ErrorCode.NONE, False),
+        (0, ErrorCode.KAFKA_STORAGE_ERROR, False),
+    ],
+)
+def test_a_leader_that_refuses_all_or_gives_no_session_is_left_alone_for_a_while(
+    session: int, code: int, goes_on: bool
+) -> None:
+    scene = Scene(follower(0))
+    scene.ask()
+    assert scene.answer(session=session, code=code) is goes_on
 
 
 def test_what_is_followed_no_more_is_forgotten_once() -> None:

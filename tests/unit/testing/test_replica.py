@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.image import PartitionFacts
-from kclient.testing.log import ENDLESS_BYTES
 from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
 from kclient.testing.topic_configs import TopicConfig
@@ -199,10 +198,32 @@ def test_who_has_what_is_committed_joins() -> None:
     append(replica, 5)
     replica.fetched_by(2, 3, 0, 0.0)
     replica.fetched_by(3, 2, 0, 0.0)
-    assert replica.to_expand([1, 2, 3]) is None
+    assert replica.to_expand([1, 2, 3], asking=3) is None
     replica.fetched_by(3, 3, 0, 0.0)
+    assert replica.to_expand([1, 2, 3], asking=3) == (1, 2, 3)
+    assert replica.to_expand([1, 2], asking=3) is None, "one that is down joined"
+
+
+def test_one_that_does_not_ask_joins_only_if_it_had_all() -> None:
+    replica = copy(isr=(1, 2))
+    append(replica, 5)
+    replica.fetched_by(2, 3, 0, 0.0)
+    replica.fetched_by(3, 3, 0, 0.0)
+    assert replica.to_expand([1, 2, 3]) is None
+    assert replica.to_expand([1, 2, 3], asking=2) is None
+    replica.fetched_by(3, 5, 0, 0.0)
     assert replica.to_expand([1, 2, 3]) == (1, 2, 3)
-    assert replica.to_expand([1, 2]) is None, "one that is down joined"
+
+
+def test_who_joins_below_the_logs_end_has_its_time_from_then_on() -> None:
+    replica = copy(isr=(1, 2))
+    append(replica, 5)
+    for node_id in (2, 3):
+        replica.fetched_by(node_id, 3, 0, 50.0)
+    replica.fetched_by(2, 5, 0, 50.0)
+    accept(replica, (1, 2, 3), now=50.0)
+    assert replica.to_shrink(50.0 + LAG - 0.1, LAG) is None
+    assert replica.to_shrink(50.0 + LAG, LAG) == (1, 2)
 
 
 def test_nobody_joins_before_it_has_what_the_leader_had_when_it_was_elected() -> None:
@@ -244,15 +265,20 @@ def test_a_leader_that_is_elected_again_knows_nothing_of_its_followers() -> None
     assert replica.next_lag(LAG) == 37.0
 
 
-def test_an_election_wakes_who_reads() -> None:
+def test_a_leader_that_is_replaced_has_no_followers() -> None:
     replica = copy()
-    heard: list[int] = []
-    replica.log.listen(heard.append)
-    accept(replica, (1, 2, 3))
-    assert heard == []
     turn(replica, 2)
-    assert heard == [ENDLESS_BYTES]
     assert replica.followers == {}
+
+
+def test_one_that_stands_down_leads_again_only_if_it_is_told_to() -> None:
+    replica = copy()
+    replica.wanted_isr = (1,)
+    replica.stand_down()
+    assert (replica.leads, replica.followers, replica.wanted_isr) == (False, {}, None)
+    turn(replica, 1)
+    assert replica.leads
+    assert sorted(replica.followers) == [2, 3]
 
 
 def test_a_new_leader_begins_its_epoch_where_its_log_ends() -> None:

@@ -100,6 +100,48 @@ def test_a_copy_that_is_no_longer_assigned_goes() -> None:
     assert scene.replicas.get("t", 0) is None
 
 
+def test_an_election_wakes_who_reads_when_all_of_the_image_is_believed() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2], [1, 2]))
+    seen: list[tuple[int, list[bool]]] = []
+
+    def read(size_bytes: int) -> None:
+        seen.append((size_bytes, [one.leads for one in scene.replicas]))
+
+    for index in (0, 1):
+        scene.replica(index).log.listen(read)
+    partitions = scene.image.topics["t"].partitions
+    scene.change(isr=(1,))
+    scene.apply(
+        scene.image.with_partitions([replace(one, leader=2, leader_epoch=1) for one in partitions])
+    )
+    assert seen == [(ENDLESS_BYTES, [False, False])] * 2
+
+
+def test_those_whose_watermark_moved_with_the_image_are_known() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2], [1, 3], [2, 1]))
+    for index in (0, 1):
+        scene.append(0.0, index)
+    scene.change(isr=(1,))
+    assert scene.replicas.changed == scene.replicas.advanced == [scene.replica(0)]
+    scene.change(1, last_known_elr=(3,))
+    assert (scene.replicas.changed, scene.replicas.advanced) == ([scene.replica(1)], [])
+
+
+def test_a_broker_that_is_down_leads_nothing_and_tells_nobody() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2], [2, 1]))
+    fetch_all(scene, 2)
+    scene.append(5.0)
+    heard = list(scene.heard)
+    scene.replicas.stand_down()
+    assert not any(one.leads for one in scene.replicas)
+    assert (scene.replicas.next_check(), scene.heard) == (None, heard)
+    scene.change(leader_epoch=1)
+    assert scene.replica().leads
+
+
 def test_what_another_one_leads() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1, 2], [2, 1], [3, 1]))
