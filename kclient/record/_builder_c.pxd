@@ -87,6 +87,7 @@ cdef class BatchBuilder:
         const unsigned char* value_cstr, Py_ssize_t value_size,
         const unsigned char* headers_cstr, Py_ssize_t headers_size) except -1
 
+    @cython.locals(size=Py_ssize_t)
     cdef int _grow(self, Py_ssize_t wanted) except -1
 
     @cython.locals(size=Py_ssize_t)

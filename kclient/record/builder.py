@@ -34,12 +34,10 @@ if TYPE_CHECKING:
 else:
     from kclient.record import _cython as cython
 
-if TYPE_CHECKING:
-    pass
-elif cython.compiled:
-    from kclient.record._batch_c import Origin, decode_records, encode_headers
-else:
-    from kclient.record.batch import Origin, decode_records, encode_headers
+    if cython.compiled:
+        from kclient.record._batch_c import Origin, decode_records, encode_headers
+    else:
+        from kclient.record.batch import Origin, decode_records, encode_headers
 
 DEFAULT_LIMIT = 65_536
 _INT32_MAX = 0x7FFFFFFF
@@ -47,7 +45,7 @@ _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 """One less than 64 bits can hold: then the difference to -1 fits as well."""
 _MOST_OVERHEAD_BYTES = 64
 """More than all lengths and deltas of one record can take."""
-_FIRST_BYTES = 1024
+_FIRST_BYTES = 1024 if cython.compiled else 0
 _NOTHING = bytearray()
 _NO_HEADERS = b"\x00"
 _NULL = b"\x01"
@@ -144,9 +142,7 @@ class BatchBuilder:
             | (TRANSACTIONAL_BIT if transactional else 0)
             | (CONTROL_BIT if control else 0)
         )
-        if memory is None or not cython.compiled:
-            memory = bytearray(_FIRST_BYTES) if cython.compiled else bytearray()
-        self._take(memory)
+        self._take(bytearray(_FIRST_BYTES) if memory is None else memory)
         self._payload: bytes | None = None
         self._codec = 0
         self._used = 0
@@ -444,7 +440,11 @@ class BatchBuilder:
 
     def _grow(self, wanted: int) -> None:
         """Make room in the compiled build, where the buffer is ahead of what is used."""
-        size = max(wanted, min(max(2 * self._size, self._expected), self._room))
+        size = max(wanted, 2 * self._size, self._expected)
+        # All full batches take the same: memory that one left shall not be a bit too small for
+        # the next, or it stays a hole.
+        if size > self._room - (self._room >> 2):
+            size = max(wanted, self._room)
         # What the new bytes are does not matter: they are not cleared.
         PyByteArray_Resize(self._buffer, size)
         self._take(self._buffer)

@@ -135,7 +135,7 @@ OUTAGES = ((be_frozen, 1.5), (be_refused, 1.5), (be_silent, 3.5))
 
 async def test_a_producer_at_full_rate_keeps_its_memory_in_outages_and_loses_nothing() -> None:
     async with Cluster(brokers=3) as cluster:
-        cluster.create_topic("flights", partitions=PARTITIONS, replication_factor=1)
+        cluster.create_topic("flights", partitions=PARTITIONS)
         arguments = ("-m", "tests.support.full_rate", cluster.bootstrap, "flights", str(BUDGET))
         pipe = asyncio.subprocess.PIPE
         service = await asyncio.create_subprocess_exec(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from typing import Any
 
 import pytest
@@ -274,6 +275,19 @@ def test_memory_of_a_batch_that_is_over_serves_another(build: Implementation) ->
     for number in range(3000):
         fresh.append(NOW + number, None, b"other%d" % number, None)
     assert again.encode() == fresh.encode()
+
+
+def test_the_memory_of_a_full_batch_fits_the_next_whatever_was_expected(
+    build: Implementation,
+) -> None:
+    left = []
+    for expected in range(50_000, 65_536, 500):
+        builder = build.BatchBuilder(65_536, expected=expected)
+        while builder.append(NOW, None, b"v" * (expected % 200), None) >= 0:
+            pass
+        left.append(builder.give_back())
+    wanted = bytearray(65_536 - 61) if build.name == "cython" else None
+    assert {sys.getsizeof(memory) for memory in left} == {sys.getsizeof(wanted)}
 
 
 def test_memory_that_somebody_looks_at_is_not_given_back(build: Implementation) -> None:
