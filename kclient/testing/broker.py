@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kclient.errors import InvalidArgument
 from kclient.testing.api_names import ApiName, api_key_of
+from kclient.testing.arguments import whole
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
 from kclient.testing.controller import Controller
@@ -52,6 +53,8 @@ class Broker:
         self._inner_channels: dict[Channel, None] = {}
         self._unconnected = asyncio.Event()
         self._unconnected.set()
+        self._opening = asyncio.Lock()
+        self._ends = 0
         self._frozen = False
         self._replication: Replication | None = None
         self.node_id = node_id
@@ -70,6 +73,10 @@ class Broker:
         self.groups = GroupCoordinator(self, self.config.groups, services.rng)
         self.replicas.listeners.append(self._role_changed)
         services.brokers[node_id] = self
+
+    def __repr__(self) -> str:
+        state = "up" if self.running else "down"
+        return f"<Broker {self.node_id} at {self.address}, {state}>"
 
     @property
     def address(self) -> str:
@@ -124,6 +131,8 @@ class Broker:
             InvalidArgument: This broker doesn't serve some of them.
         """
         key = api_key_of(api)
+        whole("lowest", lowest)
+        whole("highest", highest)
         least, most = VERSIONS.get(key, (0, -1))
         if not least <= lowest <= highest <= most:
             raise InvalidArgument(f"{api}: {lowest} to {highest} must be within {least} to {most}")
@@ -141,27 +150,50 @@ class Broker:
     async def listen(self, host: str | None = None, port: int | None = None) -> None:
         """Open the listeners, at another address if one is given, and take part in the cluster.
 
+        Whoever stops or crashes it meanwhile wins: it is down then.
+
         Raises:
+            ClientClosed: The cluster isn't started, or was closed meanwhile.
             OSError: That address can't be had; the broker is down, at its old one.
 
         Cancellation: the broker stays down; call it again.
         """
-        services = self._services
+        async with self._opening:
+            self._services.check()
+            if self._server is not None:
+                if host is None and port is None:
+                    return
+                await self._leave(Channel.close)
+            ends = self._ends
+            outer = self._address(host, port)
+            server, port = await listen(outer, self._new_channel)
+            try:
+                inner, inner_port = await listen(self._inner_address(0), self._new_inner_channel)
+            except BaseException:
+                await _shut([server])
+                raise
+            if self._ends != ends or not self._services.is_open:
+                await _shut([server, inner])
+                self._services.check()
+                return
+            self._server, self._inner_server = server, inner
+            self.host, self.port, self._inner_port = outer.host, port, inner_port
+            if not self._channels:
+                self._unconnected = asyncio.Event()  # of this loop
+                self._unconnected.set()
+            self._replication = Replication(self)
+            self.inside.join(self)
+
+    def _address(self, host: str | None, port: int | None) -> Address:
+        network = self._services.network
         host = self.host if host is None else host
-        if services.network is not None and host == LOOPBACK:
+        if network is not None and host == LOOPBACK:
             host = f"broker-{self.node_id}"
-        outer = Address(host, self.port if port is None else port, services.network)
-        server, port = await listen(outer, self._new_channel)
-        try:
-            inside = LOOPBACK if services.inner_network is None else f"broker-{self.node_id}"
-            inner = Address(inside, 0, services.inner_network)
-            self._inner_server, self._inner_port = await listen(inner, self._new_inner_channel)
-        except BaseException:
-            server.close()
-            raise
-        self._server, self.host, self.port = server, host, port
-        self._replication = Replication(self)
-        self.inside.join(self)
+        return Address(host, self.port if port is None else port, network)
+
+    def _inner_address(self, port: int) -> Address:
+        network = self._services.inner_network
+        return Address(LOOPBACK if network is None else f"broker-{self.node_id}", port, network)
 
     def _new_channel(self) -> Channel:
         return Channel(self, self._services.next_connection())
@@ -187,6 +219,8 @@ class Broker:
     async def shut(self) -> None:
         """``stop`` without a wait for followers: all ends. Cancellation: as there."""
         await self._leave(Channel.close)
+        async with self._opening:  # of another task, which finds that the cluster was closed
+            pass
 
     async def crash(self) -> None:
         """Be gone at once: connections are reset, answers that were on their way may be lost.
@@ -213,6 +247,7 @@ class Broker:
 
     async def _vanish(self, end: Callable[[Channel], None]) -> list[Server] | None:
         """What a broker does to be gone: its servers, None if it was. Cancellation: it is gone."""
+        self._ends += 1
         servers = [one for one in (self._server, self._inner_server) if one is not None]
         replication, self._replication = self._replication, None
         if self._server is None:
@@ -229,12 +264,7 @@ class Broker:
         dials = [] if replication is None else replication.close()
         self.sessions.drop_all()
         self.groups.close()
-        try:
-            if any(isinstance(one, asyncio.Server) for one in servers):
-                await asyncio.sleep(0)  # for a connection that was accepted in this very turn
-        finally:
-            for server in servers:
-                server.close()
+        await _shut(servers)
         await asyncio.gather(*dials, return_exceptions=True)
         return servers
 
@@ -293,9 +323,8 @@ class Broker:
 
     def inner_address(self, node_id: int) -> Address:
         """Where another broker listens for brokers."""
-        network = self._services.inner_network
-        host = LOOPBACK if network is None else f"broker-{node_id}"
-        return Address(host, self._services.brokers[node_id]._inner_port, network)
+        other = self._services.brokers[node_id]
+        return other._inner_address(other._inner_port)
 
     def nudge(self, leader: int) -> None:
         """Ask a leader to answer the fetch of ours that waits there."""
@@ -339,6 +368,18 @@ class Broker:
         self._channels.pop(channel, None)
         if not self._channels:
             self._unconnected.set()
+
+
+async def _shut(servers: Sequence[Server]) -> None:
+    """Close listeners. Cancellation: they are closed."""
+    for one in servers:
+        accept_no_more(one)
+    try:
+        if any(isinstance(one, asyncio.Server) for one in servers):
+            await asyncio.sleep(0)  # for a connection that was accepted in this very turn
+    finally:
+        for one in servers:
+            one.close()
 
 
 _CLOSE_SECONDS = 1.0

@@ -17,17 +17,20 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from kclient.clock import Clock, SystemClock
-from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
+from kclient.errors import InvalidArgument, RequestTimedOut
 from kclient.testing.addresses import check_address
+from kclient.testing.arguments import configs_of, flag, rack_of, racks_of, seconds_of, whole
 from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
 from kclient.testing.cluster_control import ClusterControl
+from kclient.testing.cluster_topics import as_error
 from kclient.testing.event_log import EventLog
 from kclient.testing.faults import Faults
 from kclient.testing.image import MetadataImage
 from kclient.testing.inside import Inside
-from kclient.testing.memory_net import MemoryNet
+from kclient.testing.memory_net import MemoryNet, checked_seed
+from kclient.testing.refused import Refused
 from kclient.testing.request_log import RequestLog
 from kclient.testing.services import LOOPBACK, Services
 
@@ -43,10 +46,18 @@ class TopicDefaults:
     Attributes:
         partitions: How many.
         replication_factor: Replicas of each; None for 3, or all brokers if there are fewer.
+
+    Raises:
+        InvalidArgument: A count that isn't one.
     """
 
     partitions: int = 1
     replication_factor: int | None = None
+
+    def __post_init__(self) -> None:
+        whole("partitions", self.partitions, 1)
+        if self.replication_factor is not None:
+            whole("replication_factor", self.replication_factor, 1)
 
 
 class Cluster(ClusterControl):
@@ -67,8 +78,13 @@ class Cluster(ClusterControl):
         port: Of the first broker; the next one has the next port, and so on. 0 for free ones.
 
     Raises:
-        InvalidArgument: A count that can't be.
+        InvalidArgument: An argument that can't be; the text names it.
         InvalidConfig: A broker configuration that isn't known or can't be.
+
+    What only looks (``topics``, ``records``, ``leader``, ``isr``...) works at any time, after the
+    end too, and so do ``faults`` and ``requests``. What changes the cluster, topics or brokers
+    works while it is started, in the loop that it was started in, or while that loop stands
+    still between two runs; else it raises ClientClosed or WrongContext.
 
     Attributes:
         faults: What goes wrong on purpose.
@@ -98,25 +114,16 @@ class Cluster(ClusterControl):
         host: str = LOOPBACK,
         port: int = 0,
     ) -> None:
-        if brokers < 1:
-            raise InvalidArgument(f"brokers must be at least 1, not {brokers}")
+        whole("brokers", brokers, 1)
         check_address(host, port, brokers)
         if network is not None and not isinstance(network, MemoryNet):
             raise InvalidArgument(f"network={network!r} must be a MemoryNet")
-        if racks is not None and len(racks) != brokers:
-            raise InvalidArgument(f"racks names {len(racks)} racks for {brokers} brokers")
-        defaults = TopicDefaults() if topic_defaults is None else topic_defaults
-        config = BrokerConfig(
-            {
-                "num.partitions": defaults.partitions,
-                "default.replication.factor": defaults.replication_factor
-                or min(brokers, _MOST_REPLICAS),
-                "auto.create.topics.enable": auto_create_topics,
-                **(broker_configs or {}),
-            }
-        )
-        rng = random.Random(seed)
-        self._inside = Inside(MetadataImage(_new_cluster_id(rng), config), rng)
+        if clock is not None and not (hasattr(clock, "now") and hasattr(clock, "wall_ms")):
+            raise InvalidArgument(f"clock={clock!r} must be a Clock, with now() and wall_ms()")
+        named = racks_of(racks, brokers)
+        given = _given(brokers, topic_defaults, auto_create_topics, broker_configs)
+        rng = random.Random(checked_seed(seed))
+        self._inside = Inside(MetadataImage(_new_cluster_id(rng), BrokerConfig(given)), rng)
         self.faults = Faults()
         self.requests = RequestLog()
         self._services = services = Services(
@@ -125,11 +132,19 @@ class Cluster(ClusterControl):
         self.events = EventLog(services.now, self.faults.failed)
         self._inside.registry.listen(self.events.add)
         self._brokers = services.brokers
+        self.faults.node_ids = services.brokers.keys()
         self._host, self._port = host, port
-        for index in range(brokers):
-            rack = None if racks is None else racks[index]
+        for index, rack in enumerate(named):
             Broker(index + 1, host, port and port + index, rack, services)
-        self._started = False
+        self._has_addresses = False
+
+    def __repr__(self) -> str:
+        up = sum(one.running for one in self._brokers.values())
+        at = ",".join(one.address for one in self._brokers.values())
+        where = (
+            f"controller {self.controller_id}, {at}" if self._services.is_open else "not started"
+        )
+        return f"<Cluster of {len(self._brokers)} brokers, {up} up, {where}>"
 
     async def __aenter__(self) -> Self:
         """``start``. Cancellation: as there."""
@@ -150,11 +165,15 @@ class Cluster(ClusterControl):
 
         Raises:
             OSError: A listener can't be opened.
+            ClientClosed: It was closed meanwhile.
+            WrongContext: It is started, in another loop.
 
         Cancellation: what was opened is closed again.
         """
-        self._started = True
+        if self._services.is_open:
+            self._services.check()
         self._settle()
+        self._services.is_open = self._has_addresses = True
         try:
             for broker in self._brokers.values():
                 if not broker.running:
@@ -182,9 +201,13 @@ class Cluster(ClusterControl):
         Raises:
             BaseException: What a function raised that was given to ``faults``; brokers are closed
                 all the same.
+            WrongContext: It was started in another loop.
 
         Cancellation: safe, but brokers may then still be up; call it again.
         """
+        if self._services.is_open:
+            self._services.check()
+        self._services.is_open = False
         self.faults.clear()
         self._inside.close()
         await asyncio.gather(*(broker.shut() for broker in self._brokers.values()))
@@ -196,8 +219,8 @@ class Cluster(ClusterControl):
     @property
     def bootstrap(self) -> str:
         """``host:port`` of every broker, those included that are down, joined with commas."""
-        if not self._started:
-            raise ClientClosed("the cluster has no addresses yet: use `async with`, or start() it")
+        if not self._has_addresses:
+            self._services.check()
         return ",".join(broker.address for broker in self._brokers.values())
 
     @property
@@ -215,14 +238,16 @@ class Cluster(ClusterControl):
 
         Cancellation: it is down, but connections may still be open; call it again.
         """
-        await self._broker(broker).stop()
+        found = self._up(broker)
+        await found.stop()
 
     async def crash(self, broker: int) -> None:
         """Let a broker vanish: connections are reset and answers on their way may be lost.
 
         Cancellation: it is gone all the same.
         """
-        await self._broker(broker).crash()
+        found = self._up(broker)
+        await found.crash()
 
     async def restart(self, broker: int, *, in_sync_within: float = _IN_SYNC_SECONDS) -> None:
         """Bring a broker back, on its old port; stops it first if it is up.
@@ -232,9 +257,14 @@ class Cluster(ClusterControl):
             in_sync_within: Seconds to wait until what it has is in sync again, and no longer: the
                 others may be down, too. 0 not to wait.
 
+        Raises:
+            OSError: Its port was taken meanwhile.
+            ClientClosed: The cluster was closed meanwhile.
+
         Cancellation: it may be down then; call it again.
         """
-        found = self._broker(broker)
+        found = self._up(broker)
+        seconds_of("in_sync_within", in_sync_within)
         await found.stop()
         await found.listen()
         await self._settled(in_sync_within, broker)
@@ -250,33 +280,62 @@ class Cluster(ClusterControl):
         Returns:
             Its node id.
 
+        Raises:
+            OSError: Its port, the one after the others', is taken; it isn't there then.
+
         Cancellation: it may be there, but down; ``restart`` it.
         """
-        if not self._started:
-            raise ClientClosed("the cluster isn't up: use `async with`, or start() it")
+        self._services.check()
         node_id = max(self._brokers) + 1
         port = self._port and self._port + node_id - 1
-        broker = Broker(node_id, self._host, port, rack, self._services)
-        await broker.listen()
+        check_address(self._host, port, 1)
+        broker = Broker(node_id, self._host, port, rack_of("rack", rack), self._services)
+        try:
+            await broker.listen()
+        except OSError:
+            del self._brokers[node_id]
+            raise
         return node_id
 
     async def remove_broker(self, broker: int) -> None:
         """Stop a broker and forget it, as ``kafka-cluster.sh unregister`` does.
 
         Raises:
-            InvalidArgument: It has replicas, which would be lost.
+            InvalidArgument: It has replicas, which would be lost, or is the last one up. Where it
+                got some meanwhile it is down then: ``restart`` it.
+            BrokerError: No broker could become controller; likewise.
 
         Cancellation: it may be down and still known; call it again.
         """
-        found = self._broker(broker)
+        found = self._up(broker)
+        if len(self._brokers) == 1:
+            raise InvalidArgument(f"broker {broker} is the last one: close the cluster")
+        self._check_bare(broker)
+        if not any(one.running for one in self._brokers.values() if one is not found):
+            raise InvalidArgument(f"broker {broker} is the last one that is up: restart another")
+        await found.stop()
+        if self._brokers.get(broker) is not found:
+            return  # somebody else did it meanwhile
+        self._check_bare(broker)
+        try:
+            self._controller().forget_broker(broker)
+        except Refused as refused:
+            raise as_error(refused, f"Removing broker {broker} failed") from None
+        del self._brokers[broker]
+        interior = self._inside.interior
+        interior.join([pair for pair in interior.parted if broker in pair])
+
+    def _check_bare(self, broker: int) -> None:
         has = [
             f"{one.topic}-{one.index}" for one in self._image.partitions() if broker in one.replicas
         ]
         if has:
             raise InvalidArgument(f"broker {broker} has replicas of {', '.join(has[:5])}")
-        await found.stop()
-        self._controller().forget_broker(broker)
-        del self._brokers[broker]
+
+    def _up(self, broker: int) -> Broker:
+        """A broker of a cluster that is started."""
+        self._services.check()
+        return self._broker(broker)
 
     async def move(self, broker: int, *, host: str | None = None, port: int = 0) -> None:
         """Bring a broker back at another address, as a new machine that has its disks.
@@ -287,11 +346,12 @@ class Cluster(ClusterControl):
             port: 0 for another one that is free.
 
         Raises:
-            OSError: That address is taken.
+            OSError: That address can't be had; it is down then, at its old one.
 
         Cancellation: it may be down then, at its old address; call it again.
         """
-        found = self._broker(broker)
+        found = self._up(broker)
+        check_address(self._host if host is None else host, port, 1)
         await found.stop()
         if not port and self._services.network is not None:
             port = found.port + 1  # a network in memory gives the old one again
@@ -301,15 +361,35 @@ class Cluster(ClusterControl):
     async def swap_addresses(self, one: int, other: int) -> None:
         """Let two brokers come back, each at the address of the other.
 
+        Raises:
+            InvalidArgument: They are one and the same.
+
         Cancellation: one or both may be down then, at whichever address: ``restart`` them.
         """
-        first, second = self._broker(one), self._broker(other)
+        first, second = self._up(one), self._up(other)
+        if first is second:
+            raise InvalidArgument(f"broker {one} has its own address already: name two brokers")
         await first.stop()
         await second.stop()
         address, new = (first.host, first.port), (second.host, second.port)
         await first.listen(*new)
         await second.listen(*address)
         await self._settled(_IN_SYNC_SECONDS, one, other)
+
+
+def _given(
+    brokers: int, defaults: TopicDefaults | None, auto_create_topics: bool, configs: object
+) -> dict[str, object]:
+    """The configuration of all brokers, by Kafka's names."""
+    if defaults is not None and not isinstance(defaults, TopicDefaults):
+        raise InvalidArgument(f"topic_defaults={defaults!r} must be TopicDefaults")
+    said = TopicDefaults() if defaults is None else defaults
+    return {
+        "num.partitions": said.partitions,
+        "default.replication.factor": said.replication_factor or min(brokers, _MOST_REPLICAS),
+        "auto.create.topics.enable": flag("auto_create_topics", auto_create_topics),
+        **configs_of("broker_configs", configs),
+    }
 
 
 def _new_cluster_id(rng: random.Random) -> str:

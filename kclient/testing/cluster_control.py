@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kclient.errors import InvalidArgument, RequestTimedOut
-from kclient.testing.broker import Broker
+from kclient.error_codes import ErrorCode
+from kclient.errors import InvalidArgument, RequestTimedOut, broker_error
+from kclient.testing.arguments import flag, seconds_of, text
 from kclient.testing.cluster_topics import ClusterTopics, as_error
 from kclient.testing.controller import Tally
 from kclient.testing.fault import Fault
@@ -22,6 +23,7 @@ from kclient.testing.image import NO_LEADER
 from kclient.testing.interior import REGISTRY
 from kclient.testing.log_cleaner import CleanResult
 from kclient.testing.refused import Refused
+from kclient.testing.services import acts
 from kclient.types import TopicPartition
 
 _LOOK_SECONDS = 0.001
@@ -32,21 +34,22 @@ class ClusterControl(ClusterTopics):
 
     faults: Faults
 
-    def _broker(self, node_id: int) -> Broker:
-        found = self._brokers.get(node_id)
-        if found is None:
-            raise InvalidArgument(f"there is no broker {node_id}, only {sorted(self._brokers)}")
-        return found
-
     # Who reaches whom
 
+    @acts
     def disconnect(self, one: int, other: int) -> None:
         """Part two brokers: neither fetches from the other, or hears of it as controller.
 
         Clients reach both, and both are in touch with the rest. Until ``reconnect``.
+
+        Raises:
+            InvalidArgument: They are one and the same.
         """
+        if one == other:
+            raise InvalidArgument(f"broker {one} can't be parted from itself: name two brokers")
         self._inside.interior.part([(self._broker(one).node_id, self._broker(other).node_id)])
 
+    @acts
     def isolate(self, broker: int) -> None:
         """Part a broker from all the others, though clients reach it: it goes on believing.
 
@@ -57,10 +60,13 @@ class ClusterControl(ClusterTopics):
         others = [REGISTRY, *(one for one in self._brokers if one != broker)]
         self._inside.interior.part((broker, one) for one in others)
 
+    @acts
     def reconnect(self, *brokers: int) -> None:
         """Let two brokers, one and all the others, or without arguments all, reach each other."""
         for one in brokers:
             self._broker(one)
+        if len(set(brokers)) < len(brokers):
+            raise InvalidArgument(f"brokers={brokers!r} must name each broker once")
         if len(brokers) > 1:
             self._inside.interior.join([(one, two) for one in brokers for two in brokers])
         else:
@@ -69,43 +75,55 @@ class ClusterControl(ClusterTopics):
                 [pair for pair in parted if not brokers or brokers[0] in pair]
             )
 
+    @acts
     def slow_follower(self, broker: int, seconds: float) -> Fault:
         """Let what a broker fetches as a follower come ``seconds`` late; see ``Faults.remove``."""
-        return self.faults.delay("Fetch", seconds, times=None, replica=self._broker(broker).node_id)
+        node_id = self._broker(broker).node_id
+        late = seconds_of("seconds", seconds)
+        return self.faults.delay("Fetch", late, times=None, replica=node_id)
 
     # Who leads
 
+    @acts
     def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> None:
         """Elect the preferred leader, or with ``unclean`` whoever is up where nobody leads.
 
         Raises:
             BrokerError: As a broker would answer ElectLeaders.
         """
+        self._partition(topic, partition)
+        flag("unclean", unclean)
         try:
             self._controller().elect(topic, partition, unclean=unclean)
         except Refused as refused:
             raise as_error(refused, f"Electing a leader of {topic}-{partition} failed") from None
 
+    @acts
     def move_coordinator(self, group: str, broker: int) -> None:
         """Make a broker the coordinator of a group, with all the groups of its partition.
 
         Raises:
             BrokerError: The broker has no replica of that partition that is in sync.
         """
-        self._broker(broker)
+        text("group", group)
+        found = self._broker(broker)
         topic = self._image.topics.get(OFFSETS_TOPIC)
         if topic is None:
-            self._brokers[broker].groups.find(group)
-            topic = self._image.topics[OFFSETS_TOPIC]
+            found.groups.find(group)
+            topic = self._image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise broker_error(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Moving the coordinator of {group!r} failed"
+            )
         self.move_leader(OFFSETS_TOPIC, partition_of(group, len(topic.partitions)), broker)
 
     def coordinator(self, group: str) -> int:
         """Node id of a group's coordinator, -1 if there is none."""
         topic = self._image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return NO_LEADER
-        return topic.partitions[partition_of(group, len(topic.partitions))].leader
+        index = partition_of(text("group", group), 1 if topic is None else len(topic.partitions))
+        return NO_LEADER if topic is None else self._leader_of(topic.partitions[index])
 
+    @acts
     def move_controller(self) -> int:
         """Let the controller resign; the node id of the next one, the same if it is alone."""
         self._inside.resign()
@@ -142,11 +160,11 @@ class ClusterControl(ClusterTopics):
 
     @property
     def offline(self) -> list[TopicPartition]:
-        """Partitions that nobody leads."""
+        """Partitions that nobody leads, or whose last leader is down."""
         return [
             TopicPartition(one.topic, one.index)
             for one in self._image.partitions()
-            if one.leader == NO_LEADER
+            if self._leader_of(one) == NO_LEADER
         ]
 
     def statistics(self) -> Tally:
@@ -162,9 +180,14 @@ class ClusterControl(ClusterTopics):
 
         Raises:
             RequestTimedOut: It isn't; the text names what isn't.
+            ClientClosed: The cluster was closed meanwhile.
 
         Cancellation: safe.
         """
+        seconds_of("timeout", timeout)
+        for one in brokers:
+            self._broker(one)
+        self._services.check()
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while missing := [*self._missing(brokers)]:
@@ -173,6 +196,7 @@ class ClusterControl(ClusterTopics):
                     f"after {timeout:.3g} s replicas are not in sync: {', '.join(missing[:10])}"
                 )
             await asyncio.sleep(_LOOK_SECONDS)
+            self._services.check()
 
     def _missing(self, brokers: tuple[int, ...]) -> Iterator[str]:
         for one in self._image.partitions():
@@ -182,6 +206,7 @@ class ClusterControl(ClusterTopics):
 
     # Logs
 
+    @acts
     def clean(self, topic: str) -> list[CleanResult]:
         """Delete by retention, and compact, what is due in a topic's partitions; one result each.
 

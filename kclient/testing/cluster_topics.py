@@ -10,27 +10,34 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import broker_error
+from kclient.errors import InvalidArgument, broker_error
+from kclient.record.layout import MAGIC_POSITION
 from kclient.record.reader import read_batches
+from kclient.testing.arguments import assignments_of, configs_of, node_of, text, whole
 from kclient.testing.broker import Broker
-from kclient.testing.config_defs import as_texts
+from kclient.testing.config_defs import as_text
 from kclient.testing.controller import Controller
-from kclient.testing.image import MetadataImage, PartitionFacts
+from kclient.testing.image import NO_LEADER, MetadataImage, PartitionFacts, TopicFacts
 from kclient.testing.inside import Inside
 from kclient.testing.log import INFLATE_CAP_BYTES, PartitionLog
 from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
+from kclient.testing.services import Services, acts
 from kclient.testing.stored_batch import StoredBatch, split_batches
-from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic
+from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic, check_total
 
 if TYPE_CHECKING:
     from kclient.record import Record
+
+_V2 = 2
+"""The number of the only format that a log keeps."""
 
 
 class ClusterTopics:
     """Topics and partitions of a cluster."""
 
     _inside: Inside
+    _services: Services
     _brokers: dict[int, Broker]
 
     @property
@@ -44,11 +51,15 @@ class ClusterTopics:
             raise Refused(ErrorCode.NOT_CONTROLLER, "No broker is up that could be controller.")
         return reign
 
+    def _broker(self, node_id: int) -> Broker:
+        return self._brokers[node_of("broker", node_id, self._brokers)]
+
     @property
     def topics(self) -> list[str]:
         """Names of all topics, sorted."""
         return sorted(self._image.topics)
 
+    @acts
     def create_topic(
         self,
         name: str,
@@ -72,40 +83,43 @@ class ClusterTopics:
             ``name``.
 
         Raises:
+            InvalidArgument: Something else than what is told here.
             BrokerError: What a broker would have answered.
         """
+        given = configs_of("configs", configs)
         spec = TopicSpec(
-            name,
-            -1 if partitions is None else partitions,
-            -1 if replication_factor is None else replication_factor,
-            list(enumerate(assignments or ())),
-            {**as_texts(configs or {})},
+            text("name", name),
+            -1 if partitions is None else whole("partitions", partitions),
+            -1 if replication_factor is None else whole("replication_factor", replication_factor),
+            assignments_of(assignments),
+            {key: None if value is None else as_text(value) for key, value in given.items()},
         )
         try:
             controller = self._controller()
+            check_total(len(spec.assignments) or partitions or controller.image.config.partitions)
             checked = check_new_topic(controller.image, spec)
             controller.create_topic(checked.name, checked.assignments, checked.config)
         except Refused as refused:
             raise as_error(refused, f"Creation of topic {name!r} failed") from None
         return name
 
+    @acts
     def add_partitions(self, topic: str, count: int) -> None:
         """Bring a topic to ``count`` partitions. Raises BrokerError."""
-        found = self._image.topics.get(topic)
-        if found is None:
-            raise _unknown(topic)
+        found = self._topic(topic)
+        whole("count", count)
         try:
             controller = self._controller()
+            check_total(count - len(found.partitions))
             placed = check_growth(controller.image, found, count, None)
             controller.add_partitions(topic, placed)
         except Refused as refused:
             raise as_error(refused, f"Growing topic {topic!r} failed") from None
 
+    @acts
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises BrokerError (UNKNOWN_TOPIC_OR_PARTITION)."""
-        found = self._image.topics.get(name)
-        if found is None:
-            raise _unknown(name)
+        found = self._topic(name, "name")
         try:
             self._controller().delete_topic(found)
         except Refused as refused:
@@ -113,34 +127,36 @@ class ClusterTopics:
 
     def topic_id(self, name: str) -> bytes:
         """The id of a topic, 16 bytes."""
-        found = self._image.topics.get(name)
-        if found is None:
-            raise _unknown(name)
-        return found.topic_id
+        return self._topic(name, "name").topic_id
 
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has."""
-        found = self._image.topics.get(topic)
-        if found is None:
-            raise _unknown(topic)
-        return len(found.partitions)
+        return len(self._topic(topic).partitions)
 
     # Partitions
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Node id of a partition's leader, -1 if it has none."""
-        return self._partition(topic, partition).leader
+        """Node id of a partition's leader, -1 if it has none or the last one is down."""
+        return self._leader_of(self._partition(topic, partition))
+
+    def _leader_of(self, facts: PartitionFacts) -> int:
+        """Where the last broker goes, nobody is left to write down that it led until then."""
+        found = self._inside.registry.session_of(facts.leader)
+        return NO_LEADER if found is None else facts.leader
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
         """The epoch of that leader."""
         return self._partition(topic, partition).leader_epoch
 
+    @acts
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Make another replica the leader, with a new epoch.
 
         Raises:
             BrokerError: ``broker`` has no replica of it, is down, or isn't in sync.
         """
+        self._partition(topic, partition)
+        self._broker(broker)
         try:
             self._controller().move_leader(topic, partition, broker)
         except Refused as refused:
@@ -159,6 +175,7 @@ class ClusterTopics:
         """
         if broker is None:
             return self._replica(topic, partition).log
+        self._broker(broker)
         for replica in self._replicas(topic, partition):
             if replica.node_id == broker:
                 return replica.log
@@ -188,12 +205,14 @@ class ClusterTopics:
                 found += batch.records(topic, partition, start_offset=log.start_offset)
         return found
 
+    @acts
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Let a log begin at ``before_offset``, as DeleteRecords and retention do.
 
         Raises:
             BrokerError: OFFSET_OUT_OF_RANGE.
         """
+        whole("before_offset", before_offset, 0)
         try:
             self._replica(topic, partition).log.delete_before(before_offset)
             for replica in self._replicas(topic, partition):
@@ -202,6 +221,7 @@ class ClusterTopics:
         except Refused as refused:
             raise as_error(refused, f"Deleting records of {topic}-{partition} failed") from None
 
+    @acts
     def append(self, topic: str, partition: int, batches: bytes) -> int:
         """Put v2 batches into a log unchecked, past all rules but the order of offsets.
 
@@ -211,7 +231,11 @@ class ClusterTopics:
 
         Returns:
             Base offset of the first batch.
+
+        Raises:
+            InvalidArgument: ``batches`` isn't one or more whole batches of format v2.
         """
+        whole_batches = _split(batches)
         facts = self._partition(topic, partition)
         replica = self._replica(topic, partition)
         end = replica.log.end_offset
@@ -221,7 +245,7 @@ class ClusterTopics:
             if one.node_id in facts.isr and one is not replica and one.log.end_offset == end
         ]
         first = -1
-        for data in split_batches(batches):
+        for data in whole_batches:
             batch = StoredBatch(data)
             base = max(batch.base_offset, replica.log.end_offset)
             batch.place(base, facts.leader_epoch)
@@ -248,14 +272,37 @@ class ClusterTopics:
         return max(found, key=lambda one: (one.node_id == facts.leader, one.log.end_offset))
 
     def _partition(self, topic: str, index: int) -> PartitionFacts:
-        found = self._image.partition(topic, index)
+        count = len(self._topic(topic).partitions)
+        found = self._image.partition(topic, whole("partition", index))
         if found is None:
-            raise _unknown(f"{topic}-{index}")
+            raise _unknown(f"{topic}-{index}; {topic} has 0 to {count - 1}")
+        return found
+
+    def _topic(self, name: str, argument: str = "topic") -> TopicFacts:
+        found = self._image.topics.get(text(argument, name))
+        if found is None:
+            raise _unknown(f"topic {name!r}; there are {', '.join(self.topics[:10]) or 'none'}")
         return found
 
 
+def _split(batches: bytes) -> list[memoryview]:
+    """The batches of a test, which must be whole."""
+    if not isinstance(batches, bytes | bytearray | memoryview):
+        raise InvalidArgument(f"batches={batches!r} must be the bytes of v2 batches")
+    try:
+        found = split_batches(batches)
+    except Refused as refused:
+        raise InvalidArgument(f"batches can't be: {refused.message}") from None
+    rest = len(batches) - sum(len(one) for one in found)
+    if rest or not found or any(one[MAGIC_POSITION] != _V2 for one in found):
+        raise InvalidArgument(
+            f"batches must be whole batches of format v2, not {len(found)} and {rest} more bytes"
+        )
+    return found
+
+
 def _unknown(what: str) -> Exception:
-    return broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {what}")
+    return broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, broker_message=f"There is no {what}")
 
 
 def as_error(refused: Refused, doing: str) -> Exception:

@@ -1,16 +1,22 @@
 """What all brokers of an embedded cluster share: its inside, faults, requests, clock and networks.
 
-Made by ``Cluster``, read by ``Broker``. It opens nothing and serves nothing.
+Made by ``Cluster``, read by ``Broker``. It knows whether the cluster is started, and in which loop;
+calls that change it pass ``check`` or ``acts`` before they do anything. It opens nothing and serves
+nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
-from typing import TYPE_CHECKING
+from asyncio.events import _get_running_loop, _set_running_loop
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from kclient.clock import Clock
+from kclient.errors import ClientClosed, WrongContext
 from kclient.testing.faults import Faults
 from kclient.testing.inside import Inside
 from kclient.testing.memory_net import MemoryNet
@@ -26,6 +32,21 @@ INNER = 0
 """The number of connections from other brokers; those of clients count from 1."""
 
 
+_START = "start() it, or use it in 'async with', or in 'with' where it has a thread"
+_ANOTHER = "make a cluster inside the same asyncio.run as its clients"
+
+
+def _elsewhere() -> WrongContext:
+    return WrongContext(
+        "the cluster was started in another event loop, or its loop runs in another thread",
+        hint="from other threads use a kclient.testing.ThreadedCluster",
+    )
+
+
+def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
+    return _get_running_loop() is loop
+
+
 class Services:
     """What all brokers of a cluster share.
 
@@ -35,6 +56,7 @@ class Services:
         loop: In which the cluster was started.
         inner_network: Where they find each other; None for sockets.
         brokers: All of them, by node id.
+        is_open: The cluster is started, and not closed since.
     """
 
     def __init__(
@@ -55,16 +77,48 @@ class Services:
         self.inner_network: MemoryNet | None = None
         self.brokers: dict[int, Broker] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.is_open = False
         self._now = 0.0
         self._connections = INNER
         self._producer_ids = -1
 
     @property
     def is_running(self) -> bool:
-        """The caller is in the cluster's loop."""
-        with contextlib.suppress(RuntimeError):
-            return asyncio.get_running_loop() is self.loop
-        return False
+        """The caller is in the cluster's loop, which runs."""
+        return self.loop is not None and self.loop.is_running() and _is_current(self.loop)
+
+    def check(self) -> None:
+        """Raise ClientClosed unless the cluster is started, WrongContext outside its loop."""
+        if not _is_current(self._opened()):
+            raise _elsewhere()
+
+    @contextlib.contextmanager
+    def acting(self) -> Iterator[None]:
+        """For a call that acts at once: in the loop, or while it stands still between two runs.
+
+        Raises:
+            ClientClosed: The cluster isn't started.
+            WrongContext: Its loop runs in another thread, or another one runs in this.
+        """
+        loop = self._opened()
+        if _is_current(loop):
+            yield
+            return
+        if loop.is_running() or _get_running_loop() is not None:
+            raise _elsewhere()
+        _set_running_loop(loop)  # timers and tasks are set in it, and begin when it runs again
+        try:
+            yield
+        finally:
+            _set_running_loop(None)
+
+    def _opened(self) -> asyncio.AbstractEventLoop:
+        loop = self.loop
+        if not self.is_open or loop is None:
+            raise ClientClosed("the cluster isn't started", hint=_START)
+        if loop.is_closed():
+            raise ClientClosed("the loop that the cluster was started in is closed", hint=_ANOTHER)
+        return loop
 
     def running(self) -> asyncio.AbstractEventLoop:
         """The loop that the cluster was started in."""
@@ -85,3 +139,27 @@ class Services:
         """An id that no producer has."""
         self._producer_ids += 1
         return self._producer_ids
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Acting(Protocol):
+    """What has methods that act on a cluster."""
+
+    _services: Services
+
+
+A = TypeVar("A", bound=Acting)
+
+
+def acts(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A, P], T]:
+    """A method that changes a cluster: it works while that is started, see ``acting``."""
+
+    @functools.wraps(method)
+    def act(self: A, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._services.acting():
+            return method(self, *args, **kwargs)
+
+    return act

@@ -176,7 +176,7 @@ async def test_brokers_that_are_down_are_fenced(cluster: Cluster) -> None:
 
 
 async def test_an_unknown_broker_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(InvalidArgument, match=r"no broker 9, only \[1, 2, 3\]"):
+    with pytest.raises(InvalidArgument, match=r"broker=9 must be .*: 1, 2, 3"):
         await cluster.crash(9)
 
 
@@ -206,7 +206,8 @@ async def test_what_a_client_could_not_do_is_refused(cluster: Cluster) -> None:
     with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
         cluster.delete_records("t", 0, 1)
     with pytest.raises(BrokerError, match="REPLICA_NOT_AVAILABLE"):
-        cluster.move_leader("t", 0, 9)
+        cluster.create_topic("u", assignments=[[1]])
+        cluster.move_leader("u", 0, 2)
 
 
 async def test_defaults_of_topics_are_the_clusters() -> None:

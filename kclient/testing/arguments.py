@@ -1,0 +1,108 @@
+"""What tests hand to a ``Cluster``: each argument is what it should be, or it is refused at once.
+
+Called by ``cluster``, ``cluster_control``, ``cluster_topics`` and ``broker``. Only types, and what
+Kafka has no rule for: what a client could send is judged by ``topic_rules.py``, in Kafka's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeGuard
+
+from kclient.errors import InvalidArgument
+from kclient.testing.memory_faults import is_number
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """An int, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def whole(name: str, value: object, least: int | None = None) -> int:
+    """``value`` if it is an int, of at least ``least``. Raises InvalidArgument."""
+    if not is_whole(value) or (least is not None and value < least):
+        allowed = "an int" if least is None else f"an int of at least {least}"
+        raise InvalidArgument(f"{name}={value!r} must be {allowed}")
+    return value
+
+
+def seconds_of(name: str, value: object) -> float:
+    """``value`` if it is a number of seconds. Raises InvalidArgument."""
+    if not is_number(value) or not isinstance(value, int | float) or value < 0:
+        raise InvalidArgument(f"{name}={value!r} must be seconds, 0 or more")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """``value`` if it is a str. Raises InvalidArgument."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name}={value!r} must be a str")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """``value`` if it is a bool. Raises InvalidArgument."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{name}={value!r} must be True or False")
+    return value
+
+
+def node_of(name: str, value: object, known: Iterable[int]) -> int:
+    """``value`` if it is one of these node ids. Raises InvalidArgument."""
+    ids = sorted(known)
+    if not is_whole(value) or value not in ids:
+        told = ", ".join(str(one) for one in ids)
+        raise InvalidArgument(f"{name}={value!r} must be the node id of a broker: {told}")
+    return value
+
+
+def configs_of(name: str, value: object) -> dict[str, object]:
+    """``value`` if it maps names to values; none for None. Raises InvalidArgument."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(
+            f"{name}={value!r} must be a mapping by Kafka's names, "
+            'such as {"cleanup.policy": "compact"}'
+        )
+    for key in value:
+        text(f"a name in {name}", key)
+    return dict(value)
+
+
+def rack_of(name: str, value: object) -> str | None:
+    """``value`` if it is the name of a rack, or None. Raises InvalidArgument."""
+    if value is not None and (not isinstance(value, str) or not value):
+        raise InvalidArgument(f"{name}={value!r} must be the name of a rack, or None")
+    return value
+
+
+def racks_of(value: object, brokers: int) -> list[str | None]:
+    """The rack of each broker. Raises InvalidArgument."""
+    if value is None:
+        return [None] * brokers
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise InvalidArgument(f"racks={value!r} must be a list, one for each broker")
+    if len(value) != brokers:
+        raise InvalidArgument(f"racks names {len(value)} racks for {brokers} brokers")
+    return [rack_of(f"racks[{index}]", one) for index, one in enumerate(value)]
+
+
+def assignments_of(value: object) -> list[tuple[int, list[int]]]:
+    """The replicas of each partition; none for None. Raises InvalidArgument."""
+    if value is None:
+        return []
+    found = _listed(value)
+    replicas = [_listed(one) for one in found]
+    if replicas and all(one and all(is_whole(node) for node in one) for one in replicas):
+        return [
+            (index, [node for node in one if is_whole(node)]) for index, one in enumerate(replicas)
+        ]
+    raise InvalidArgument(
+        f"assignments={value!r} must be node ids of each partition's replicas, "
+        "such as [[1, 2], [2, 3]]"
+    )
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
