@@ -1,4 +1,4 @@
-"""Brokers that replicate, in odd moments: no session to be had, topics that go, images that race."""
+"""Brokers that replicate, in odd moments: no session, topics that go, leaders that come back."""
 
 from __future__ import annotations
 
