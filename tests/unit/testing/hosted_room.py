@@ -1,0 +1,187 @@
+"""Three brokers without listeners, whose partitions are at work, for tests of ``hosted.py``.
+
+``on`` runs a scene on virtual time. Broker 1 reigns; broker 2 leads t-0, and the scene fetches as
+its followers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kclient.testing import VirtualLoop, run_virtually
+from kclient.testing.broker_configs import BrokerConfig
+from kclient.testing.controller import Controller
+from kclient.testing.feeds import key_of
+from kclient.testing.hosted import Hosted
+from kclient.testing.image import BrokerFacts, MetadataImage
+from kclient.testing.inside import Inside
+from kclient.testing.replica import Replica
+from tests.unit.testing.batches import NOW, stored
+
+LAG = 30.0
+"""Kafka's ``replica.lag.time.max.ms``."""
+
+
+class Box:
+    """A broker without listeners: its partitions, and what it hears."""
+
+    def __init__(self, node_id: int, inside: Inside, rack: str | None) -> None:
+        self.node_id = node_id
+        self._rack = rack
+        self._began = self.now()
+        self.hosted = Hosted(node_id, inside, self)
+
+    def facts(self) -> BrokerFacts:
+        return BrokerFacts(self.node_id, "127.0.0.1", self._rack, 9092)
+
+    def apply(self, image: MetadataImage) -> None:
+        if image.version > self.hosted.replicas.image.version:
+            self.hosted.apply(image)
+
+    def ways_changed(self) -> None:
+        self.hosted.ways_changed()
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall_ms(self) -> int:
+        return NOW + int((self.now() - self._began) * 1000)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class Realm:
+    """Three brokers, the first one the controller; broker 2 leads t-0, and the others follow."""
+
+    def __init__(self, *replicas: int, configs: dict[str, str], racks: tuple[str, ...]) -> None:
+        image = MetadataImage("cluster", BrokerConfig(configs))
+        self.inside = Inside(image, random.Random(1))
+        self.inside.interior.later = self._later
+        self._under_way: list[asyncio.TimerHandle] = []
+        self.boxes: dict[int, Box] = {}
+        for node_id in (1, 2, 3):
+            self.up(node_id, racks[node_id - 1] if racks else None)
+        self.create("t", replicas)
+        self.fetch_all()
+
+    def _later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._under_way.append(asyncio.get_running_loop().call_later(seconds, callback))
+
+    def close(self) -> None:
+        """All brokers are down, and nothing that was said arrives any more."""
+        for box in self.boxes.values():
+            box.hosted.close()
+        self.inside.close()
+        for one in self._under_way:
+            one.cancel()
+
+    def up(self, node_id: int, rack: str | None = None) -> None:
+        box = self.boxes[node_id] = Box(node_id, self.inside, rack)
+        self.inside.join(box)
+
+    def down(self, node_id: int) -> None:
+        self.inside.leave(node_id)
+        self.boxes[node_id].hosted.close()
+
+    @property
+    def reign(self) -> Controller:
+        """Who reigns."""
+        found = self.inside.controller
+        assert found is not None
+        return found
+
+    def create(self, name: str, *assignments: tuple[int, ...]) -> None:
+        self.reign.create_topic(name, assignments, self.inside.image.topic_config({}))
+
+    def move(self, node_id: int) -> None:
+        """Let another one lead."""
+        self.reign.move_leader("t", 0, node_id)
+
+    def part(self, one: int, other: int) -> None:
+        self.inside.interior.part([(one, other)])
+
+    def mend(self) -> None:
+        self.inside.interior.join()
+
+    def delay(self, seconds: float, sender: int = 1) -> None:
+        """Let what a broker says to others travel so long, from now on."""
+        self.inside.interior.delay = lambda one, _: seconds if one == sender else 0.0
+
+    @property
+    def leader(self) -> Hosted:
+        return self.boxes[2].hosted
+
+    def replica(self, node_id: int = 2) -> Replica:
+        found = self.boxes[node_id].hosted.replicas.get("t", 0)
+        assert found is not None
+        return found
+
+    def append(self, count: int = 1, *, timestamp: int = NOW) -> None:
+        self.leader.append(self.replica(), stored(count, timestamp=timestamp), None)
+
+    def fetch(self, follower: int, offset: int) -> None:
+        self.leader.fetched_by(self.replica(), follower, offset, 0)
+
+    def fetch_all(self) -> None:
+        """All followers have all."""
+        for one in self.replica().followers:
+            self.fetch(one, self.replica().log.end_offset)
+
+    async def lag(self, node_id: int) -> None:
+        """Let a follower be late by one record, so that it isn't in sync any more."""
+        self.append()
+        for one in self.replica().followers:
+            if one != node_id:
+                self.fetch(one, self.replica().log.end_offset)
+        await asyncio.sleep(LAG + 0.1)
+        assert node_id not in self.isr
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """As the controller has it."""
+        found = self.inside.image.partition("t", 0)
+        assert found is not None
+        return found.isr
+
+    @property
+    def committed(self) -> int:
+        return self.replica().log.high_watermark
+
+    def news(self, follower: int) -> bool:
+        """Whether the leader has news for a follower."""
+        return key_of(self.replica()) in self.leader.feed(follower).news
+
+    def told(self, follower: int) -> None:
+        """The follower was told all."""
+        self.leader.feed(follower).news.clear()
+
+
+Scene = Callable[[Realm], Coroutine[Any, Any, None]]
+
+
+def on(
+    *replicas: int, configs: dict[str, str] | None = None, racks: tuple[str, ...] = ()
+) -> Callable[[Scene], None]:
+    """Run a scene in a realm on virtual time, at whose end there are no timers."""
+
+    def run(act: Scene) -> None:
+        async def main() -> None:
+            realm = Realm(*(replicas or (2, 3)), configs=configs or {}, racks=racks)
+            await act(realm)
+            realm.close()
+            assert timers() == 0
+
+        run_virtually(main())
+
+    return run
+
+
+def timers() -> int:
+    """How many are set."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return sum(not one.cancelled() for one in loop._scheduled)
