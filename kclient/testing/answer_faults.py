@@ -74,34 +74,53 @@ class AnswerFaults:
             fault.unhold(flush)
             flush()
 
-    def trickle(self, frame: bytearray, bytes_per_second: float) -> Deferred[object]:
-        """Send it slowly; the Deferred is complete when the last byte was sent."""
-        return _Trickle(self._sender, frame, bytes_per_second).done
+    def trickle(self, fault: Fault, frame: bytearray, bytes_per_second: float) -> Deferred[object]:
+        """Send it slowly, or at once when the fault lets go; complete when all was sent."""
+        trickle = _Trickle(self._sender, frame, bytes_per_second, fault)
+        fault.hold(trickle.hurry)
+        trickle.begin()
+        return trickle.done
 
 
 class _Trickle:
     """One frame on its slow way."""
 
-    def __init__(self, sender: Sender, frame: bytearray, bytes_per_second: float) -> None:
+    def __init__(
+        self, sender: Sender, frame: bytearray, bytes_per_second: float, fault: Fault
+    ) -> None:
         self._sender = sender
         self._frame = frame
+        self._fault = fault
         self._sent = 0
         self._step = max(1, round(bytes_per_second * _STEP_SECONDS))
         self._seconds = self._step / bytes_per_second
         self._cancel: Callable[[], None] | None = None
         self.done: Deferred[object] = Deferred(self._stop)
-        self._next()
 
-    def _next(self) -> None:
-        self._cancel = None
-        piece = self._frame[self._sent : self._sent + self._step]
+    def begin(self) -> None:
+        """Send the first piece."""
+        self._send(self._step)
+
+    def hurry(self) -> None:
+        """Send the rest."""
+        if not self.done.done:
+            self._send(len(self._frame))
+
+    def _send(self, count: int) -> None:
+        self._stop_timer()
+        piece = self._frame[self._sent : self._sent + count]
         self._sent += len(piece)
         self._sender.write(piece)
         if self._sent < len(self._frame):
-            self._cancel = self._sender.call_later(self._seconds, self._next)
+            self._cancel = self._sender.call_later(self._seconds, self.begin)
         else:
             self.done.complete(None)
 
+    def _stop_timer(self) -> None:
+        cancel, self._cancel = self._cancel, None
+        if cancel is not None:
+            cancel()
+
     def _stop(self) -> None:
-        if self._cancel is not None:
-            self._cancel()
+        self._stop_timer()
+        self._fault.unhold(self.hurry)

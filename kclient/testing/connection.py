@@ -282,15 +282,19 @@ class Channel(asyncio.BufferedProtocol):
             then(outcome)
 
     def _gate(self, fault: Fault) -> Deferred[object]:
-        if fault.seconds is None:
+        def resume() -> None:
+            gate.complete(None)
 
-            def resume() -> None:
-                gate.complete(None)
+        def abandon() -> None:
+            fault.unhold(resume)
+            if timer is not None:
+                timer.cancel()
 
-            gate: Deferred[object] = Deferred(lambda: fault.unhold(resume))
-            fault.hold(resume)
-            return gate
-        return self._timed(fault.seconds)
+        gate: Deferred[object] = Deferred(abandon)
+        fault.hold(resume)
+        seconds = fault.seconds
+        timer = None if seconds is None else self._broker.call_later(seconds, resume)
+        return gate
 
     def _timed(self, seconds: float) -> Deferred[object]:
         timed: Deferred[object] = Deferred(lambda: timer.cancel())

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import InvalidArgument, ProtocolError
+from kclient.errors import ProtocolError
 from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Response
-from kclient.testing.api_names import ApiName, api_key_of
+from kclient.protocol.registry import API_NAMES
+from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.call import Call
+from kclient.testing.fault_arguments import Where, check_where, counted, described, how_often
 from kclient.testing.request_info import CLIENT, RequestInfo, info_of, replica_of
 
 if TYPE_CHECKING:
@@ -45,28 +47,6 @@ class Owner(Protocol):
 
 class Unframed(bytes):
     """An answer that is sent as it is, without a size in front."""
-
-
-class Where(TypedDict, total=False):
-    """Which requests a fault is for; what is left out matches all, but for ``replica``."""
-
-    broker: int
-    """Node id of the broker that is asked."""
-    client_id: str
-    """As the client calls itself."""
-    topic: str
-    """One that the request names (an incremental fetch names only what changed); with ``error`` it
-    is for the entries of that topic, whether named or remembered by the session."""
-    partition: int
-    """With ``topic``."""
-    version: int
-    """Of the API."""
-    connection: int
-    """Its number, as ``cluster.requests`` tells it."""
-    replica: int | Literal["any"]
-    """Requests of this follower, by node id, or of ``"any"`` sender; left out: those of clients."""
-    when: Callable[[RequestInfo], bool]
-    """Any other condition, without an effect of its own: it may be asked twice of a request."""
 
 
 class Action(enum.Enum):
@@ -104,6 +84,10 @@ class Stage(enum.Enum):
     """Its answer was handed to the network, or none is wanted."""
 
 
+_SAYS_AFTER = ("error", "close", "drop", "delay", "hold")
+"""Of others it goes without saying, or their detail says so."""
+
+
 def _always(call: Call, response: Response) -> bool:
     return True
 
@@ -112,6 +96,9 @@ class Fault:
     """One fault. As a context manager it is removed at the end of the block.
 
     Attributes:
+        name: Of the method of ``Faults`` that made it.
+        detail: What else it was given, in words.
+        where: Which requests it is for.
         action: What it does.
         after: It acts when the request was carried out.
         stage: When it acts, as exactly as faults tell it apart.
@@ -126,19 +113,20 @@ class Fault:
         byte: Of a CUT: how many bytes are read, the size field included.
         reset: Of a CUT: the connection is reset.
         owner: Whom it belongs to.
+        removed: It was taken back.
     """
 
     def __init__(
         self, action: Action, api: ApiName | None, times: int | None, after: bool, where: Where
     ) -> None:
-        if times is not None and times < 1:
-            raise InvalidArgument(f"times must be at least 1, or None for ever, not {times}")
-        if "partition" in where and "topic" not in where:
-            raise InvalidArgument("partition needs topic")
+        self._api_key = None if api is None else served_key_of(api)
+        check_where(self._api_key, where)
+        self.name = action.name.lower()
+        self.detail = ""
         self.action = action
         self.after = after
         self.stage = Stage.AFTER if after else Stage.BEFORE
-        self.times = times
+        self.times = how_often(times)
         self.hits = 0
         self.code = ErrorCode.NONE
         self.seconds: float | None = None
@@ -149,10 +137,26 @@ class Fault:
         self.byte = 0
         self.reset = False
         self.owner: Owner | None = None
-        self._api_key = None if api is None else api_key_of(api)
-        self._where = where
+        self.removed = False
+        self.where = where
         self._held: list[Callable[[], None]] = []
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    def __repr__(self) -> str:
+        after = " after" if self.after and self.name in _SAYS_AFTER else ""
+        does = " ".join(part for part in (self.name, self.detail) if part)
+        left = "until removed" if self.times is None else counted(self.times, "time") + " left"
+        if not self.active:
+            left = "removed" if self.removed else "used up"
+        words = [does + after, *self._whom(), left, counted(self.hits, "hit")]
+        if self._held:
+            words.append(f"holds {self.held}")
+        return f"<Fault {', '.join(words)}>"
+
+    def _whom(self) -> Iterator[str]:
+        if self._api_key is not None:
+            yield API_NAMES[self._api_key]
+        yield from described(self.where)
 
     def __enter__(self) -> Self:
         return self
@@ -206,7 +210,7 @@ class Fault:
 
     def matches(self, call: Call) -> bool:
         """Whether it is for that request, apart from topic and partition, used up or not."""
-        where = self._where
+        where = self.where
         return (
             (self._api_key is None or self._api_key == call.api_key)
             and where.get("broker", call.node_id) == call.node_id
@@ -218,12 +222,12 @@ class Fault:
         )
 
     def _is_of_replica(self, replica_id: int) -> bool:
-        wanted = self._where.get("replica", CLIENT)
+        wanted = self.where.get("replica", CLIENT)
         return wanted == "any" or wanted == replica_id
 
     def _holds_when(self, call: Call) -> bool:
         try:
-            return bool(self._where["when"](info_of(call)))
+            return bool(self.where["when"](info_of(call)))
         except Exception as error:
             if self.owner is None:
                 raise
@@ -232,7 +236,7 @@ class Fault:
 
     def matches_start(self, node_id: int, connection: int, start: memoryview) -> bool | None:
         """The same for a request of which only the start is there; None if it is too little."""
-        where = self._where
+        where = self.where
         if where.get("broker", node_id) != node_id:
             return False
         if where.get("connection", connection) != connection:
@@ -251,12 +255,12 @@ class Fault:
 
     def concerns_entry(self, topic: str | None, partition: int | None) -> bool:
         """Whether it is for that entry of a request."""
-        where = self._where
+        where = self.where
         return where.get("topic", topic) == topic and where.get("partition", partition) == partition
 
     def concerns_any(self, call: Call) -> bool:
         """Whether the request names its topic and partition, if it has any."""
-        if "topic" not in self._where:
+        if "topic" not in self.where:
             return True
         return any(self.concerns_entry(topic, index) for topic, index in call.entries())
 
@@ -278,7 +282,7 @@ class Fault:
 
     def release(self) -> None:
         """Let go what it holds, in order, and act no more."""
-        self.times = 0
+        self.times, self.removed = 0, True
         held, self._held = self._held, []
         for resume in held:
             resume()

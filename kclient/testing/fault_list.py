@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
@@ -13,11 +13,13 @@ from kclient.testing.answer_faults import AnswerFaults
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.fault import Action, Answer, Fault, Stage
+from kclient.testing.fault_arguments import check_brokers
 from kclient.testing.fault_hooks import Failed, FaultHooks, Outcome
 from kclient.testing.request_info import info_of
 
 _GATES = (Action.CLOSE, Action.DROP, Action.WAIT, Action.HOOK)
 _SIZE_FIELD = 4
+_SHOWN = 10
 
 
 class FaultList:
@@ -25,10 +27,12 @@ class FaultList:
 
     Attributes:
         listed: Those that there are; brokers ask it whether there are any.
+        node_ids: Of the brokers that the cluster has; None if nobody said so.
     """
 
     def __init__(self) -> None:
         self.listed: list[Fault] = []
+        self.node_ids: Collection[int] | None = None
         self._hooks = FaultHooks()
 
     def __iter__(self) -> Iterator[Fault]:
@@ -36,6 +40,15 @@ class FaultList:
 
     def __bool__(self) -> bool:
         return bool(self.listed)
+
+    def __repr__(self) -> str:
+        if not self.listed:
+            return "<Faults: none>"
+        shown = [f"\n  {fault!r}" for fault in self.listed[:_SHOWN]]
+        more = len(self.listed) - len(shown)
+        if more:
+            shown.append(f"\n  ... and {more} more")
+        return f"<Faults: {len(self.listed)}{''.join(shown)}>"
 
     def remove(self, fault: Fault) -> None:
         """Take one fault back and release what it holds."""
@@ -45,8 +58,10 @@ class FaultList:
         fault.release()
 
     def clear(self) -> None:
-        """Take all faults back and release what they hold."""
-        for fault in self:
+        """Take all faults back, and then release what they hold: it meets none of them."""
+        gone = tuple(self.listed)
+        self.listed.clear()
+        for fault in gone:
             self.remove(fault)
 
     def check(self) -> None:
@@ -65,6 +80,8 @@ class FaultList:
         self._hooks.failed(error)
 
     def _add(self, fault: Fault) -> Fault:
+        if self.node_ids is not None:
+            check_brokers(fault.where, self.node_ids)
         self.listed[:] = [one for one in self.listed if one.active or one.held]
         self.listed.append(fault)
         fault.owner = self

@@ -1,6 +1,7 @@
 """The fault wall: make brokers err, stall, lose and lie on purpose.
 
-Tests use ``cluster.faults``. ``fault.py`` says what one fault is; brokers ask ``fault_list.py``.
+Tests use ``cluster.faults``. ``wire_faults.py`` has those of the bytes on the wire, ``fault.py``
+says what one fault is, ``fault_arguments.py`` what may be asked for; brokers ask ``fault_list.py``.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, Unpack
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import InvalidArgument
 from kclient.protocol.message import Response
-from kclient.testing.answer_faults import AnswerFaults
+from kclient.testing import fault_arguments as check
+from kclient.testing.answer_changes import Corruption, Throttle
 from kclient.testing.api_names import ApiName
-from kclient.testing.call import Call
-from kclient.testing.fault import Action, Fault, Hook, Spoil, Stage, Unframed, Where
-from kclient.testing.fault_list import FaultList
+from kclient.testing.fault import Action, Fault, Hook, Stage
+from kclient.testing.fault_arguments import Where, named
+from kclient.testing.wire_faults import WireFaults
 
 Rewrite: TypeAlias = Callable[[Any, Any], "Response | bytes | None"]
 """Gets request and response; returns what is sent: a message, or the raw bytes of a frame after
 its size field. None sends the response that it was given, which it may have changed."""
 
+_FETCH = 1
 _STAGES = {
     "before": Stage.BEFORE,
     "after_append": Stage.AFTER_APPEND,
@@ -28,7 +30,7 @@ _STAGES = {
 }
 
 
-class Faults(FaultList):
+class Faults(WireFaults):
     """All faults of a cluster.
 
     Every method takes the API (``"Produce"``, ``ProduceRequest`` or ``0``; None for all where that
@@ -77,6 +79,7 @@ class Faults(FaultList):
             ...
     """
 
+    @named
     def error(
         self,
         api: ApiName,
@@ -90,10 +93,12 @@ class Faults(FaultList):
 
         A Fetch without ``topic`` gets it for the response as a whole, as session errors are.
         """
-        fault = Fault(Action.ERROR, api, times, after, where)
-        fault.code = ErrorCode(code)
+        fault = Fault(Action.ERROR, check.api("error", api), times, after, where)
+        fault.code = check.error_code(code)
+        fault.detail = fault.code.name
         return self._add(fault)
 
+    @named
     def close(
         self,
         api: ApiName | None,
@@ -105,6 +110,7 @@ class Faults(FaultList):
         """Close the connection instead of an answer."""
         return self._add(Fault(Action.CLOSE, api, times, after, where))
 
+    @named
     def drop(
         self,
         api: ApiName | None,
@@ -116,6 +122,7 @@ class Faults(FaultList):
         """Never answer, nor any later request on that connection, as a broker that hangs."""
         return self._add(Fault(Action.DROP, api, times, after, where))
 
+    @named
     def delay(
         self,
         api: ApiName | None,
@@ -127,9 +134,11 @@ class Faults(FaultList):
     ) -> Fault:
         """Carry the request out, or with ``after`` answer it, ``seconds`` later."""
         fault = Fault(Action.WAIT, api, times, after, where)
-        fault.seconds = seconds
+        fault.seconds = check.wait_seconds(seconds)
+        fault.detail = f"{seconds:g} s"
         return self._add(fault)
 
+    @named
     def hold(
         self,
         api: ApiName | None,
@@ -141,6 +150,7 @@ class Faults(FaultList):
         """Hold requests, or with ``after`` their answers, until ``release()`` of the fault."""
         return self._add(Fault(Action.WAIT, api, times, after, where))
 
+    @named
     def lose_requests(
         self, api: ApiName | None, times: int | None = 1, **where: Unpack[Where]
     ) -> Fault:
@@ -152,6 +162,7 @@ class Faults(FaultList):
         """
         return self.close(api, times=times, **where)
 
+    @named
     def lose_answers(
         self, api: ApiName | None, times: int | None = 1, **where: Unpack[Where]
     ) -> Fault:
@@ -165,6 +176,7 @@ class Faults(FaultList):
         """
         return self.close(api, times=times, after=True, **where)
 
+    @named
     def hang(self, **where: Unpack[Where]) -> Fault:
         """Answer nothing, and carry nothing out, until it is removed.
 
@@ -178,6 +190,7 @@ class Faults(FaultList):
         """
         return self.drop(None, times=None, **where)
 
+    @named
     def unavailable(self, **where: Unpack[Where]) -> Fault:
         """Close every connection on its first request, until it is removed.
 
@@ -188,6 +201,7 @@ class Faults(FaultList):
         """
         return self.close(None, times=None, **where)
 
+    @named
     def on(
         self,
         api: ApiName | None,
@@ -230,194 +244,41 @@ class Faults(FaultList):
 
             cluster.faults.on("Produce", crash, at="after_append", times=1)
         """
-        stage = _STAGES.get(at)
-        if stage is None:
-            raise InvalidArgument(f"at={at!r} must be one of {', '.join(_STAGES)}")
-        return self._add_hook(api, function, stage, times, where)
+        stage = check.one_of("at", at, _STAGES)
+        check.function("function", function, plain=False)
+        return self._add_hook(api, function, stage, times, where, f"{at} {check.called(function)}")
 
-    def _add_hook(
-        self, api: ApiName | None, function: Hook, stage: Stage, times: int | None, where: Where
-    ) -> Fault:
-        fault = Fault(Action.HOOK, api, times, stage is not Stage.BEFORE, where)
-        fault.stage = stage
-        fault.hook = function
-        return self._add(fault)
-
-    def answer_bytes(
-        self,
-        api: ApiName | None,
-        data: bytes,
-        *,
-        framed: bool = True,
-        times: int | None = 1,
-        after: bool = False,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """Answer with these bytes, the request not carried out unless ``after``.
-
-        Args:
-            api: Of which requests; None for all.
-            data: The bytes: correlation id, header and message as the test wants them.
-            framed: A size field that is right is sent in front; False sends ``data`` alone.
-            times: How often; None for always.
-            after: The request is carried out before.
-            where: Which requests.
-
-        Example::
-
-            cluster.faults.answer_bytes("Metadata", b"\\x7f\\xff\\xff\\xff", framed=False)
-        """
-        answer = bytes(data) if framed else Unframed(data)
-        stage = Stage.AFTER if after else Stage.BEFORE
-        return self._add_hook(api, lambda _: answer, stage, times, where)
-
-    def reorder(
-        self,
-        api: ApiName | None,
-        *,
-        count: int = 2,
-        times: int | None = 1,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """Send the next ``count`` answers on a connection in reverse order.
-
-        Each is kept until all are there, so a client that sends no second request before the first
-        is answered waits until ``release()``, which sends what is kept. ``times`` counts such
-        groups.
-        """
-        if count < 2:
-            raise InvalidArgument(f"count must be at least 2, not {count}")
-
-        def spoil(answers: AnswerFaults, frame: bytearray) -> None:
-            answers.reorder(fault, frame, count)
-
-        fault = self._add_spoiling(api, spoil, times, where)
-        return fault
-
-    def repeat(
-        self, api: ApiName | None, *, times: int | None = 1, **where: Unpack[Where]
-    ) -> Fault:
-        """Send an answer twice."""
-        return self._add_spoiling(api, lambda answers, frame: answers.repeat(frame), times, where)
-
-    def cut_answer(
-        self,
-        api: ApiName | None,
-        *,
-        byte: int,
-        reset: bool = False,
-        times: int | None = 1,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """Send the first ``byte`` bytes of an answer, its size field included, and close.
-
-        Args:
-            api: Of which requests; None for all.
-            byte: How many bytes; the connection ends behind the answer if that has fewer.
-            reset: End with a reset, which may take those bytes along.
-            times: How often; None for always.
-            where: Which requests.
-        """
-        _check_byte(byte)
-        return self._add_spoiling(
-            api, lambda answers, frame: answers.cut(frame, byte, reset), times, where
-        )
-
-    def cut_request(
-        self,
-        api: ApiName | None,
-        *,
-        byte: int,
-        reset: bool = False,
-        times: int | None = 1,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """Close the connection when ``byte`` bytes of a request, size field included, are there.
-
-        It is not carried out, and not in the log of requests. With an API, ``client_id`` or
-        ``version`` the header has to be there, too, as it tells them. A request that has fewer
-        bytes is cut at its end.
-
-        Raises:
-            InvalidArgument: ``topic``, ``replica`` or ``when`` is given: they need the whole.
-        """
-        _check_byte(byte)
-        if not where.keys() <= {"broker", "client_id", "version", "connection"}:
-            raise InvalidArgument(
-                f"cut_request takes broker, client_id, version and connection, not {sorted(where)}"
-            )
-        fault = Fault(Action.CUT, api, times, False, where)
-        fault.byte, fault.reset = byte, reset
-        return self._add(fault)
-
-    def trickle(
-        self,
-        api: ApiName | None,
-        bytes_per_second: float,
-        *,
-        times: int | None = 1,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """Send an answer slowly, at so many bytes a second; what comes behind it waits."""
-        if not bytes_per_second > 0:
-            raise InvalidArgument(f"bytes_per_second must be above 0, not {bytes_per_second}")
-        return self._add_spoiling(
-            api, lambda answers, frame: answers.trickle(frame, bytes_per_second), times, where
-        )
-
-    def _add_spoiling(
-        self, api: ApiName | None, spoil: Spoil, times: int | None, where: Where
-    ) -> Fault:
-        fault = Fault(Action.SPOIL, api, times, True, where)
-        fault.spoil = spoil
-        return self._add(fault)
-
+    @named
     def throttle(
         self, api: ApiName, seconds: float, *, times: int | None = 1, **where: Unpack[Where]
     ) -> Fault:
         """Answer with a throttle time; the connection is not read for as long (KIP-219)."""
-
-        def slow(_: Call, response: Any) -> None:
-            response.throttle_time_ms = round(seconds * 1000)
-
-        fault = Fault(Action.CHANGE, api, times, True, where)
-        fault.change = slow
+        throttle = Throttle(check.throttle_ms(seconds))
+        fault = Fault(Action.CHANGE, check.api("throttle", api), times, True, where)
+        fault.change = throttle.change
+        fault.detail = f"{seconds:g} s"
         return self._add(fault)
 
+    @named
     def rewrite(
         self, api: ApiName, function: Rewrite, *, times: int | None = 1, **where: Unpack[Where]
     ) -> Fault:
         """Let ``function(request, response)`` change or replace the answer."""
-        fault = Fault(Action.CHANGE, api, times, True, where)
+        check.function("function", function)
+        fault = Fault(Action.CHANGE, check.api("rewrite", api), times, True, where)
         fault.change = lambda call, response: function(call.request, response)
+        fault.detail = check.called(function)
         return self._add(fault)
 
+    @named
     def corrupt_fetch(
         self, topic: str, partition: int = 0, *, times: int | None = 1, broker: int | None = None
     ) -> Fault:
         """Flip the last byte of the records that fetches of a partition return, if any."""
-
-        def parts(call: Call, response: Any) -> list[Any]:
-            return [
-                part
-                for one in response.responses
-                if call.topic_name(one.topic, one.topic_id) == topic
-                for part in one.partitions
-                if part.partition_index == partition and part.records
-            ]
-
-        def flip(call: Call, response: Response) -> None:
-            for part in parts(call, response):
-                part.records = bytearray(part.records)
-                part.records[-1] ^= 0xFF
-
+        check.check_where(_FETCH, Where(topic=topic, partition=partition))
         where = Where() if broker is None else Where(broker=broker)
-        fault = Fault(Action.CHANGE, "Fetch", times, True, where)
-        fault.applies = lambda call, response: bool(parts(call, response))
-        fault.change = flip
+        fault = Fault(Action.CHANGE, _FETCH, times, True, where)
+        fault.detail = f"{topic}-{partition}"
+        corruption = Corruption(topic, partition)
+        fault.applies, fault.change = corruption.applies, corruption.change
         return self._add(fault)
-
-
-def _check_byte(byte: int) -> None:
-    if byte < 0:
-        raise InvalidArgument(f"byte must be at least 0, not {byte}")

@@ -1,7 +1,8 @@
 """Which topics and partitions a request names: for faults that are for some of them.
 
 ``Call.entries`` asks. It goes by the names of fields, which Kafka's messages nearly share, so an
-API that is served anew needs nothing here as long as its fields are called as those of the others.
+API that is served anew needs nothing here as long as its fields are called as those of the others;
+only one that names whole topics says so. ``fault_arguments`` asks whether there can be any at all.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from kclient.protocol.message import Struct
+from kclient.protocol.message import Request, Struct
 
 Entry: TypeAlias = tuple[str | None, int | None]
 TopicName: TypeAlias = Callable[[str | None, bytes], str | None]
@@ -20,6 +21,18 @@ _PARTITIONS = ("partitions", "partition_data", "partition_indexes")
 _INDEXES = ("index", "partition", "partition_index")
 _TOPIC = 2
 """The type of a resource of configurations."""
+_WHOLE_TOPICS = frozenset((3, 19, 20, 32, 33, 37, 44, 75))
+"""APIs that name no partitions, only topics."""
+
+
+def names_topics(request_class: type[Request]) -> bool:
+    """Whether requests of a kind name topics at all."""
+    return bool(_present(request_class, (*_LISTS, "topic_names", "resources")))
+
+
+def names_partitions(request_class: type[Request]) -> bool:
+    """Whether requests of a kind name partitions of topics."""
+    return names_topics(request_class) and request_class.API_KEY not in _WHOLE_TOPICS
 
 
 def named_entries(request: Any, topic_name: TopicName) -> Iterator[Entry]:

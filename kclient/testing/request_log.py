@@ -12,14 +12,15 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kclient.error_codes import ErrorCode
-from kclient.protocol.message import Response, Struct
+from kclient.protocol.message import Response
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.testing.api_names import ApiName, api_key_of
+from kclient.testing.fault_arguments import counted
 from kclient.testing.request_info import CLIENT, REPLICA_ID
+from kclient.testing.served_request import ServedRequest as ServedRequest
 
 DEFAULT_LIMIT = 4096
 DEFAULT_LIMIT_BYTES = 8 << 20
@@ -27,70 +28,8 @@ DEFAULT_LIMIT_BYTES = 8 << 20
 
 _PRODUCE = 0
 _FORGOTTEN = -1
-_CODES = frozenset(ErrorCode)
-
-
-@dataclass(slots=True, eq=False)
-class ServedRequest:
-    """One request that reached a broker, and what became of it; to be looked at only.
-
-    Attributes:
-        at: Monotonic seconds.
-        broker: Node id.
-        api_key: Kafka's number of the API.
-        api: Kafka's name of it.
-        version: Of the API.
-        correlation_id: As sent.
-        client_id: As sent.
-        connection: A number for the connection, counted over the cluster's life.
-        size_bytes: Of the frame, without its size field.
-        request: The decoded message; the record bytes of a Produce are taken out once served.
-        response: The answer, the record bytes of a Fetch taken out; bytes if a fault gave those;
-            None while there is none, and for good where it was lost or none is wanted.
-        answered_at: Monotonic seconds when the answer was handed to the network, or to the fault
-            that keeps or spoils it from there on; None without an answer.
-        replica_id: Node id of the follower that asked, -1 for a client.
-    """
-
-    at: float
-    broker: int
-    api_key: int
-    api: str
-    version: int
-    correlation_id: int
-    client_id: str | None
-    connection: int
-    size_bytes: int
-    request: Any
-    response: Any = None
-    answered_at: float | None = None
-    replica_id: int = CLIENT
-    _number: int = field(default=0, repr=False)
-    _kept_bytes: int = field(default=0, repr=False)
-
-    @property
-    def errors(self) -> list[int]:
-        """The error codes anywhere in the answer, each once, in order; empty if all went well.
-
-        Each an ``ErrorCode``, unless a fault made one up.
-        """
-        found: dict[int, None] = {}
-        _collect_errors(self.response, found)
-        return [ErrorCode(code) if code in _CODES else code for code in found]
-
-
-def _collect_errors(value: object, found: dict[int, None]) -> None:
-    if isinstance(value, list):
-        for one in value:
-            _collect_errors(one, found)
-    elif isinstance(value, Struct):
-        for name in value.__slots__:
-            part = getattr(value, name)
-            if name == "error_code":
-                if part:
-                    found[part] = None
-            elif isinstance(part, (list, Struct)):
-                _collect_errors(part, found)
+_SHOWN = 5
+"""Entries in what a failing test prints."""
 
 
 def _produced_bytes(request: Any) -> int:
@@ -230,6 +169,15 @@ class RequestLog:
 
     def __iter__(self) -> Iterator[ServedRequest]:
         return iter(tuple(self._clients.entries))
+
+    def __repr__(self) -> str:
+        others = len(self._followers.entries)
+        of_others = f", and {others} of followers" if others else ""
+        if not self:
+            return f"<RequestLog: no requests{of_others}>"
+        last = "".join(f"\n  {one!r}" for one in [*self][-_SHOWN:])
+        count = counted(len(self), "request")
+        return f"<RequestLog: {count}{of_others}; the last ones:{last}>"
 
     def all(self, *, replicas: bool = False) -> list[ServedRequest]:
         """All that are kept; those of followers only with ``replicas``."""

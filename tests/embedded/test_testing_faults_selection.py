@@ -24,7 +24,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    async with asyncio.timeout(60), Cluster(brokers=2) as one:
+    async with asyncio.timeout(60), Cluster(brokers=3) as one:
         one.create_topic("t", assignments=[[1]])
         yield one
 

@@ -27,7 +27,12 @@ from kclient.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.named_entries import Entry, named_entries
+from kclient.testing.named_entries import (
+    Entry,
+    named_entries,
+    names_partitions,
+    names_topics,
+)
 from kclient.testing.served_versions import VERSIONS
 from tests.unit.protocol.random_messages import random_message
 from tests.unit.testing.calls import fetch, list_offsets, produce
@@ -91,3 +96,20 @@ def test_every_request_that_is_served_can_be_looked_through(key: int) -> None:
             for topic, partition in named_entries(made, name_of):
                 assert topic is None or isinstance(topic, str)
                 assert partition is None or isinstance(partition, int)
+
+
+@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: registry.API_NAMES[key])
+def test_what_a_kind_of_request_may_name_is_known(key: int) -> None:
+    """A fault for a topic or partition that an API never names could never act."""
+    rng = random.Random(key)
+    message = registry.request_class(key)
+    lowest, highest = VERSIONS[key]
+    seen: list[Entry] = []
+    for version in range(lowest, highest + 1):
+        for _ in range(20):
+            made = random_message(rng, message, version)
+            for resource in getattr(made, "resources", ()):
+                resource.resource_type = 2
+            seen += named_entries(made, lambda name, _: name or "t")
+    assert names_topics(message) == bool(seen)
+    assert names_partitions(message) == any(index is not None for _, index in seen)

@@ -1,0 +1,284 @@
+"""What tests hand to ``cluster.faults``, checked at once: a fault that can't act misleads its test.
+
+``faults.Faults`` and ``fault.Fault`` check through it, ``request_log`` its numbers. All that is
+refused is an ``InvalidArgument`` of one line that names the argument and what it may be.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
+
+from kclient.error_codes import ErrorCode
+from kclient.errors import InvalidArgument
+from kclient.protocol.registry import API_NAMES, request_class
+from kclient.testing.api_names import ApiName
+from kclient.testing.named_entries import names_partitions, names_topics
+from kclient.testing.request_info import CLIENT, REPLICA_ID, RequestInfo
+from kclient.testing.served_versions import VERSIONS
+from kclient.testing.suggestions import meant
+
+if TYPE_CHECKING:
+    from kclient.testing.fault import Fault
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_MOST_MS = (1 << 31) - 1
+
+
+class Where(TypedDict, total=False):
+    """Which requests a fault is for; what is left out matches all, but for ``replica``."""
+
+    broker: int
+    """Node id of the broker that is asked, one that the cluster has. For one that is still to be
+    added, ``when=lambda request: request.broker == 4``."""
+    client_id: str
+    """As the client calls itself."""
+    topic: str
+    """One that the request names (an incremental fetch names only what changed); with ``error`` it
+    is for the entries of that topic, whether named or remembered by the session. It need not be
+    there yet."""
+    partition: int
+    """With ``topic``."""
+    version: int
+    """Of the API."""
+    connection: int
+    """Its number, as ``cluster.requests`` tells it; 0 for those of other brokers."""
+    replica: int | Literal["any"]
+    """Requests of this follower, by node id, or of ``"any"`` sender; left out: those of clients."""
+    when: Callable[[RequestInfo], bool]
+    """Any other condition, without an effect of its own: it may be asked twice of a request."""
+
+
+def described(where: Where) -> Iterator[str]:
+    """In a few words each."""
+    if "topic" in where:
+        topic = where["topic"]
+        yield f"{topic}-{where['partition']}" if "partition" in where else f"topic {topic}"
+    if "client_id" in where:
+        yield f"client {where['client_id']!r}"
+    for name in ("broker", "version", "connection", "replica"):
+        if name in where:
+            yield f"{name} {where[name]}"
+    if "when" in where:
+        yield f"when {called(where['when'])}"
+
+
+def called(function: object) -> str:
+    """A function by its name."""
+    return f"{getattr(function, '__name__', type(function).__name__)}()"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 time``, ``2 times``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+WORDS = tuple(sorted(Where.__annotations__))
+
+
+def named(method: Callable[P, Fault]) -> Callable[P, Fault]:
+    """Let a method of ``Faults`` refuse words that it doesn't take, and name its fault after it."""
+    parameters = [*inspect.signature(method).parameters][1:]
+    words = [one for one in parameters if one != "where"]
+    if len(words) < len(parameters):
+        words += WORDS
+
+    @functools.wraps(method)
+    def make(*args: P.args, **kwargs: P.kwargs) -> Fault:
+        for word in kwargs:
+            if word not in words:
+                raise InvalidArgument(
+                    f"faults.{method.__name__}() takes no {word!r}{meant(word, words)}; "
+                    f"it takes {', '.join(words)}"
+                )
+        fault = method(*args, **kwargs)
+        fault.name = method.__name__
+        return fault
+
+    return make
+
+
+# Single values
+
+
+def api(method: str, value: ApiName | None) -> ApiName:
+    """An API, where all of them make no sense."""
+    if value is None:
+        raise InvalidArgument(
+            f"faults.{method}() needs an API: what it does isn't the same for all"
+        )
+    return value
+
+
+def whole(name: str, value: object, least: int, most: int | None = None) -> int:
+    """An int from ``least`` on."""
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and least <= value
+        and (most is None or value <= most)
+    ):
+        return value
+    bound = f"at least {least}" if most is None else f"from {least} to {most}"
+    raise InvalidArgument(f"{name} must be an int, {bound}, not {value!r}{_unless(value)}")
+
+
+def _unless(value: object) -> str:
+    return "; leave it out for all" if value is None else ""
+
+
+def number(name: str, value: object, words: str, holds: Callable[[float], bool]) -> float:
+    """An int or float that is no NaN, no infinity, and for which ``holds``."""
+    if (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and holds(value)
+    ):
+        return value
+    raise InvalidArgument(f"{name} must be {words}, not {value!r}")
+
+
+def wait_seconds(value: object) -> float:
+    """How long a request is held back."""
+    words = "a number of seconds from 0 (hold() is for ever)"
+    return number("seconds", value, words, lambda seconds: seconds >= 0)
+
+
+def throttle_ms(value: object) -> int:
+    """A throttle time, of seconds."""
+    most = _MOST_MS / 1000
+    words = f"a number of seconds from 0 to {most}"
+    return round(1000 * number("seconds", value, words, lambda seconds: 0 <= seconds <= most))
+
+
+def pace(value: object) -> float:
+    """Bytes a second."""
+    return number("bytes_per_second", value, "a number above 0", lambda one: one > 0)
+
+
+def how_often(times: object) -> int | None:
+    """``times`` of a fault."""
+    if times is not None:
+        try:
+            return whole("times", times, 1)
+        except InvalidArgument:
+            raise InvalidArgument(
+                f"times must be an int, at least 1, or None for ever, not {times!r}"
+            ) from None
+    return None
+
+
+def text(name: str, value: object) -> str:
+    """A str."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} must be a str, not {value!r}{_unless(value)}")
+    return value
+
+
+def raw(data: object) -> bytes:
+    """Bytes."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise InvalidArgument(f"data must be bytes, not {data!r}")
+
+
+def function(name: str, value: T, *, plain: bool = True) -> T:
+    """Something that can be called; no coroutine function where it must be ``plain``."""
+    if not callable(value):
+        raise InvalidArgument(f"{name} must be a function, not {value!r}")
+    if plain and inspect.iscoroutinefunction(value):
+        raise InvalidArgument(f"{name} must not be a coroutine function: on() takes those")
+    return value
+
+
+def one_of(name: str, value: object, allowed: Mapping[str, T]) -> T:
+    """One of some words, and what it stands for."""
+    if isinstance(value, str) and value in allowed:
+        return allowed[value]
+    raise InvalidArgument(
+        f"{name} must be one of {', '.join(allowed)}, not {value!r}{meant(value, allowed)}"
+    )
+
+
+def error_code(code: object) -> ErrorCode:
+    """An error to answer with, also by its number.
+
+    Raises:
+        InvalidArgument: It is none, or none that Kafka has.
+    """
+    if code == ErrorCode.NONE and not isinstance(code, bool):
+        raise InvalidArgument("code must not be ErrorCode.NONE, which is no error")
+    if isinstance(code, int) and not isinstance(code, bool):
+        try:
+            return ErrorCode(code)
+        except ValueError:
+            raise InvalidArgument(
+                f"code={code} is no error code of Kafka's: rewrite() can answer with any"
+            ) from None
+    near = meant(code, ErrorCode.__members__, "ErrorCode.{}")
+    raise InvalidArgument(f"code must be an ErrorCode, not {code!r}{near}")
+
+
+# Which requests
+
+
+def check_where(key: int | None, where: Where) -> None:
+    """Raise InvalidArgument if no request can be of that API (None for any) and like that."""
+    given: Mapping[str, Any] = where
+    for name in given.keys() & {"client_id", "topic"}:
+        text(name, given[name])
+    for name, least in (("broker", 1), ("partition", 0), ("connection", 0)):
+        if name in given:
+            whole(name, given[name], least)
+    if "when" in where:
+        function("when", where["when"])
+    if where.get("topic") == "":
+        raise InvalidArgument("topic must not be empty")
+    if "partition" in where and "topic" not in where:
+        raise InvalidArgument("partition needs topic")
+    if "version" in where:
+        whole("version", where["version"], *(VERSIONS[key] if key is not None else (0,)))
+    if "replica" in where:
+        _check_replica(key, where)
+    if key is not None:
+        _check_names(key, where)
+
+
+def _check_replica(key: int | None, where: Where) -> None:
+    replica = where["replica"]
+    if replica == "any":
+        return
+    try:
+        whole("replica", replica, 1)
+    except InvalidArgument:
+        raise InvalidArgument(
+            f"replica must be the node id of a follower, or 'any', not {replica!r}"
+        ) from None
+    if key is not None and key not in REPLICA_ID:
+        those = ", ".join(API_NAMES[one] for one in REPLICA_ID)
+        raise InvalidArgument(f"replica: followers send {those}, and no {API_NAMES[key]}")
+    if where.get("broker", CLIENT) == replica:
+        raise InvalidArgument(f"broker {replica} is no follower of itself: replica={replica}")
+
+
+def _check_names(key: int, where: Where) -> None:
+    kind = request_class(key)
+    if "topic" in where and not names_topics(kind):
+        raise InvalidArgument(f"topic: {API_NAMES[key]} names no topics")
+    if "partition" in where and not names_partitions(kind):
+        raise InvalidArgument(f"partition: {API_NAMES[key]} names no partitions")
+
+
+def check_brokers(where: Where, node_ids: Collection[int]) -> None:
+    """Raise InvalidArgument if it is about a broker that the cluster doesn't have."""
+    for name in ("broker", "replica"):
+        value = where.get(name)
+        if value not in (None, "any") and value not in node_ids:
+            those = ", ".join(str(one) for one in sorted(node_ids))
+            raise InvalidArgument(f"{name} must be one of the cluster's ({those}), not {value}")
