@@ -133,7 +133,6 @@ class Cluster(ClusterControl):
         self._inside.registry.listen(self.events.add)
         self._brokers = services.brokers
         self.faults.node_ids = services.brokers.keys()
-        self.faults.node_ids = services.brokers.keys()
         self._host, self._port = host, port
         for index, rack in enumerate(named):
             Broker(index + 1, host, port and port + index, rack, services)
