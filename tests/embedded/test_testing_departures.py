@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kclient.errors import ClientClosed, InvalidArgument
 from kclient.testing import Cluster
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import produce
@@ -87,3 +88,128 @@ async def test_a_broker_comes_back_though_its_inner_port_was_taken(cluster: Clus
     with socket.create_server((inner.host, inner.port)):
         await cluster.restart(1)
         assert cluster.brokers[1].inner_address(1) != inner
+
+
+@pytest.mark.parametrize("turns", range(12))
+@pytest.mark.parametrize(
+    "come_up",
+    [
+        lambda cluster: cluster.restart(1),
+        lambda cluster: cluster.move(1),
+        lambda cluster: cluster.swap_addresses(1, 2),
+        lambda cluster: cluster.add_broker(),
+        lambda cluster: cluster.start(),
+    ],
+)
+async def test_nothing_listens_once_a_cluster_is_closed(
+    come_up: Callable[[Cluster], Coroutine[Any, Any, object]], turns: int
+) -> None:
+    async with asyncio.timeout(60):
+        cluster = Cluster(2)
+        await cluster.start()
+        await cluster.crash(2)
+        task = asyncio.create_task(come_up(cluster))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await cluster.close()
+        with contextlib.suppress(ClientClosed):
+            await task
+    for broker in cluster.brokers.values():
+        assert not broker.running
+        with pytest.raises(OSError, match="Connect call failed"):
+            await asyncio.open_connection(broker.host, broker.port or 1)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_broker_that_is_crashed_while_it_comes_up_is_down(
+    cluster: Cluster, turns: int
+) -> None:
+    await cluster.stop(1)
+    task = asyncio.create_task(cluster.restart(1))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await cluster.crash(1)
+    was_first = turns == 0
+    await task
+    assert cluster.brokers[1].running is was_first
+    await cluster.restart(1)
+    assert cluster.brokers[1].running
+
+
+async def test_a_broker_may_be_brought_back_by_two_at_once(cluster: Cluster) -> None:
+    before = cluster.bootstrap
+    await asyncio.gather(cluster.restart(1), cluster.restart(1), cluster.restart(2))
+    assert cluster.bootstrap == before
+    assert all(one.running for one in cluster.brokers.values())
+
+
+def test_a_cluster_that_was_closed_can_be_started_in_another_loop() -> None:
+    cluster = Cluster(2)
+
+    async def use() -> None:
+        """Cancellation: safe."""
+        async with asyncio.timeout(60), cluster:
+            if not cluster.topics:
+                cluster.create_topic("t")
+            leader = cluster.leader("t")
+            async with RawPeer.to(cluster.brokers[leader].address) as peer:
+                await peer.call(produce("t", batch_bytes()), 9)
+                await cluster.restart(3 - leader)
+
+    asyncio.run(use())
+    asyncio.run(use())
+    assert len(cluster.records("t")) == 2
+
+
+async def test_a_broker_that_goes_for_good_takes_nothing_with_it(cluster: Cluster) -> None:
+    cluster.create_topic("t", assignments=[[1, 2]])
+    cluster.disconnect(1, 3)
+    cluster.isolate(3)
+    cluster.disconnect(1, 2)
+    await cluster.remove_broker(3)
+    assert sorted(cluster.brokers) == [1, 2]
+    assert await cluster.add_broker() == 3
+    assert cluster.controller_id == 1
+    cluster.reconnect(1, 2)
+    cluster.create_topic("u", assignments=[[3, 1]])
+    cluster.append("u", 0, batch_bytes())
+    await cluster.wait_in_sync()
+
+
+async def test_a_broker_that_got_replicas_meanwhile_stays(cluster: Cluster) -> None:
+    task = asyncio.create_task(cluster.remove_broker(3))
+    await asyncio.sleep(0)
+    cluster.create_topic("t", assignments=[[1, 3]])
+    with pytest.raises(InvalidArgument, match="broker 3 has replicas of t-0"):
+        await task
+    assert not cluster.brokers[3].running
+    await cluster.restart(3)
+    assert cluster.isr("t") == (1, 3)
+
+
+async def test_two_remove_a_broker_at_once(cluster: Cluster) -> None:
+    await asyncio.gather(cluster.remove_broker(3), cluster.remove_broker(3))
+    assert sorted(cluster.brokers) == [1, 2]
+
+
+async def test_the_last_broker_cannot_be_removed(cluster: Cluster) -> None:
+    await cluster.remove_broker(3)
+    await cluster.stop(2)
+    with pytest.raises(InvalidArgument, match="broker 1 is the last one that is up"):
+        await cluster.remove_broker(1)
+    await cluster.remove_broker(2)
+    with pytest.raises(InvalidArgument, match="broker 1 is the last one"):
+        await cluster.remove_broker(1)
+    assert cluster.brokers[1].running
+
+
+async def test_a_broker_whose_port_is_taken_is_not_added() -> None:
+    async with asyncio.timeout(60):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1] - 1
+            async with Cluster(1, port=port) as cluster:
+                with pytest.raises(OSError, match="in use"):
+                    await cluster.add_broker()
+                assert sorted(cluster.brokers) == [1]
+                taken.close()
+                assert await cluster.add_broker() == 2
