@@ -1,0 +1,130 @@
+"""What docs/testing.md shows is run: each block of Python, and each line of code in its tables.
+
+Blocks with tests in them run under pytest. All else runs on virtual time in a cluster of its own,
+where a topic ``flights`` of three partitions has a few records, as the page says.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kclient
+import kclient.testing
+from kclient.testing import Cluster, VirtualLoop, run_virtually
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+A_TEST = re.compile(r"^(async )?def (test|pytest)_|^@", re.M)
+OF_PYTEST = [block for block in BLOCKS if A_TEST.search(block)]
+SCRIPTS = [block for block in BLOCKS if block not in OF_PYTEST]
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| ")]
+CODE = re.compile(r"`((?:await |for |with |cluster\.|net\.)[^`]+)`")
+LINES = [found for row in ROWS if (found := CODE.findall(row))]
+"""The code of each row."""
+
+INI = """
+[pytest]
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+filterwarnings = error
+"""
+ON_VIRTUAL_TIME = """
+import asyncio
+
+async def test_an_hour_passes():
+    assert type(asyncio.get_running_loop()).__name__ == "VirtualLoop"
+    await asyncio.sleep(3000)
+"""
+"""What is run with a block that is a conftest."""
+
+
+def test_the_page_is_read() -> None:
+    assert len(OF_PYTEST) >= 4
+    assert len(SCRIPTS) >= 8
+    assert sum(map(len, LINES)) >= 80
+
+
+async def prepared(cluster: Cluster) -> dict[str, Any]:
+    """The names that the page takes for granted."""
+    cluster.create_topic("flights", partitions=3)
+    async with kclient.Producer(cluster.bootstrap) as producer:
+        for partition in range(3):
+            await producer.send("flights", b"UA 1545", key=b"JFK", partition=partition)
+    await cluster.wait_in_sync()
+    cluster.requests.clear()
+    cluster.events.clear()
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    names = {name: getattr(kclient.testing, name) for name in kclient.testing.__all__}
+    return names | {"asyncio": asyncio, "kclient": kclient, "cluster": cluster, "net": loop.network}
+
+
+async def execute(code: str, names: dict[str, Any]) -> None:
+    """Run it as the body of a coroutine would run."""
+    compiled = compile(code, "<docs/testing.md>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(compiled, names)
+    if inspect.iscoroutine(result):
+        await result
+
+
+def play(*codes: str) -> None:
+    async def scene() -> None:
+        async with Cluster(brokers=3, racks=["a", "b", "c"]) as cluster:
+            names = await prepared(cluster)
+            for code in codes:
+                await execute(code, names)
+
+    run_virtually(scene())
+
+
+@pytest.mark.parametrize("codes", LINES, ids=lambda codes: codes[0][:60])
+def test_code_in_tables_runs(codes: list[str]) -> None:
+    play(*codes)
+
+
+@pytest.mark.parametrize("block", SCRIPTS, ids=lambda block: " ".join(block.split())[:60])
+def test_blocks_run(block: str) -> None:
+    play(block)
+
+
+def test_readme_shows_a_test_that_runs() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Testing your own code\n(.*?)^## ", readme, re.M | re.S)
+    (block,) = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
+    exec(compile(block, "<README.md>", "exec"), {})
+
+
+def test_tests_pass(tmp_path: Path) -> None:
+    for number, block in enumerate(OF_PYTEST):
+        folder = tmp_path / f"block_{number}"
+        folder.mkdir()
+        if block.startswith("# conftest.py"):
+            (folder / "conftest.py").write_text(block)
+            block = ON_VIRTUAL_TIME
+        (folder / "test_block.py").write_text(block)
+    (tmp_path / "pytest.ini").write_text(INI)
+    plugin = ["-p", "kclient.pytest_plugin", "-p", "no:kclient", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, "-q", "--import-mode=importlib", str(tmp_path)],
+        cwd=tmp_path,
+        env={
+            **{key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"},
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
