@@ -121,6 +121,7 @@ class Intake:
         self.quick = QuickWay(accumulator.account, self.max_record)
         self._delivery_timeout = config.delivery_timeout
         self._unknown: set[str] = set()  # topics that were warned about
+        self._followed: Cluster | None = None
         self.max_block = config.max_block
 
     # Records from the user.
@@ -382,8 +383,10 @@ class Intake:
 
     def metadata_changed(self, view: Cluster) -> None:
         """Take over partitions and leaders; serve who waited for that."""
+        before, self._followed = self._followed, view
         for name in list(self._known):
-            self._learn(name, view)
+            if before is None or not view.leads_like(before, name):
+                self._learn(name, view)
         for name in self.lot.unknown_topics():
             self._learn(name, view)
             self._serve_line(name, view)

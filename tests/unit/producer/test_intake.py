@@ -163,6 +163,26 @@ def test_growing_topics_leave_batches_where_they_are() -> None:
     assert broker.log("t", 0).values[0] == b"v"
 
 
+def test_a_view_moves_the_queues_of_those_topics_only_that_it_has_news_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(topics={"t": [1, 1], "u": [1]})
+    for name in ("t", "u"):
+        rig.send(b"v", topic=name)
+    rig.metadata.publish(rig.metadata.view)
+    moved: list[str] = []
+    monkeypatch.setattr(rig.accumulator, "lead", lambda topic: moved.append(topic.name))
+    view = rig.metadata.view
+    rig.metadata.publish(view.with_topic(make_topic("t", [1, 1])))  # as it was
+    assert moved == []
+    rig.metadata.publish(view.with_topic(make_topic("t", [1, 2])))
+    assert moved == ["t"]
+    rig.metadata.publish(view.without_topic("t"))
+    rig.metadata.publish(view.with_topic(make_topic("t", [1, 2])).without_topic("u"))
+    rig.metadata.publish(view)
+    assert moved == ["t", "t", "t", "u"]
+
+
 class Broken:
     def partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
         raise RuntimeError("nobody knows")
