@@ -230,9 +230,10 @@ class FetchPlan:
                     queue = self.queues[node_id] = BrokerQueue(node_id)
                 queue.partitions[partition] = None
                 state.node_id = node_id
-                if state.retry_at:
-                    self._subscription.retry_now(state)  # the wait was for the former one
-                self.touch(state)
+                if state.retry_at:  # the wait was for the former one
+                    self._subscription.retry_now(state)  # comes back here by ``follow``
+                else:
+                    self.touch(state)
 
     def touch(self, state: PartitionState) -> None:
         """The wishes for ``state`` may have changed."""

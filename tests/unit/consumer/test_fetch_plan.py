@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import pytest
+
 from kclient.cluster.broker import Broker
 from kclient.cluster.partition import Partition
 from kclient.cluster.topic import Topic
@@ -74,6 +76,26 @@ def test_each_leader_is_asked_for_its_partitions() -> None:
     assert rig.asked(1) == {0: 0, 2: 0}
     assert rig.asked(2) == {1: 0}
     assert rig.due(1) == 0.0
+
+
+@pytest.mark.parametrize("waits_until", [0.0, 5.0])
+def test_a_new_leader_is_asked_at_once_and_looked_at_once(
+    waits_until: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = planned(1)
+    rig.asked(1)
+    rig.state(0).retry_at = waits_until
+    touched: list[int] = []
+    touch = BrokerQueue.touch
+
+    def note(queue: BrokerQueue, partition: TopicPartition) -> bool:
+        touched.append(queue.node_id)
+        return touch(queue, partition)
+
+    monkeypatch.setattr(BrokerQueue, "touch", note)
+    rig.follow(cluster(2))
+    assert touched == [1, 2]
+    assert rig.asked(2) == {0: 0}
 
 
 def test_an_ask_has_offset_size_and_what_the_view_knows() -> None:
