@@ -7,10 +7,12 @@ the loop. It shares the wire format and the record codec with the clients, and n
 
 from __future__ import annotations
 
+from kclient.clock import Clock
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker import Broker
 from kclient.testing.clock import Deadlock, Livelock, OutOfTime, Stuck, VirtualLoop, run_virtually
 from kclient.testing.cluster import Cluster, TopicDefaults
+from kclient.testing.controller import Tally
 from kclient.testing.event_log import EventLog
 from kclient.testing.events import (
     BrokerDown,
@@ -24,10 +26,12 @@ from kclient.testing.events import (
     IsrShrunk,
     LeaderElected,
     LeaderLost,
+    LogTruncated,
 )
 from kclient.testing.fault import Action, Fault
 from kclient.testing.faults import Faults
 from kclient.testing.log import PartitionLog
+from kclient.testing.log_cleaner import CleanResult
 from kclient.testing.loop_probe import LoopProbe
 from kclient.testing.memory_link import Link
 from kclient.testing.memory_net import MemoryNet, NetStats
@@ -42,6 +46,8 @@ __all__ = [
     "BrokerDown",
     "BrokerFenced",
     "BrokerUp",
+    "CleanResult",
+    "Clock",
     "Cluster",
     "ClusterEvent",
     "ControllerElected",
@@ -58,6 +64,7 @@ __all__ = [
     "LeaderLost",
     "Link",
     "Livelock",
+    "LogTruncated",
     "LoopProbe",
     "MemoryNet",
     "NetStats",
@@ -68,6 +75,7 @@ __all__ = [
     "ServedRequest",
     "StoredBatch",
     "Stuck",
+    "Tally",
     "ThreadedCluster",
     "TopicDefaults",
     "VirtualLoop",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from kclient.errors import ClientClosed, RequestTimedOut
+from kclient.errors import ClientClosed, RequestTimedOut, WrongContext
 
 _LAST_ROUNDS = 10
 """Turns of the loop in which a connection that was accepted at the very end is refused in order:
@@ -78,7 +78,7 @@ class LoopThread:
         Raises:
             ClientClosed: A coroutine while no loop runs, or one that the end has cut short.
             RequestTimedOut: It took too long, and was cancelled.
-            RuntimeError: A coroutine from inside the loop, which would wait for itself.
+            WrongContext: A coroutine from inside the loop, which would wait for itself.
         """
         loop = self._loop
         if loop is not None and threading.current_thread() is not self._thread:
@@ -87,8 +87,10 @@ class LoopThread:
         if inspect.iscoroutine(result):
             result.close()
             if loop is None:
-                raise ClientClosed("the cluster isn't running: use `with`, or start() it")
-            raise RuntimeError("a callback runs in the cluster's thread and can't wait for it")
+                raise ClientClosed(
+                    "the cluster isn't started", hint="start() it, or use it in 'with'"
+                )
+            raise WrongContext("a callback runs in the cluster's thread and can't wait for it")
         return result
 
     def _wait(

@@ -16,8 +16,12 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any
 
+from kclient.errors import KafkaError
+from kclient.testing.controller import Tally
 from kclient.testing.loop_thread import LoopThread
 
+_VALUES = (enum.Enum, BaseException, tuple, Tally)
+"""A ``Tally`` is a copy when a test gets it."""
 _ROOM = __name__.rpartition(".")[0] + "."
 
 
@@ -68,7 +72,10 @@ class Remote:
         return [name for name in dir(self._target) if not name.startswith("_")]
 
     def __repr__(self) -> str:
-        return f"<{type(self._target).__name__} in a thread of its own>"
+        try:
+            return str(self._thread.call(repr, self._target))
+        except KafkaError:  # the loop is busy
+            return f"<{type(self._target).__name__} in a thread of its own>"
 
     def __eq__(self, other: object) -> bool:
         return bool(self._target == _unwrapped(other))
@@ -111,9 +118,9 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _is_live(value: object) -> bool:
-    """An object of this room that changes: no frozen value, no member of an enum, no class."""
+    """An object of this room that changes: no value, no copy, no member of an enum, no class."""
     kind = type(value)
-    if not kind.__module__.startswith(_ROOM) or isinstance(value, enum.Enum | BaseException):
+    if not kind.__module__.startswith(_ROOM) or isinstance(value, _VALUES):
         return False
     settings = getattr(kind, "__dataclass_params__", None)
     return settings is None or not settings.frozen

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from kclient.errors import InvalidArgument
+from kclient.testing.arguments import seconds_of
 from kclient.testing.cluster import Cluster
 from kclient.testing.loop_thread import LoopThread
 from kclient.testing.remote import Remote
@@ -72,16 +74,19 @@ class ThreadedCluster(_BlockingCluster):
     """A ``Cluster`` in a thread of its own: it has all that a ``Cluster`` has, without ``await``.
 
     Each call, on it and on what it gives (``faults``, ``requests``, ``events``, a log), is
-    carried out in the cluster's loop while the caller waits; coroutines are waited for. Any thread
-    may call. Functions that are handed in, as to ``faults.rewrite``, run in the cluster's thread.
+    carried out in the cluster's loop while the caller waits; coroutines are waited for. Values come
+    as they are (records, ``Tally``, ``CleanResult``), what lives on there as a stand-in that has
+    all that the real one has (a fault, a broker, a log, a ``ServedRequest``). Any thread may call.
+    Functions that are handed in, as to ``faults.rewrite``, run in the cluster's thread.
 
     Args:
         cluster: One that isn't started.
         call_timeout: Seconds that a call may take; None for ever.
 
     Raises:
+        InvalidArgument: ``cluster`` isn't a ``Cluster``, or ``call_timeout`` no time.
         RequestTimedOut: By any call that takes longer than ``call_timeout``.
-        ClientClosed: By what needs the loop, when the cluster isn't started or was closed.
+        ClientClosed: By what changes something, when the cluster isn't started or was closed.
 
     Example::
 
@@ -97,6 +102,10 @@ class ThreadedCluster(_BlockingCluster):
     __slots__ = ()
 
     def __init__(self, cluster: Cluster, *, call_timeout: float | None = 60.0) -> None:
+        if not isinstance(cluster, Cluster):
+            raise InvalidArgument(f"cluster={cluster!r} must be a Cluster that isn't started")
+        if call_timeout is not None:
+            seconds_of("call_timeout", call_timeout)
         Remote.__init__(self, cluster, LoopThread(cluster, call_timeout))  # type: ignore[arg-type]
 
     def __enter__(self) -> Self:
@@ -119,6 +128,7 @@ class ThreadedCluster(_BlockingCluster):
         Raises:
             OSError: A listener can't be opened.
             ClientClosed: It was closed.
+            WrongContext: The cluster is started in another loop or thread.
         """
         self._thread.start()
 

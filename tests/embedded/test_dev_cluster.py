@@ -118,6 +118,7 @@ def test_a_port_that_is_taken_is_one_line() -> None:
         ("--topic flights:none", "--topic", ["'flights:none'", "NAME:PARTITIONS"]),
         ("--port 0 --topic a&b:2", "--topic", ["'a&b'", "'.', '_' and '-'"]),
         ("--port 0 --topic a --topic a", "--topic", ["'a' already exists"]),
+        ("--port 0 --topic a:10001", "--topic", ["'a'", "Excessively large number of partitions"]),
         ("--brokers 2 --racks x", "--racks", ["'x'", "2 racks"]),
         ("--host 0.0.0.0", "--host", ["'0.0.0.0'", "clients connect to"]),
         ("--port 0 --host 192.0.2.1", "--host", ["'192.0.2.1'", "of this machine"]),

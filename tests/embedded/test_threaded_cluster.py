@@ -6,21 +6,30 @@ import ast
 import inspect
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kclient.errors import BrokerError, ClientClosed, RequestTimedOut
+from kclient.errors import (
+    BrokerError,
+    ClientClosed,
+    InvalidArgument,
+    RequestTimedOut,
+    WrongContext,
+)
+from kclient.protocol.messages.api_versions import ApiVersionsRequest
 from kclient.testing import (
+    CleanResult,
     Cluster,
     ControllerElected,
     ErrorCode,
     EventLog,
     LeaderElected,
     RequestLog,
+    Tally,
     ThreadedCluster,
     threaded,
 )
@@ -108,7 +117,7 @@ def test_a_function_that_is_handed_in_may_use_it_too(cluster: ThreadedCluster) -
 
     def look(request: Any, response: Any) -> None:
         seen.append(cluster.topics)
-        with pytest.raises(RuntimeError, match="can't wait for it"):
+        with pytest.raises(WrongContext, match="can't wait for it"):
             cluster.crash(1)
 
     cluster.create_topic("t")
@@ -200,7 +209,6 @@ def test_what_is_private_stays_so(cluster: ThreadedCluster) -> None:
     with pytest.raises(AttributeError):
         cluster.nope  # type: ignore[attr-defined]  # noqa: B018
     assert "create_topic" in dir(cluster)
-    assert repr(cluster) == "<Cluster in a thread of its own>"
     assert cluster.create_topic.__doc__ == Cluster.create_topic.__doc__
 
 
@@ -216,7 +224,7 @@ def test_type_checkers_know_what_blocks(real: type, blocking: tuple[str, ...]) -
     """Each coroutine of a cluster is told as a plain function in threaded.py; add what is new."""
     coroutines = {
         name
-        for name, function in vars(real).items()
+        for name, function in inspect.getmembers(real)
         if inspect.iscoroutinefunction(function) and not name.startswith("_")
     }
     tree = ast.parse(Path(threaded.__file__).read_text())
@@ -228,3 +236,98 @@ def test_type_checkers_know_what_blocks(real: type, blocking: tuple[str, ...]) -
         if isinstance(function, ast.FunctionDef)
     }
     assert coroutines <= told
+
+
+def test_what_comes_back_is_of_use(cluster: ThreadedCluster) -> None:
+    cluster.create_topic("t", assignments=[[1, 2]])
+    assert cluster.statistics() == Tally()
+    assert isinstance(cluster.statistics(), Tally)
+    (cleaned,) = cluster.clean("t")
+    assert isinstance(cleaned, CleanResult)
+    assert cleaned._replace(next_clean_at=None) == CleanResult(0, 0)
+    assert cluster.offline == []
+    ask_versions(cluster)
+    (served,) = cluster.requests.of("ApiVersions")
+    assert (served.api, served.errors) == ("ApiVersions", [])
+    assert served.request == ApiVersionsRequest()
+
+
+def test_stand_ins_look_like_what_they_stand_for(cluster: ThreadedCluster) -> None:
+    assert repr(cluster) == (f"<Cluster of 3 brokers, 3 up, controller 1, {cluster.bootstrap}>")
+    assert repr(cluster.brokers[1]) == f"<Broker 1 at {cluster.brokers[1].address}, up>"
+    ask_versions(cluster)
+    assert "ApiVersions" in repr(cluster.requests.of("ApiVersions")[0])
+    fault = cluster.faults.hang(broker=2)
+    assert "2" in repr(fault)
+    cluster.close()
+    assert repr(cluster) == "<Cluster of 3 brokers, 0 up, not started>"
+
+
+def test_one_that_is_busy_can_be_looked_at() -> None:
+    release, real = threading.Event(), Cluster(1)
+
+    def hold(request: object) -> None:
+        release.wait(30)
+
+    real.faults.on("ApiVersions", hold)
+    with ThreadedCluster(real, call_timeout=0.05) as cluster:
+        with socket.create_connection(("127.0.0.1", real.brokers[1].port), 30) as connection:
+            connection.sendall(ASK_VERSIONS)
+            while repr(cluster) != "<Cluster in a thread of its own>":
+                pass
+            release.set()
+            assert len(connection.recv(4)) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: ThreadedCluster(3), "cluster=3 must be a Cluster"),
+        (lambda: ThreadedCluster(Cluster), "cluster=.* must be a Cluster"),
+        (lambda: ThreadedCluster(Cluster(1), call_timeout=-1), "call_timeout=-1 must be seconds"),
+        (lambda: ThreadedCluster(Cluster(1), call_timeout="1"), "call_timeout='1' must be"),
+    ],
+)
+def test_threads_that_cannot_be_are_refused(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(InvalidArgument, match=text):
+        make()
+
+
+def test_arguments_are_checked_as_without_a_thread(cluster: ThreadedCluster) -> None:
+    for call in (
+        lambda: cluster.crash("1"),  # type: ignore[arg-type]
+        lambda: cluster.leader(5),  # type: ignore[arg-type]
+        lambda: cluster.wait_in_sync(timeout=-1),
+    ):
+        with pytest.raises(InvalidArgument):
+            call()
+
+
+def test_a_cluster_has_one_thread(cluster: ThreadedCluster) -> None:
+    one = Cluster(1)
+    with ThreadedCluster(one):
+        with pytest.raises(WrongContext, match="another event loop"):
+            ThreadedCluster(one).start()
+        with pytest.raises(WrongContext, match="ThreadedCluster"):
+            one.create_topic("t")
+    assert not one.brokers[1].running
+
+
+def test_it_does_all_that_a_cluster_does(cluster: ThreadedCluster) -> None:
+    """Whatever is public on a cluster can be reached; each coroutine is waited for."""
+    cluster.create_topic("t", assignments=[[1, 2]])
+    for name in dir(Cluster):
+        if not name.startswith("_") and name not in ("start", "close"):
+            getattr(cluster, name)
+    cluster.stop(2)
+    cluster.restart(2, in_sync_within=5.0)
+    cluster.move(2)
+    cluster.swap_addresses(1, 2)
+    cluster.wait_in_sync(timeout=30.0)
+    added = cluster.add_broker(rack="r")
+    assert sorted(cluster.brokers) == [1, 2, 3, added]
+    cluster.remove_broker(added)
+    cluster.isolate(1)
+    cluster.reconnect()
+    cluster.wait_in_sync(1, 2, timeout=30.0)
+    assert cluster.isr("t") in ((1, 2), (2, 1))
