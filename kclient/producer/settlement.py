@@ -439,4 +439,4 @@ class Settlement:
 
 def _has_moved(batch: ProducerBatch, node_id: int) -> bool:
     """Another broker than ``node_id`` leads its partition, as far as is known now."""
-    return batch.queue.leader not in (node_id, NO_LEADER)
+    return batch.queue.leader not in (node_id, NO_LEADER, None)

@@ -52,6 +52,19 @@ def test_a_lost_answer_leaves_doubt(lost: Any) -> None:
     assert isinstance(error, DeliveryTimedOut) and error.maybe_written is True
 
 
+@pytest.mark.parametrize(("leader", "waits"), [(1, True), (2, False), (-1, True), (None, True)])
+def test_only_another_leader_is_asked_without_a_wait(leader: int | None, waits: bool) -> None:
+    rig = Rig(retry_backoff=0.5)
+    rig.send(b"v")
+    rig.step()
+    sent = rig.take_request()
+    sent.message()
+    queue = queue_of(rig)
+    queue.leader = leader
+    rig.lose(sent)
+    assert (queue.outstanding[0].retry_at > rig.clock.now()) == waits
+
+
 def test_a_request_that_was_never_written_leaves_no_doubt() -> None:
     rig = Rig(delivery_timeout=5.0)
     delivery = rig.send(b"v")
