@@ -1,7 +1,8 @@
 """What ``cluster.events`` tells: who is up, who reigns, who leads, who is in sync.
 
 Frozen values, each with its time. ``registry.py`` makes them: of sessions, of the claim, and of the
-difference between one image and the next. None is made per record or per request.
+difference between one image and the next; those of logs come from the followers that cut them. None
+is made per record or per request.
 """
 
 from __future__ import annotations
@@ -108,6 +109,19 @@ class IsrExpanded(ClusterEvent):
     partition: int
     isr: tuple[int, ...]
     joined: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogTruncated(ClusterEvent):
+    """A follower threw away the end of its log, which its leader doesn't have."""
+
+    topic: str
+    partition: int
+    node_id: int
+    end_offset: int
+    """Where the log ends now."""
+    count: int
+    """Offsets that went."""
 
 
 def changes(before: MetadataImage, after: MetadataImage) -> Iterator[ClusterEvent]:

@@ -8,6 +8,8 @@ left alone for a while. Used by ``replication.py``, which connects and waits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.fetch import (
     FetchPartition,
@@ -25,6 +27,7 @@ from kclient.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from kclient.testing.controller import Tally
+from kclient.testing.events import ClusterEvent, LogTruncated
 from kclient.testing.replica import Replica
 from kclient.testing.stored_batch import StoredBatch, split_batches
 from kclient.types import OffsetSpec
@@ -51,11 +54,13 @@ class FollowerFetch:
     Args:
         node_id: The follower.
         tally: To count truncations in.
+        tell: Is told of them.
     """
 
-    def __init__(self, node_id: int, tally: Tally) -> None:
+    def __init__(self, node_id: int, tally: Tally, tell: Callable[[ClusterEvent], None]) -> None:
         self._node_id = node_id
         self._tally = tally
+        self._tell = tell
         self._mine: dict[Key, Replica] = {}
         self._to_send: dict[Key, None] = {}
         self._to_forget: dict[Key, None] = {}
@@ -205,7 +210,9 @@ class FollowerFetch:
     def _take(self, key: Key, replica: Replica, part: PartitionData) -> None:
         diverging = part.diverging_epoch
         if diverging.epoch >= 0:
-            self._tally.truncations += replica.cut_back(diverging.epoch, diverging.end_offset)
+            end = replica.log.end_offset
+            if replica.cut_back(diverging.epoch, diverging.end_offset):
+                self._truncated(replica, end)
             self._to_send[key] = None
             return
         if part.records:
@@ -214,6 +221,12 @@ class FollowerFetch:
         replica.follow(part.high_watermark, part.log_start_offset)
         if replica.log.start_offset != self._told_starts.get(key):
             self._to_send[key] = None  # a DeleteRecords may wait for that
+
+    def _truncated(self, replica: Replica, end: int) -> None:
+        """Its log ended at ``end`` before."""
+        self._tally.truncations += 1
+        facts, now = replica.facts, replica.log.end_offset
+        self._tell(LogTruncated(facts.topic, facts.index, self._node_id, now, end - now))
 
     # Partitions whose end isn't within the leader's log
 
@@ -252,15 +265,15 @@ class FollowerFetch:
 
     def _come_back(self, key: Key, replica: Replica, first: int, last: int, until: float) -> None:
         """Start where the leader's log starts, or go back to its end."""
-        log = replica.log
-        if last < log.end_offset:
+        log, end = replica.log, replica.log.end_offset
+        if last < end:
             replica.cut_to(last)
-            self._tally.truncations += 1
+            self._truncated(replica, end)
         elif first > log.end_offset:
             replica.start_over(first)
         elif log.high_watermark < log.end_offset:
             log.truncate(log.high_watermark)
-            self._tally.truncations += 1
+            self._truncated(replica, end)
         else:
             self._refused(key, until)
             return

@@ -62,7 +62,8 @@ class Fetcher:
     def __init__(self, broker: Broker, leader: int) -> None:
         self._broker = broker
         self._leader = leader
-        self._fetch = FollowerFetch(broker.node_id, broker.inside.tally)
+        inside = broker.inside
+        self._fetch = FollowerFetch(broker.node_id, inside.tally, inside.registry.tell)
         self._peer: Peer | None = None
         self._dialing: asyncio.Task[None] | None = None
         self._pause: asyncio.TimerHandle | None = None

@@ -20,8 +20,12 @@ from kclient.testing import (
     IsrShrunk,
     LeaderElected,
     LeaderLost,
+    LogTruncated,
     run_virtually,
 )
+from tests.unit.testing.batches import batch_bytes
+from tests.unit.testing.calls import produce
+from tests.unit.testing.raw_peer import RawPeer
 
 SESSION = 9.0
 """``broker.session.timeout.ms``, in seconds."""
@@ -104,6 +108,21 @@ def test_what_nobody_can_lead_is_lost_until_somebody_does_uncleanly() -> None:
             await cluster.restart(1, in_sync_within=0)
             cluster.elect_leader("t", unclean=True)
             assert cluster.events.of(LeaderElected) == [LeaderElected("t", 0, 1, 2, unclean=True)]
+
+    run_virtually(scene())
+
+
+def test_what_a_former_leader_wrote_alone_is_truncated_when_it_is_back() -> None:
+    async def scene() -> None:
+        async with Cluster(2, broker_configs={"replica.lag.time.max.ms": 60_000}) as cluster:
+            cluster.create_topic("t", assignments=[[1, 2]])
+            cluster.isolate(1)
+            async with RawPeer.to(cluster.brokers[1].address) as peer:
+                await peer.call(produce("t", batch_bytes(3), acks=1), 12)
+            await cluster.events.wait_for(LeaderElected)
+            cluster.reconnect()
+            truncated = await cluster.events.wait_for(LogTruncated)
+            assert truncated == LogTruncated("t", 0, 1, end_offset=0, count=3)
 
     run_virtually(scene())
 

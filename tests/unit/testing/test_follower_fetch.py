@@ -20,6 +20,7 @@ from kclient.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kclient.testing.controller import Tally
+from kclient.testing.events import ClusterEvent, LogTruncated
 from kclient.testing.follower_fetch import FollowerFetch
 from kclient.testing.image import PartitionFacts
 from kclient.testing.replica import Replica
@@ -41,7 +42,8 @@ class Scene:
 
     def __init__(self, *replicas: Replica) -> None:
         self.tally = Tally()
-        self.fetch = FollowerFetch(2, self.tally)
+        self.told: list[ClusterEvent] = []
+        self.fetch = FollowerFetch(2, self.tally, self.told.append)
         self.fetch.assign(list(replicas))
         self.fetch.begin()
 
@@ -209,6 +211,7 @@ def test_a_log_that_parted_is_cut_back_and_asks_again_from_there() -> None:
     scene.answer(part(0, diverging_epoch=EpochEndOffset(0, 2)))
     assert one.log.end_offset == 2
     assert scene.tally.truncations == 1
+    assert scene.told == [LogTruncated("t", 0, 2, 2, 3)]
     assert named(scene.ask()) == [(0, 2)]
 
 
@@ -249,7 +252,7 @@ def test_where_the_leader_begins_later_the_follower_starts_over() -> None:
     assert asked(scene) is None
     assert (one.log.start_offset, one.log.end_offset) == (40, 40)
     assert named(scene.ask()) == [(0, 40)]
-    assert scene.tally.truncations == 0
+    assert (scene.tally.truncations, scene.told) == (0, [])
 
 
 def test_where_the_leader_ends_earlier_the_follower_goes_back_to_its_end() -> None:
@@ -257,6 +260,7 @@ def test_where_the_leader_ends_earlier_the_follower_goes_back_to_its_end() -> No
     scene.located(0)
     scene.located(2)
     assert one.log.end_offset == 2
+    assert scene.told == [LogTruncated("t", 0, 2, 2, 2)]
     assert scene.tally.truncations == 1
     assert named(scene.ask()) == [(0, 2)]
 
