@@ -15,7 +15,7 @@ from kclient.protocol.message import Request, Response
 from kclient.protocol.registry import request_class
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
-from kclient.testing.handlers import SERVED
+from kclient.testing.handlers import REFUSED, SERVED
 from kclient.testing.handlers.api_versions import unsupported_version_response
 from kclient.testing.request_log import ServedRequest
 
@@ -51,7 +51,7 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
     if len(frame) < _REQUEST_START.size:
         raise Unserved(f"a frame of {len(frame)} bytes is no request")
     key, version, correlation_id = _REQUEST_START.unpack_from(frame, 0)
-    served = SERVED.get(key)
+    served = SERVED.get(key) or REFUSED.get(key)
     if served is None:
         raise Unserved(f"the embedded cluster does not serve API {key}")
     lowest, highest = broker.versions[key]
@@ -97,7 +97,8 @@ def serve(call: Call) -> Response | Deferred[Response] | None:
     Raises:
         Hangup: The connection must be closed instead.
     """
-    return SERVED[call.api_key].handle(call, call.request)
+    served = SERVED.get(call.api_key) or REFUSED[call.api_key]
+    return served.handle(call, call.request)
 
 
 def encode_frame(response: Response, version: int, correlation_id: int) -> bytearray:

@@ -31,7 +31,9 @@ VERSIONS: dict[int, tuple[int, int]] = {
     44: (0, 1),  # IncrementalAlterConfigs
     47: (0, 0),  # OffsetDelete
     60: (0, 2),  # DescribeCluster
+    68: (0, 1),  # ConsumerGroupHeartbeat
     74: (0, 1),  # ListConfigResources
     75: (0, 0),  # DescribeTopicPartitions
+    76: (1, 1),  # ShareGroupHeartbeat
 }
-"""API key to the lowest and highest version; each has its handler in ``handlers.SERVED``."""
+"""API key to the lowest and highest version; each has its handler in ``handlers``."""

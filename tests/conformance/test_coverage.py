@@ -18,10 +18,11 @@ LEAST_PER_API = 2
 LEAST_IN_ALL = 200
 LEAST_ON_THREE_NODES = 40
 SOURCES = Path(kclient.testing.__file__).parent
-_MENTION = re.compile(r"\bErrorCode\.([A-Z_]+)")
+_MENTION = re.compile(r"\bErrorCode\.([A-Z][A-Z_]+)")
 
 NOT_SHOWN: dict[ErrorCode, str] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "once per cluster, while its first group's topic is made",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "of transactions, which come later: told in its text",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "for the milliseconds that Kafka loads a partition",
     ErrorCode.INVALID_TXN_STATE: "of transactions, which come later: Kafka looks into its own",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (

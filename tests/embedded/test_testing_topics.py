@@ -295,7 +295,9 @@ async def test_topics_that_are_not_there_are_described_as_such(peer: RawPeer) ->
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-async def test_there_is_no_coordinator_of_transactions(peer: RawPeer, version: int) -> None:
+async def test_a_coordinator_of_transactions_is_refused_for_good_in_words(
+    peer: RawPeer, version: int
+) -> None:
     batched = version >= 4
     request = (
         FindCoordinatorRequest(key_type=1, coordinator_keys=["a", "b"])
@@ -306,5 +308,6 @@ async def test_there_is_no_coordinator_of_transactions(peer: RawPeer, version: i
     answers = got.coordinators if batched else [got]
     assert len(answers) == (2 if batched else 1)
     for answer in answers:
-        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert answer.error_message == "The embedded cluster doesn't serve transactions yet."
         assert answer.node_id == -1

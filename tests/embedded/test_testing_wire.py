@@ -14,6 +14,7 @@ from kclient.protocol.headers import encode_request
 from kclient.protocol.message import Request
 from kclient.protocol.messages import alter_configs
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -49,6 +50,7 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kclient.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
 from kclient.testing.served_versions import VERSIONS
@@ -100,6 +102,8 @@ def sample(api_key: int, version: int, topic_id: bytes) -> Request:
             [AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "5")])]
         ),
         60: DescribeClusterRequest(),
+        68: ConsumerGroupHeartbeatRequest("g", "m"),
+        76: ShareGroupHeartbeatRequest("g", "m"),
         74: ListConfigResourcesRequest([2] if version else []),
         75: DescribeTopicPartitionsRequest(),
     }

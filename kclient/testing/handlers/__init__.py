@@ -2,7 +2,7 @@
 
 Their versions are in ``served_versions.py``, and a broker may be made to serve fewer. ``dispatch``
 calls ``handle(call, request)``, which returns the response, a ``Deferred`` where it has to wait, or
-None where no answer is wanted.
+None where no answer is wanted. What is only refused has a table of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kclient.testing.handlers import (
     elect_leaders,
     fetch,
     find_coordinator,
+    group_heartbeats,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -97,3 +98,12 @@ SERVED: dict[int, Served] = {
         Served(75, describe_topic_partitions.handle),
     )
 }
+
+REFUSED: dict[int, Served] = {
+    row.api_key: row
+    for row in (
+        Served(68, group_heartbeats.handle_consumer),
+        Served(76, group_heartbeats.handle_share),
+    )
+}
+"""Of parts that come later: advertised, since clients wait for ever for some of what isn't."""

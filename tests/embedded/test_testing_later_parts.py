@@ -1,0 +1,137 @@
+"""What the embedded cluster doesn't serve yet ends soon and in words, with everybody's clients.
+
+Transactions, consumer groups of KIP-848 and share groups: none may wait for ever for what never
+comes. Raw answers are in `test_testing_topics.py`, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import warnings
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+import aiokafka
+import aiokafka.errors
+import confluent_kafka
+import pytest
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.api_versions import ApiVersionsRequest
+from kclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kclient.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from kclient.testing import Cluster
+from tests.unit.testing.raw_peer import RawPeer
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+    import kafka.errors
+
+T = TypeVar("T")
+PATIENCE = 30.0
+"""Seconds: a client that waits for so long waits for ever."""
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        cluster.create_topic("t")
+        yield cluster
+
+
+async def blocking(function: Callable[[], T]) -> T:
+    """Call what blocks in another thread."""
+    return await asyncio.to_thread(function)
+
+
+# On the wire
+
+
+@pytest.mark.parametrize(
+    ("request_class", "version", "text"),
+    [
+        (ConsumerGroupHeartbeatRequest, 0, "consumer groups"),
+        (ConsumerGroupHeartbeatRequest, 1, "consumer groups"),
+        (ShareGroupHeartbeatRequest, 1, "share groups"),
+    ],
+)
+async def test_heartbeats_of_other_groups_are_advertised_and_refused(
+    cluster: Cluster,
+    request_class: type[ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest],
+    version: int,
+    text: str,
+) -> None:
+    async with RawPeer.to(cluster.bootstrap) as peer:
+        listed = (await peer.call(ApiVersionsRequest("a", "1"), 4)).api_keys
+        assert request_class.API_KEY in {one.api_key for one in listed}
+        got = await peer.call(request_class("g", "m"), version)
+    assert got.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert text in got.error_message
+
+
+async def test_a_fault_may_say_something_else(cluster: Cluster) -> None:
+    cluster.faults.error("ConsumerGroupHeartbeat", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    async with RawPeer.to(cluster.bootstrap) as peer:
+        got = await peer.call(ConsumerGroupHeartbeatRequest("g", "m"), 1)
+    assert got.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+# Transactions
+
+
+async def test_librdkafka_gives_transactions_up(cluster: Cluster) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": "x"}
+    )
+    with pytest.raises(confluent_kafka.KafkaException, match="doesn't serve transactions") as found:
+        await blocking(functools.partial(producer.init_transactions, PATIENCE))
+    assert found.value.args[0].fatal()
+
+
+async def test_aiokafka_gives_transactions_up(cluster: Cluster) -> None:
+    producer = aiokafka.AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap, transactional_id="x", request_timeout_ms=1000
+    )
+    with pytest.raises(aiokafka.errors.KafkaError, match="ClusterAuthorizationFailed"):
+        async with asyncio.timeout(PATIENCE):
+            await producer.start()
+    await producer.stop()
+
+
+async def test_kafka_python_gives_transactions_up(cluster: Cluster) -> None:
+    def begin() -> None:
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=cluster.bootstrap, transactional_id="x", max_block_ms=PATIENCE * 1000
+        )
+        try:
+            producer.init_transactions()
+        finally:
+            producer.close(0)
+
+    with pytest.raises(kafka.errors.KafkaError, match="ClusterAuthorizationFailed"):
+        await blocking(begin)
+
+
+# Groups
+
+
+async def test_librdkafka_gives_a_consumer_group_up(cluster: Cluster) -> None:
+    def poll() -> confluent_kafka.Message | None:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": "g",
+                "group.protocol": "consumer",
+            }
+        )
+        consumer.subscribe(["t"])
+        try:
+            return consumer.poll(PATIENCE)
+        finally:
+            consumer.close()
+
+    message = await blocking(poll)
+    assert message is not None
+    assert "ConsumerGroupHeartbeat fatal error" in str(message.error())
