@@ -13,13 +13,15 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kclient.errors import InvalidArgument, RequestTimedOut
+from kclient.testing.arguments import seconds_of
 from kclient.testing.events import ClusterEvent
+from kclient.testing.fault_arguments import counted
 
 E = TypeVar("E", bound=ClusterEvent)
 
 DEFAULT_LIMIT = 4096
 _SHOWN = 5
-"""Events that the text of a time-out names."""
+"""Events that a time-out, or the log itself, names."""
 
 
 class EventLog:
@@ -58,9 +60,15 @@ class EventLog:
     def __iter__(self) -> Iterator[ClusterEvent]:
         return iter(tuple(self._events))
 
+    def __repr__(self) -> str:
+        if not self:
+            return "<EventLog: no events>"
+        last = "".join(f"\n  {one!r}" for one in [*self][-_SHOWN:])
+        return f"<EventLog: {counted(len(self), 'event')}; the last ones:{last}>"
+
     def of(self, kind: type[E], condition: Callable[[E], bool] | None = None) -> list[E]:
         """Those of a class that are still kept, and for which ``condition`` is true if given."""
-        _check_kind(kind)
+        _check(kind, condition)
         return [
             one
             for one in self._events
@@ -104,10 +112,12 @@ class EventLog:
 
         Raises:
             RequestTimedOut: None came; the text names what happened last.
+            InvalidArgument: What is given is no class of events, no function or no seconds.
             Exception: What ``condition`` raises.
 
         Cancellation: safe; nothing is left behind.
         """
+        seconds_of("timeout", timeout)
         found = self.of(kind, condition)
         if found:
             return found[0]
@@ -162,6 +172,8 @@ class EventLog:
             self._failed(error)
 
 
-def _check_kind(kind: Any) -> None:
+def _check(kind: Any, condition: Any) -> None:
     if not isinstance(kind, type) or not issubclass(kind, ClusterEvent):
         raise InvalidArgument(f"{kind!r} is no class of events, see kclient.testing.events")
+    if condition is not None and not callable(condition):
+        raise InvalidArgument(f"condition={condition!r} must be a function of an event")

@@ -216,6 +216,23 @@ async def test_what_is_no_class_of_events_is_refused(kind: Any) -> None:
         await log.wait_for(kind)
 
 
+async def test_what_is_no_condition_or_no_time_is_refused() -> None:
+    log, _ = log_of(BrokerUp(1, 0))
+    with pytest.raises(InvalidArgument, match="must be a function of an event"):
+        log.of(BrokerUp, 1)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="timeout=-1 must be seconds"):
+        await log.wait_for(BrokerUp, timeout=-1)
+
+
+def test_the_log_shows_what_happened_last() -> None:
+    log, _ = log_of()
+    assert repr(log) == "<EventLog: no events>"
+    log.add(BrokerUp(1, 0))
+    assert repr(log) == (
+        "<EventLog: 1 event; the last ones:\n  BrokerUp(at=7.5, node_id=1, epoch=0)>"
+    )
+
+
 def test_listeners_hear_until_they_are_removed() -> None:
     log, _ = log_of()
     heard: list[ClusterEvent] = []
