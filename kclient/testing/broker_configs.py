@@ -12,6 +12,7 @@ callback of the loop that the user's own code runs in (28 MiB took 15 to 100 ms)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import cast
 
 from kclient.errors import InvalidConfig
@@ -21,7 +22,10 @@ from kclient.testing.config_defs import ConfigDef, Value, as_texts, read_table
 from kclient.testing.config_tables import definitions
 from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.refused import Refused
+from kclient.testing.topic_configs import TopicConfig
 
+_BROKER = 4
+"""The number of brokers among the kinds of resources."""
 ALL_DEFINITIONS = read_table(definitions.BROKER)
 """Those included that are never described."""
 
@@ -53,7 +57,7 @@ _OWN = {
 
 
 class BrokerConfig:
-    """Checked configuration of all brokers of a cluster.
+    """Checked configuration of all brokers of a cluster; a value, replaced and never edited.
 
     Attributes:
         given: What was set for the cluster.
@@ -82,6 +86,7 @@ class BrokerConfig:
     """
 
     __slots__ = (
+        "_own",
         "_values",
         "auto_create_topics",
         "cleaner_backoff_ms",
@@ -121,15 +126,45 @@ class BrokerConfig:
         self.stored: dict[tuple[int, str], dict[str, str]] = {}
         # With eligible leader replicas the controller keeps this one for the cluster (KIP-966).
         self.dynamic = {"min.insync.replicas": self.static.get("min.insync.replicas", "1")}
-        self.apply(self.dynamic)
+        self._read()
 
-    def apply(self, dynamic: Mapping[str, str]) -> None:
-        """Let these dynamic configurations of all brokers count from now on.
+    def with_dynamic(self, dynamic: Mapping[str, str]) -> BrokerConfig:
+        """The same with these dynamic configurations of all brokers.
 
         Raises:
             InvalidConfig: A value that Kafka would refuse.
         """
-        self.dynamic = dict(dynamic)
+        made = copy(self)
+        made.dynamic = dict(dynamic)
+        made._read()
+        return made
+
+    def with_stored(self, kind: int, name: str, configs: Mapping[str, str]) -> BrokerConfig:
+        """The same with exactly these on a single broker, group or other resource."""
+        made = copy(self)
+        made.stored = {key: one for key, one in self.stored.items() if key != (kind, name)}
+        if configs:
+            made.stored[kind, name] = dict(configs)
+        made._own = {}
+        return made
+
+    def of_topic_on(self, node_id: int, topic: TopicConfig) -> TopicConfig:
+        """A topic's configuration on a broker, whose own configurations may give other defaults."""
+        own = self.stored.get((_BROKER, str(node_id)))
+        if own is None:
+            return topic
+        known = self._own.get((node_id, topic))
+        if known is None:
+            defaults = topic_defaults({**self.static, **self.dynamic, **own})
+            try:
+                known = TopicConfig(topic.given, defaults)
+            except Refused:  # each can be, but not all of them together
+                known = topic
+            self._own[node_id, topic] = known
+        return known
+
+    def _read(self) -> None:
+        self._own: dict[tuple[int, TopicConfig], TopicConfig] = {}
         try:
             self._values: dict[str, Value] = {
                 name: None if text is None else one.parse(text)

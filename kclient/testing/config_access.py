@@ -1,7 +1,8 @@
 """Where configurations are kept: what the handlers of the configuration APIs read and replace.
 
 The only one of them that knows the cluster's state; the rules (``config_rules.py``) and the
-descriptions (``config_descriptions.py``) don't. What is replaced counts at once.
+descriptions (``config_descriptions.py``) don't. What is replaced counts on a broker as soon as it
+hears of it, as all that the controller decides.
 """
 
 from __future__ import annotations
@@ -97,17 +98,11 @@ class ConfigAccess:
         if resource == Resource.TOPIC:
             controller.set_topic_configs({name: self.checked_topic(configs)})
         elif resource == Resource.BROKER and not name:
-            self._image.config.apply(configs)
-            controller.set_topic_configs(
-                {
-                    topic_name: self.checked_topic(topic.config.given)
-                    for topic_name, topic in controller.image.topics.items()
-                }
-            )
-        elif configs:
-            self._image.config.stored[resource, name] = dict(configs)
+            controller.set_broker_config(controller.image.config.with_dynamic(configs))
         else:
-            self._image.config.stored.pop((resource, name), None)
+            controller.set_broker_config(
+                controller.image.config.with_stored(resource, name, configs)
+            )
 
     def names(self, resource: Resource) -> list[str]:
         """All resources of a kind that have configurations."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.testing import elections
+from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.image import (
     NO_LEADER,
     BrokerFacts,
@@ -215,6 +216,17 @@ class Controller:
             topic = image.topics[name]
             partitions = tuple(elections.reckoned(one, config) for one in topic.partitions)
             topics.append(replace(topic, config=config, partitions=partitions))
+        self._commit(image.with_topics(*topics))
+
+    def set_broker_config(self, config: BrokerConfig) -> None:
+        """Another configuration of the brokers, which was checked; topics go by it at once."""
+        same = config.topic_defaults == self.image.config.topic_defaults
+        image = replace(self.image, config=config)
+        topics = []
+        for topic in image.topics.values():
+            own = topic.config if same else image.topic_config(topic.config.given)
+            partitions = tuple(elections.reckoned(one, own) for one in topic.partitions)
+            topics.append(replace(topic, config=own, partitions=partitions))
         self._commit(image.with_topics(*topics))
 
     def _new_id(self) -> bytes:

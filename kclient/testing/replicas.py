@@ -80,6 +80,7 @@ class Replicas:
 
     def _update(self, name: str, now: float) -> Iterator[Turn]:
         topic = self.image.topics[name]
+        config = self.image.config.of_topic_on(self.node_id, topic.config)
         for facts in topic.partitions:
             key = name, facts.index
             replica = self._replicas.get(key)
@@ -88,15 +89,15 @@ class Replicas:
                     yield from self._forget(replica)
                 continue
             if replica is None:
-                replica = Replica(self.node_id, topic.topic_id, facts, topic.config)
+                replica = Replica(self.node_id, topic.topic_id, facts, config)
                 self._replicas[key] = replica
                 replica.begin(now)
                 turned = True
-            elif replica.facts is facts and replica.config is topic.config:
+            elif replica.facts is facts and replica.config is config:
                 continue
             else:
                 committed = replica.log.high_watermark
-                turned = replica.become(facts, topic.config, now)
+                turned = replica.become(facts, config, now)
                 if turned:
                     self._turned.append(replica)
                 if replica.leads:
