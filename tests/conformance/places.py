@@ -57,6 +57,12 @@ class Place(Protocol):
     async def restart(self, node: int) -> None:
         """Bring a broker back that is down; returns when it answers."""
 
+    async def pause(self, node: int) -> None:
+        """Let the others hear nothing of a broker, which isn't down; what clients hear is open."""
+
+    async def resume(self, node: int) -> None:
+        """Let it go on."""
+
 
 class Embedded:
     """The embedded cluster."""
@@ -80,6 +86,12 @@ class Embedded:
     async def restart(self, node: int) -> None:
         await self._cluster.restart(node)
 
+    async def pause(self, node: int) -> None:
+        self._cluster.isolate(node)
+
+    async def resume(self, node: int) -> None:
+        self._cluster.reconnect(node)
+
 
 class OneNode:
     """The real broker that test sessions share; it is never stopped by a scenario."""
@@ -99,7 +111,7 @@ class OneNode:
     async def stop(self, node: int) -> None:
         raise NotImplementedError(f"broker {node} is shared: a scenario with nodes=3 may stop its")
 
-    crash = restart = stop
+    crash = restart = pause = resume = stop
 
 
 class ThreeNodes:
@@ -109,6 +121,7 @@ class ThreeNodes:
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
+        self._paused: set[int] = set()
         self.ids = nodes.ids
 
     def address(self, node: int) -> tuple[str, int]:
@@ -123,8 +136,18 @@ class ThreeNodes:
     async def restart(self, node: int) -> None:
         await asyncio.to_thread(self._nodes.restart, node)
 
+    async def pause(self, node: int) -> None:
+        self._nodes.pause(node)
+        self._paused.add(node)
+
+    async def resume(self, node: int) -> None:
+        self._nodes.resume(node)
+        self._paused.discard(node)
+
     async def heal(self) -> None:
-        """Bring back what a scenario left down, so that the next one finds all in sync."""
+        """Bring back what a scenario left down or silent; the next one finds all in sync."""
+        for node in tuple(self._paused):
+            await self.resume(node)
         for node in IDS:
             if not self._nodes.alive(node):
                 await self.restart(node)

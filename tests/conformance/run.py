@@ -338,6 +338,14 @@ class Run:
             for topic in topics:
                 await self.wait_in_sync(topic, node=other)
 
+    async def pause(self, node: int) -> None:
+        """Let a broker be silent towards the others, for less than its session lasts."""
+        await self.place.pause(node)
+
+    async def resume(self, node: int) -> None:
+        """Let it go on."""
+        await self.place.resume(node)
+
     async def _wait_brokers(self, node: int) -> None:
         async def knows() -> bool:
             seen = await self.quietly(MetadataRequest([]), 12, node=node)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.delete_records import DeleteRecordsRequest
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
 from kclient.protocol.messages.metadata import MetadataRequest
-from tests.conformance.run import Run
+from tests.conformance.run import Run, until
 from tests.conformance.scenario import scenario
 from tests.conformance.scenarios.create_partitions import grow
 from tests.conformance.scenarios.create_topics import create, spec
+from tests.conformance.scenarios.delete_records import delete
+from tests.conformance.scenarios.delete_topics import by_name as gone
 from tests.conformance.scenarios.describe_topic_partitions import describe
 from tests.conformance.scenarios.elect_leaders import PREFERRED, UNCLEAN, elect
-from tests.conformance.scenarios.list_offsets import LATEST
+from tests.conformance.scenarios.list_offsets import EARLIEST, LATEST
 from tests.conformance.scenarios.metadata import by_name
 from tests.conformance.scenarios.offset_for_leader_epoch import end_of
 from tests.unit.testing.batches import batch_bytes
@@ -127,3 +130,63 @@ async def a_replica_vanishes_before_it_is_missed(run: Run) -> None:
     await run.ask(produce(topic, batch_bytes()), 9, "then")
     await run.restart(DOWN, topic)
     await run.ask(list_offsets(topic, LATEST), 7, "all were appended that weren't refused")
+
+
+def hasty(topic: str, offset: int, timeout_ms: int) -> DeleteRecordsRequest:
+    """Records before an offset, within so long."""
+    request = delete((topic, {0: offset}))
+    request.timeout_ms = timeout_ms
+    return request
+
+
+async def replicated(run: Run, *replicas: int) -> str:
+    """A topic with two batches, which all have."""
+    topic = await run.topic(replicas=[list(replicas)])
+    for _ in range(2):
+        await run.quietly(produce(topic, batch_bytes(2)), 9, node=replicas[0])
+    return topic
+
+
+@scenario("DeleteRecords", ErrorCode.REQUEST_TIMED_OUT, nodes=3)
+async def records_that_a_silent_follower_still_has(run: Run) -> None:
+    topic = await replicated(run, 1, 2, DOWN)
+    await run.ask(hasty(topic, 1, 5000), 2, "all are there")
+    await run.pause(DOWN)
+    await run.ask(hasty(topic, 3, 300), 2, "one is silent")
+    await run.ask(list_offsets(topic, EARLIEST), 7, "the leader has deleted them")
+    await run.ask(hasty(topic, 3, 0), 2, "without a time")
+    await run.ask(hasty(topic, 1, 0), 2, "what all have deleted")
+    await run.resume(DOWN)
+    await run.ask(hasty(topic, 3, 10_000), 2, "it is back")
+
+
+@scenario("DeleteRecords", ErrorCode.REQUEST_TIMED_OUT, nodes=3)
+async def a_topic_goes_while_its_records_are_deleted(run: Run) -> None:
+    topic = await replicated(run, 1, 2, DOWN)
+    await run.pause(DOWN)
+    waiting = await run.peer().begin(hasty(topic, 3, 1500), 2, "while one is silent")
+    await run.ask(list_offsets(topic, EARLIEST), 7, "the leader has deleted them")
+    await run.ask(gone(topic), 5)
+    await waiting.answer()
+    await run.resume(DOWN)
+
+
+@scenario("DeleteRecords", ErrorCode.REQUEST_TIMED_OUT, nodes=3)
+async def another_leads_while_records_are_deleted(run: Run) -> None:
+    topic = await replicated(run, 2, 1, DOWN)
+    await run.stop(2)
+    await run.wait_leader(topic, 1)
+    await run.restart(2, topic)
+    await run.pause(DOWN)
+    waiting = await run.peer().begin(hasty(topic, 3, 1500), 2, "while one is silent")
+
+    async def followed() -> bool:
+        found = (await run.quietly(fetch(topic, 0), 12, node=2)).responses[0].partitions[0]
+        return bool(found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    await until(followed)
+    await run.ask(elect(PREFERRED, (topic, [0])), 2)
+    await waiting.answer()
+    await run.resume(DOWN)
+    await run.wait_leader(topic, 2)
+    await run.ask(list_offsets(topic, EARLIEST), 7, "the next leader", node=2)
