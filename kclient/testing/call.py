@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kclient.testing.replica import Replica
     from kclient.testing.request_log import ServedRequest
 
+_FETCH = 1
+
 
 class Call:
     """One request, its broker, and the cluster behind it.
@@ -130,5 +132,9 @@ class Call:
         return faults.error_for(self, topic, partition, after=after)
 
     def entries(self) -> Iterator[tuple[str | None, int | None]]:
-        """(topic, partition) of what the request names, for faults that are for some of it."""
-        return named_entries(self.request, self.topic_name)
+        """(topic, partition) of what the request is about, for faults that are for some of it."""
+        yield from named_entries(self.request, self.topic_name)
+        if self.api_key == _FETCH:
+            session = self.broker.sessions.get(self.request.session_id)
+            for key, one in session.partitions.items() if session is not None else ():
+                yield key.topic if isinstance(key.topic, str) else one.wanted.name, key.partition

@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import ProtocolError
+from kclient.errors import InvalidArgument, ProtocolError
 from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Response
 from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.call import Call
-from kclient.testing.fault_arguments import Where, check_where, counted, described, how_often
+from kclient.testing.fault_arguments import Where, check_where, counted, described, how_often, whole
 from kclient.testing.request_info import CLIENT, RequestInfo, info_of, replica_of
 
 if TYPE_CHECKING:
@@ -193,16 +193,24 @@ class Fault:
 
         Put a timeout around it with ``asyncio.timeout``.
 
+        Raises:
+            InvalidArgument: It won't act as often, or was taken back meanwhile.
+
         Cancellation: safe; nothing is left behind.
         """
-        if self.hits >= count:
+        if self.hits >= whole("count", count, 0):
             return
+        if self.times is not None and self.hits + self.times < count:
+            raise self._never(count)
         waiter = (count, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         try:
             await waiter[1]
         finally:
             self._waiters.remove(waiter)
+
+    def _never(self, count: int) -> InvalidArgument:
+        return InvalidArgument(f"it won't act {counted(count, 'time')}: {self!r}")
 
     def concerns(self, call: Call) -> bool:
         """Whether it will act on that request, apart from topic and partition."""
@@ -286,3 +294,6 @@ class Fault:
         held, self._held = self._held, []
         for resume in held:
             resume()
+        for count, future in self._waiters:
+            if not future.done():
+                future.set_exception(self._never(count))

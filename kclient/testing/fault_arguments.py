@@ -28,6 +28,9 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _MOST_MS = (1 << 31) - 1
+_DESCRIBE_LOG_DIRS = 35
+_WRITING = frozenset((0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 42, 43, 44, 47))
+"""APIs whose handlers ask for errors twice: before they do something, and when it is done."""
 
 
 class Where(TypedDict, total=False):
@@ -39,9 +42,8 @@ class Where(TypedDict, total=False):
     client_id: str
     """As the client calls itself."""
     topic: str
-    """One that the request names (an incremental fetch names only what changed); with ``error`` it
-    is for the entries of that topic, whether named or remembered by the session. It need not be
-    there yet."""
+    """One that the request names, or that the session of a fetch remembers; with ``error`` it is
+    for the entries of that topic only. It need not be there yet."""
     partition: int
     """With ``topic``."""
     version: int
@@ -226,6 +228,17 @@ def error_code(code: object) -> ErrorCode:
 
 
 # Which requests
+
+
+def errs_late(key: int) -> bool:
+    """Whether an error after the fact is another one than before: not where nothing is written."""
+    return key in _WRITING
+
+
+def check_error_where(key: int, where: Where) -> None:
+    """Raise InvalidArgument if an answer of that API has no error for such an entry."""
+    if key == _DESCRIBE_LOG_DIRS and "topic" in where:
+        raise InvalidArgument("topic: an answer to DescribeLogDirs has no errors of topics")
 
 
 def check_where(key: int | None, where: Where) -> None:

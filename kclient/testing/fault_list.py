@@ -50,6 +50,11 @@ class FaultList:
             shown.append(f"\n  ... and {more} more")
         return f"<Faults: {len(self.listed)}{''.join(shown)}>"
 
+    @property
+    def unused(self) -> list[Fault]:
+        """Those that never acted and still might: is what they are for what the client asks?"""
+        return [one for one in self.listed if one.active and not one.hits]
+
     def remove(self, fault: Fault) -> None:
         """Take one fault back and release what it holds."""
         if fault in self.listed:

@@ -13,7 +13,7 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
 from kclient.testing import fault_arguments as check
 from kclient.testing.answer_changes import Corruption, Throttle
-from kclient.testing.api_names import ApiName
+from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.fault import Action, Fault, Hook, Stage
 from kclient.testing.fault_arguments import Where, named
 from kclient.testing.wire_faults import WireFaults
@@ -39,7 +39,9 @@ class Faults(WireFaults):
     ``when``. Requests of followers are left alone unless ``replica`` names one, or ``"any"``.
     ``after=True`` acts when the request was carried out, so that a record is in the log though the
     answer says otherwise or never comes. Each returns the ``Fault``, whose ``hits`` tell how often
-    it acted; ``with`` takes it back at the end of a block. Those added first act first.
+    it acted (``unused`` has those that never did); ``with`` takes it back at the end of a block,
+    and what it holds back then goes on at once. Those added first act first. What can't be meant
+    raises InvalidArgument: a misspelt word, an API that isn't served, a broker that isn't there.
 
     ========================= =======================================================
     what a test wants         how
@@ -92,8 +94,11 @@ class Faults(WireFaults):
         """Answer with ``code``: each entry concerned, or the whole where the API has no entries.
 
         A Fetch without ``topic`` gets it for the response as a whole, as session errors are.
+        ``after`` makes no difference to what only reads.
         """
-        fault = Fault(Action.ERROR, check.api("error", api), times, after, where)
+        key = served_key_of(check.api("error", api))
+        check.check_error_where(key, where)
+        fault = Fault(Action.ERROR, key, times, after and check.errs_late(key), where)
         fault.code = check.error_code(code)
         fault.detail = fault.code.name
         return self._add(fault)
@@ -180,7 +185,9 @@ class Faults(WireFaults):
     def hang(self, **where: Unpack[Where]) -> Fault:
         """Answer nothing, and carry nothing out, until it is removed.
 
-        Connections are taken, and those that asked something meanwhile stay deaf for good.
+        Connections are taken, and those that asked something meanwhile stay deaf for good: what
+        they asked is lost. A broker that stands still and goes on where it was, as one whose
+        machine was suspended, is ``hold(None, times=None, broker=2)``.
 
         Example::
 

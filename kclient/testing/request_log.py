@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from kclient.protocol.message import Response
 from kclient.protocol.messages.fetch import FetchResponse
-from kclient.testing.api_names import ApiName, api_key_of
-from kclient.testing.fault_arguments import counted
+from kclient.testing.api_names import ApiName, served_key_of
+from kclient.testing.fault_arguments import counted, whole
 from kclient.testing.request_info import CLIENT, REPLICA_ID
 from kclient.testing.served_request import ServedRequest as ServedRequest
 
@@ -72,8 +72,13 @@ Condition: TypeAlias = Callable[[ServedRequest], bool]
 
 
 def _of_api(api: ApiName) -> Condition:
-    key = api_key_of(api)
+    key = served_key_of(api)
     return lambda entry: entry.api_key == key
+
+
+def _check_broker(broker: int | None) -> None:
+    if broker is not None:
+        whole("broker", broker, 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -191,7 +196,8 @@ class RequestLog:
         self, api: ApiName, *, broker: int | None = None, replicas: bool = False
     ) -> list[ServedRequest]:
         """Those of one API, and of one broker if given, that are still kept."""
-        key = api_key_of(api)
+        key = served_key_of(api)
+        _check_broker(broker)
         return [
             one
             for one in self.all(replicas=replicas)
@@ -200,7 +206,7 @@ class RequestLog:
 
     def count(self, api: ApiName, *, replicas: bool = False) -> int:
         """How many of one API were ever served, since the start or the last ``clear``."""
-        return self._count(api_key_of(api), replicas)
+        return self._count(served_key_of(api), replicas)
 
     def _count(self, key: int, replicas: bool) -> int:
         return self._clients.counts[key] + (self._followers.counts[key] if replicas else 0)
@@ -219,7 +225,8 @@ class RequestLog:
 
         Cancellation: safe; nothing is left behind.
         """
-        key = api_key_of(api)
+        key = served_key_of(api)
+        whole("count", count, 0)
         if self._count(key, replicas) < count:
             await self._wait(lambda _: self._count(key, replicas) >= count, False)
 
@@ -243,6 +250,7 @@ class RequestLog:
             replicas: Those of followers count, too.
 
         Raises:
+            InvalidArgument: There is no such API, or none that is served.
             Exception: What ``what`` raises.
 
         Cancellation: safe; nothing is left behind.
@@ -252,7 +260,8 @@ class RequestLog:
             joined = await cluster.requests.wait_for("JoinGroup", answered=True)
             big = await cluster.requests.wait_for(lambda one: one.size_bytes > 1 << 20)
         """
-        of_kind = _of_api(what) if isinstance(what, (type, str, int)) else what
+        _check_broker(broker)
+        of_kind = what if callable(what) and not isinstance(what, type) else _of_api(what)
 
         def condition(entry: ServedRequest) -> bool:
             return (

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kclient.error_codes import ErrorCode
+from kclient.errors import InvalidArgument
 from kclient.protocol.messages.api_versions import ApiVersionsRequest
 from kclient.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 from kclient.protocol.messages.list_offsets import ListOffsetsRequest
@@ -15,7 +16,7 @@ from kclient.protocol.messages.metadata import MetadataRequest
 from kclient.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kclient.testing import Cluster
 from tests.unit.testing.batches import batch_bytes
-from tests.unit.testing.calls import fetch, produce
+from tests.unit.testing.calls import fetch, list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer
 
 ASKED = ApiVersionsRequest()
@@ -112,6 +113,64 @@ async def test_the_log_keeps_requests_of_followers_apart(cluster: Cluster, peer:
         *("ListOffsets", "OffsetForLeaderEpoch"),
     ]
     assert (await log.wait_for("ListOffsets", replicas=True)).replica_id == 2
+
+
+@pytest.mark.parametrize("version", [12, 17])
+async def test_a_fetch_is_also_of_the_topics_that_its_session_remembers(
+    cluster: Cluster, peer: RawPeer, version: int
+) -> None:
+    cluster.create_topic("u", assignments=[[1]])
+    topic = cluster.topic_id("t") if version >= 13 else "t"
+    session = (await peer.call(fetch(topic, 0, session=(0, 0)), version)).session_id
+    assert session
+    of_t = cluster.faults.on("Fetch", lambda info: None, topic="t", partition=0)
+    others = [
+        cluster.faults.on("Fetch", lambda info: None, topic="t", partition=1),
+        cluster.faults.on("Fetch", lambda info: None, topic="u"),
+    ]
+    await peer.call(fetch(None, session=(session, 1)), version)
+    await peer.call(fetch(None, session=(session + 1, 1)), version)
+    assert (of_t.hits, [one.hits for one in others]) == (1, [0, 0])
+
+
+@pytest.mark.parametrize("api", ["Metadata", "ListOffsets", "Fetch"])
+async def test_an_error_after_what_only_reads_is_one_all_the_same(
+    cluster: Cluster, peer: RawPeer, api: str
+) -> None:
+    fault = cluster.faults.error(api, NOT_LEADER, after=True)
+    asked = {
+        "Metadata": (MetadataRequest(None), 9),
+        "ListOffsets": (list_offsets("t", -1), 8),
+        "Fetch": (fetch("t", 0), 12),
+    }
+    for errors in ([NOT_LEADER], []):
+        await peer.call(*asked[api])
+        assert cluster.requests.of(api)[-1].errors == errors
+    assert fault.hits == 1
+
+
+async def test_faults_that_never_acted_are_told(cluster: Cluster, peer: RawPeer) -> None:
+    used, unused = cluster.faults.hold("Fetch"), cluster.faults.throttle("Fetch", 0.001)
+    used.release()
+    hook = cluster.faults.on("ApiVersions", lambda info: None)
+    await peer.call(ASKED, 0)
+    assert hook.hits == 1
+    assert cluster.faults.unused == [unused]
+
+
+async def test_a_wait_for_hits_that_cannot_come_is_refused(cluster: Cluster, peer: RawPeer) -> None:
+    fault = cluster.faults.on("ApiVersions", lambda info: None, times=2)
+    with pytest.raises(InvalidArgument, match="2 times"):
+        await fault.wait_hits(3)
+    await peer.call(ASKED, 0)
+    with pytest.raises(InvalidArgument, match="count"):
+        await fault.wait_hits("1")  # type: ignore[arg-type]
+    waiting = asyncio.ensure_future(fault.wait_hits(2))
+    await asyncio.sleep(0)
+    fault.remove()
+    with pytest.raises(InvalidArgument, match="removed, 1 hit"):
+        await waiting
+    await fault.wait_hits(1)
 
 
 async def test_lost_requests_and_lost_answers_differ_in_the_log(cluster: Cluster) -> None:

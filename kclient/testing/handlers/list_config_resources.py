@@ -24,6 +24,9 @@ _ORDER = (
 
 def handle(call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """List the resources of the kinds that are asked for; of client metrics only before v1."""
+    code = call.error_for()
+    if code is not None:
+        return ListConfigResourcesResponse(error_code=code)
     wanted = request.resource_types if call.version >= _FIRST_WITH_TYPES else []
     if any(kind not in tuple(Resource) for kind in wanted):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -123,6 +123,7 @@ async def never(_: object) -> bool:
         (lambda f: f.hold("Produce", replica=2), ("replica", "Produce", "Fetch")),
         (lambda f: f.hold("Heartbeat", topic="t"), ("Heartbeat", "topic")),
         (lambda f: f.hold("Metadata", topic="t", partition=0), ("Metadata", "partition")),
+        (lambda f: f.error("DescribeLogDirs", NOT_LEADER, topic="t"), ("DescribeLogDirs", "topic")),
         (lambda f: f.hold("Fetch", when=never), ("when", "coroutine")),
         (lambda f: f.rewrite("Fetch", never), ("function", "coroutine", "on()")),
         (lambda f: f.rewrite("Fetch", b"bytes"), ("function",)),

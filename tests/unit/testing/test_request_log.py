@@ -40,6 +40,30 @@ def test_what_is_no_api_is_refused(api: object) -> None:
         api_key_of(api)  # type: ignore[arg-type]
 
 
+async def test_what_could_never_be_found_is_refused() -> None:
+    log = RequestLog()
+    for api, words in (("Prodce", "did you mean 'Produce'?"), ("Vote", "isn't served")):
+        with pytest.raises(InvalidArgument, match=words):
+            log.of(api)
+        with pytest.raises(InvalidArgument, match=words):
+            log.count(api)
+        with pytest.raises(InvalidArgument, match=words):
+            await log.wait_for(api)
+        with pytest.raises(InvalidArgument, match=words):
+            await log.wait_count(api, 1)
+    for broker in ("1", 0, True):
+        with pytest.raises(InvalidArgument, match="broker must be an int, at least 1"):
+            log.of("Fetch", broker=broker)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match="broker must be an int, at least 1"):
+            await log.wait_for("Fetch", broker=broker)  # type: ignore[arg-type]
+    for count in ("1", -1, 1.5, None):
+        with pytest.raises(InvalidArgument, match="count must be an int, at least 0"):
+            await log.wait_count("Fetch", count)  # type: ignore[arg-type]
+    for what in (None, 1.0, ["Fetch"], True):
+        with pytest.raises(InvalidArgument, match="neither a request class"):
+            await log.wait_for(what)  # type: ignore[arg-type]
+
+
 def test_entries_are_kept_in_order_up_to_the_limit() -> None:
     log = RequestLog(limit=2)
     for broker in (1, 2, 3):
