@@ -230,3 +230,14 @@ class Room:
         answers: list[ErrorCode] = []
         self.shard.delete_group(group, answers.append, self.moment)
         return answers
+
+
+def codes(answers: list) -> list[ErrorCode]:
+    return [ErrorCode(one.error_code) for one in answers]
+
+
+def entered(room: Room, **options: object) -> list:
+    """Join a new group, and be answered."""
+    answers = room.join(**options) if "instance" in options else room.enter(**options)
+    room.pass_time(0)
+    return answers
