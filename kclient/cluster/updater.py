@@ -318,14 +318,14 @@ class MetadataUpdater:
         network, known = self._network, self.view.brokers
         if known and not ask.bootstrap:
             likely = self._likely(known)
-            node_id = network.least_loaded(self._untried(likely) if ask.elsewhere else likely)
-            if node_id is None:
-                node_id = network.least_loaded(likely)
-            if node_id is None:
-                node_id = network.least_loaded(known)
-            if node_id is not None:
-                self._tried = [node_id] if not ask.elsewhere else [*self._tried, node_id]
-                return node_id
+            choices = [self._untried(likely)] if ask.elsewhere else []
+            asked = 0
+            for choice in (*choices, likely, list(known)):  # each holds the one before
+                node_id = network.least_loaded(choice) if len(choice) > asked else None
+                if node_id is not None:
+                    self._tried = [*self._tried, node_id] if ask.elsewhere else [node_id]
+                    return node_id
+                asked = len(choice)
         return network.least_loaded([node.node_id for node in network.bootstrap_nodes])
 
     def _likely(self, known: Iterable[int]) -> list[int]:

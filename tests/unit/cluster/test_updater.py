@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -310,6 +310,31 @@ def test_dead_brokers_lead_back_to_the_bootstrap_address() -> None:
             updater.request_update()
             await updater.wait_newer(version, 30.0)
             assert network.sent[-1][1] == -1
+
+    run(main())
+
+
+def test_nobody_is_thought_of_twice_for_one_refresh() -> None:
+    class Thinking(FakeNetwork):
+        choices: list[list[int]]
+
+        def least_loaded(self, node_ids: Iterable[int] | None = None, lane: int = 0) -> int | None:
+            self.choices.append(list(node_ids or ()))
+            return super().least_loaded(node_ids, lane)
+
+    async def main() -> None:
+        network = Thinking(knows("t"))
+        network.choices = []
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            network.down = {1, 2}
+            choices = network.choices = []
+            version = updater.view.version
+            updater.request_update()
+            await updater.wait_newer(version, 30.0)
+            assert choices[-1] == [-1]
+            assert [1, 2] in choices and choices.count([1, 2]) == 1
 
     run(main())
 
