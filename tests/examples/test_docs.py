@@ -79,13 +79,18 @@ async def execute(code: str, names: dict[str, Any]) -> None:
 
 
 def play(*codes: str) -> None:
+    failures: list[dict[str, Any]] = []
+
     async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, failure: failures.append(failure))
         async with Cluster(brokers=3, racks=["a", "b", "c"]) as cluster:
             names = await prepared(cluster)
             for code in codes:
                 await execute(code, names)
 
     run_virtually(scene())
+    assert failures == []
 
 
 @pytest.mark.parametrize("codes", LINES, ids=lambda codes: codes[0][:60])
