@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -20,19 +21,37 @@ import pytest_asyncio
 
 GRACE = 1.0
 """Seconds in which closed transports may finish; their last callbacks come a loop turn later."""
+HIDINGS = 500
+"""After so many all is looked at once more, so that what became garbage meanwhile goes."""
+
+_hidings = itertools.count(1)
+
+
+def hide_from_collector() -> None:
+    """Let the collector look only at what is made from now on: a run behind each test is cheap."""
+    if next(_hidings) % HIDINGS == 0:
+        gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Hide all that is imported so far from the collector: one run per test becomes cheap."""
-    gc.collect()
-    gc.freeze()
+    """Hide all that was imported."""
+    hide_from_collector()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Show everything to whoever looks for garbage at the end."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Watch the loop of each async test."""
     if inspect.iscoroutinefunction(request.function):
+        hide_from_collector()
         request.getfixturevalue("watched_loop")
     yield
 
