@@ -12,6 +12,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.protocol.primitives import Buffer
 from kclient.record.compression import Compression
+from kclient.record.layout import BATCH_HEADER_BYTES
 from kclient.record.reader import Batch
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch, split_batches
@@ -25,6 +26,7 @@ _FIRST_WITH_ZSTD = 7
 _CHECK_CAP_BYTES = 256 << 20
 """What inflates to more is refused. Kafka would take it, but kclient would not read it either."""
 _CHUNK = 2000
+_LENGTH_BYTES = 5
 _SHOWN_ERRORS = 3
 _NO_APPEND_TIME = "Producer should not set timestamp type to LogAppendTime."
 
@@ -118,10 +120,34 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int, where: 
         try:
             records = decoded.records("", 0, limit=_CHUNK)
         except CorruptRecord as error:
+            if batch.codec == Compression.NONE and _has_endless_length(view[BATCH_HEADER_BYTES:]):
+                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
             raise _invalid(str(error)) from error
         check.take_all(records)
     check.raise_errors()
     batch.set_times(check.greatest, log_append_time=False)
+
+
+def _has_endless_length(records: memoryview) -> bool:
+    """Whether a record's length goes on after its fifth byte: nothing that Kafka is prepared for.
+
+    Only where batches aren't compressed: of those that are it knows.
+    """
+    start = 0
+    while start < len(records):
+        size = shift = 0
+        for byte in records[start : start + _LENGTH_BYTES]:
+            start += 1
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        else:
+            return shift == 7 * _LENGTH_BYTES
+        if size & 1:  # negative
+            return False
+        start += size >> 1
+    return False
 
 
 class _RecordCheck:

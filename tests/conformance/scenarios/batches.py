@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 
 from kclient.error_codes import ErrorCode
@@ -14,6 +15,12 @@ from tests.unit.testing.calls import fetch, produce
 
 _VERSIONS = (3, 7, 8, 9, 12)
 _CODECS = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
+
+
+def made_of(records: bytes, count: int, codec: Compression) -> bytes:
+    """A batch of what may be no records."""
+    packed = gzip.compress(records, mtime=0) if codec is Compression.GZIP else records
+    return encode_batch(packed, codec, count, NOW, NOW)
 
 
 @scenario("Produce", ErrorCode.CORRUPT_MESSAGE)
@@ -184,3 +191,23 @@ async def records_that_do_not_fill_the_batch(run: Run) -> None:
         ("a negative number of headers", good[:-1] + b"\x01"),
     ):
         await run.ask(produce(topic, encode_batch(body, 0, 1, NOW, NOW)), 9, note)
+
+
+@scenario("Produce", ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
+async def numbers_of_too_many_bits(run: Run) -> None:
+    topic = await run.topic()
+    body = bytes((0, 0, 0, 1, 2)) + b"v" + bytes(1)
+    whole = bytes([2 * len(body)]) + body
+    long, endless = b"\xff" * 4 + b"\x1f", b"\xff" * 5 + b"\x0f"
+    padded = bytes([0x80 | 2 * len(body), 0x80, 0x80, 0x80, 0x80, 0])
+    for codec in (Compression.NONE, Compression.GZIP):
+        for note, records, count in (
+            ("a length of five bytes", padded[:4] + b"\0" + body, 1),
+            ("a length of six bytes", endless + body, 1),
+            ("a small one of six bytes", padded + body, 1),
+            ("the second one", whole + endless + body, 2),
+            ("the size of a key", bytes([22]) + bytes(3) + endless + bytes(2), 1),
+        ):
+            batch = made_of(records, count, codec)
+            await run.ask(produce(topic, batch), 9, f"{note}, {codec.name}")
+    await run.ask(produce(topic, made_of(long + body, 1, Compression.NONE)), 9, "33 bits")
