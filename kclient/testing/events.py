@@ -8,22 +8,23 @@ is made per record or per request.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kclient.frozen import Frozen, frozen
 from kclient.testing.image import NO_LEADER, MetadataImage, PartitionFacts
 
 _OFFSETS_TOPIC = "__consumer_offsets"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
+@frozen
+class ClusterEvent(Frozen):
     """Base of all events. Two are equal if all but their times are."""
 
     at: float = field(default=0.0, kw_only=True, compare=False)
     """Monotonic seconds, as ``loop.time()`` and ``ServedRequest.at`` have them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerUp(ClusterEvent):
     """A broker takes part: it has a session."""
 
@@ -32,7 +33,7 @@ class BrokerUp(ClusterEvent):
     """Of the broker: each session has a higher one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerDown(ClusterEvent):
     """A broker was stopped or crashed, which is noticed at once."""
 
@@ -40,7 +41,7 @@ class BrokerDown(ClusterEvent):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerFenced(ClusterEvent):
     """A broker was out of reach for ``broker.session.timeout.ms``: it runs, and may not know."""
 
@@ -48,7 +49,7 @@ class BrokerFenced(ClusterEvent):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControllerElected(ClusterEvent):
     """A broker was the first to claim, and reigns."""
 
@@ -57,7 +58,7 @@ class ControllerElected(ClusterEvent):
     """One higher than that of the last controller."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControllerLost(ClusterEvent):
     """The controller is down, was fenced or resigned: nobody reigns until the next one claims."""
 
@@ -65,7 +66,7 @@ class ControllerLost(ClusterEvent):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaderElected(ClusterEvent):
     """A partition has a leader in a new epoch; not told of the first one of a new topic."""
 
@@ -77,12 +78,12 @@ class LeaderElected(ClusterEvent):
     """It wasn't in sync: what was committed may be lost."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoordinatorElected(LeaderElected):
     """The same of a partition of ``__consumer_offsets``: its leader coordinates its groups."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaderLost(ClusterEvent):
     """Nobody can lead a partition: it is offline."""
 
@@ -91,7 +92,7 @@ class LeaderLost(ClusterEvent):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IsrShrunk(ClusterEvent):
     """Replicas aren't in sync any more: they are behind, or their brokers down."""
 
@@ -101,7 +102,7 @@ class IsrShrunk(ClusterEvent):
     left: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IsrExpanded(ClusterEvent):
     """Replicas are in sync again."""
 
@@ -111,7 +112,7 @@ class IsrExpanded(ClusterEvent):
     joined: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogTruncated(ClusterEvent):
     """A follower threw away the end of its log, which its leader doesn't have."""
 

@@ -17,10 +17,11 @@ from types import MappingProxyType
 from typing import Any
 
 from kclient.errors import KafkaError
+from kclient.frozen import Frozen
 from kclient.testing.controller import Tally
 from kclient.testing.loop_thread import LoopThread
 
-_VALUES = (enum.Enum, BaseException, tuple, Tally)
+_VALUES = (enum.Enum, BaseException, tuple, Frozen, Tally)
 """A ``Tally`` is a copy when a test gets it."""
 _ROOM = __name__.rpartition(".")[0] + "."
 

@@ -111,6 +111,17 @@ def test_other_changes_of_a_partition_tell_nothing() -> None:
     assert told(image, changed(image, partition_epoch=9, isr=(3, 2, 1))) == []
 
 
+# What an event is
+
+
+def test_an_event_is_equal_to_one_of_another_time_and_never_changes() -> None:
+    event = LeaderElected("t", 0, 2, 1, at=5.0)
+    assert event == LeaderElected("t", 0, 2, 1) != CoordinatorElected("t", 0, 2, 1)
+    assert len({event, LeaderElected("t", 0, 2, 1, at=6.0), BrokerUp(1, 0)}) == 2
+    with pytest.raises(AttributeError):
+        event.leader = 3  # type: ignore[misc]
+
+
 # What the registry tells
 
 
