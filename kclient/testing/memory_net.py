@@ -13,7 +13,7 @@ import hashlib
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, InvalidArgument
@@ -49,9 +49,6 @@ class NetStats:
     splits: int = 0
     chunks: int = 0
     bytes: int = 0
-
-    def __add__(self, other: NetStats) -> NetStats:
-        return NetStats(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 class Listener(asyncio.AbstractServer):
