@@ -268,7 +268,7 @@ class BatchBuilder:
         if self._closed or self._count == 0:
             return 0, 0
         if not cython.compiled:
-            return self._join_values(timestamp, values[:count])
+            return self._join_values(timestamp, values[: max(count, 0)])
         out_cstr: Any = self._memory
         end = min(self._room, self._size)
         pos = self._used

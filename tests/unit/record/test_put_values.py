@@ -185,4 +185,5 @@ def test_no_more_than_count_and_no_more_than_there_are(build: Implementation) ->
     assert builder.put_values(NOW, [b"a", b"b", b"c"], 2) == (2, 2)
     assert builder.put_values(NOW, [b"a"], 8) == (1, 1)
     assert builder.put_values(NOW, [], 8) == (0, 0)
+    assert builder.put_values(NOW, [b"a", b"b"], -1) == (0, 0)
     assert builder.record_count == 4
