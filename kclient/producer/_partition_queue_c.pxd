@@ -57,8 +57,8 @@ cdef class PartitionQueue:
 
     cpdef object is_first(self, ProducerBatch batch)
 
-    @cython.locals(sequences=PartitionSequences, count=Py_ssize_t, last=int64_t)
-    cpdef object acknowledged(self, ProducerBatch batch, int64_t base_offset)
+    @cython.locals(sequences=PartitionSequences)
+    cpdef object acknowledged(self, ProducerBatch batch)
 
     @cython.locals(sequences=PartitionSequences)
     cdef object _conclude(self)

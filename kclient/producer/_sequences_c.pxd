@@ -13,9 +13,8 @@ cdef class PartitionSequences:
     cdef public int64_t next
     cdef public int64_t acked_end
     cdef public int64_t gap_end
-    cdef public int64_t acked_offset
 
     @cython.locals(first=int64_t)
     cpdef int64_t take(self, int64_t count) except? -2
-    cpdef object acknowledged(self, int64_t end, int64_t last_offset)
+    cpdef object acknowledged(self, int64_t end)
     cpdef object given_up(self, int64_t end)

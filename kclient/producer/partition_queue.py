@@ -244,7 +244,7 @@ class PartitionQueue:
         """Everything before ``batch`` is settled."""
         return bool(self.outstanding) and self.outstanding[0] is batch
 
-    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+    def acknowledged(self, batch: ProducerBatch) -> None:
         """The broker has ``batch``."""
         batch.apply(_ACKNOWLEDGE)
         outstanding, sequences = self.outstanding, self.sequences
@@ -253,9 +253,7 @@ class PartitionQueue:
         else:
             outstanding.remove(batch)
         if sequences is not None:
-            count = batch.outcome.count
-            last = base_offset + count - 1 if base_offset >= 0 else -1
-            sequences.acknowledged(batch.sequence + count, last)
+            sequences.acknowledged(batch.sequence + batch.outcome.count)
             if not outstanding:
                 self._conclude()
 

@@ -33,10 +33,9 @@ class PartitionSequences:
         next: Count that the next new batch gets.
         acked_end: Count after the last acknowledged record.
         gap_end: Count after the last batch that was given up, while UNRESOLVED.
-        acked_offset: Greatest offset known to be written, -1 if none.
     """
 
-    __slots__ = ("acked_end", "acked_offset", "gap_end", "identity", "next", "state")
+    __slots__ = ("acked_end", "gap_end", "identity", "next", "state")
 
     def __init__(self) -> None:
         self.state = _STEADY
@@ -44,7 +43,6 @@ class PartitionSequences:
         self.next = 0
         self.acked_end = 0
         self.gap_end = 0
-        self.acked_offset = -1
 
     def take(self, count: int) -> int:
         """Give ``count`` numbers away; return the first."""
@@ -52,12 +50,10 @@ class PartitionSequences:
         self.next += count
         return first
 
-    def acknowledged(self, end: int, last_offset: int) -> None:
-        """The log has everything before ``end``; ``last_offset`` is -1 where not told."""
+    def acknowledged(self, end: int) -> None:
+        """The log has everything before ``end``."""
         if end > self.acked_end:
             self.acked_end = end
-        if last_offset > self.acked_offset:
-            self.acked_offset = last_offset
         if self.state is _UNRESOLVED and self.acked_end >= self.gap_end:
             self._apply(SequenceEvent.RESOLVE)
 

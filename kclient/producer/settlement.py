@@ -176,7 +176,7 @@ class Settlement:
 
     def _written(self, batch: ProducerBatch, answer: Answer, now: float) -> None:
         base = -1 if answer.code else answer.base_offset
-        batch.queue.acknowledged(batch, base)
+        batch.queue.acknowledged(batch)
         outcome = batch.outcome
         if not outcome.done:
             outcome.acknowledge(base, answer.log_append_time)

@@ -139,16 +139,16 @@ def test_a_gap_is_resolved_by_a_success_behind_it() -> None:
     sequences.take(5)
     sequences.given_up(3)
     assert sequences.state is SequenceState.UNRESOLVED
-    sequences.acknowledged(2, 1)
+    sequences.acknowledged(2)
     assert sequences.state is SequenceState.UNRESOLVED
-    sequences.acknowledged(5, 4)
+    sequences.acknowledged(5)
     assert sequences.state is SequenceState.STEADY
 
 
 def test_giving_up_what_is_known_to_be_written_leaves_no_gap() -> None:
     sequences = PartitionSequences()
     sequences.take(5)
-    sequences.acknowledged(5, 4)
+    sequences.acknowledged(5)
     sequences.given_up(3)
     assert sequences.state is SequenceState.STEADY
 
@@ -167,9 +167,9 @@ def test_renewal_starts_at_zero() -> None:
 def test_acknowledgements_never_go_back() -> None:
     sequences = PartitionSequences()
     sequences.take(9)
-    sequences.acknowledged(9, 8)
-    sequences.acknowledged(3, 2)
-    assert (sequences.acked_end, sequences.acked_offset) == (9, 8)
+    sequences.acknowledged(9)
+    sequences.acknowledged(3)
+    assert sequences.acked_end == 9
 
 
 def test_steady_numbers_cannot_be_renewed() -> None:
