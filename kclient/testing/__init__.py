@@ -11,7 +11,7 @@ from kclient.clock import Clock
 from kclient.error_codes import ErrorCode
 from kclient.testing.broker import Broker
 from kclient.testing.clock import Deadlock, Livelock, OutOfTime, Stuck, VirtualLoop, run_virtually
-from kclient.testing.cluster import Cluster, TopicDefaults
+from kclient.testing.cluster import Cluster
 from kclient.testing.controller import Tally
 from kclient.testing.event_log import EventLog
 from kclient.testing.events import (
@@ -39,6 +39,7 @@ from kclient.testing.request_info import RequestInfo
 from kclient.testing.request_log import RequestLog, ServedRequest
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.threaded import ThreadedCluster
+from kclient.testing.topic_defaults import TopicDefaults
 
 __all__ = [
     "Action",

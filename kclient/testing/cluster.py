@@ -12,14 +12,13 @@ import base64
 import contextlib
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kclient.clock import Clock, SystemClock
 from kclient.errors import InvalidArgument, RequestTimedOut
 from kclient.testing.addresses import check_address
-from kclient.testing.arguments import configs_of, flag, rack_of, racks_of, seconds_of, whole
+from kclient.testing.arguments import rack_of, racks_of, seconds_of, whole
 from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
@@ -27,37 +26,16 @@ from kclient.testing.cluster_control import ClusterControl
 from kclient.testing.cluster_topics import as_error
 from kclient.testing.event_log import EventLog
 from kclient.testing.faults import Faults
-from kclient.testing.image import MetadataImage
+from kclient.testing.image import NO_LEADER, MetadataImage
 from kclient.testing.inside import Inside
 from kclient.testing.memory_net import MemoryNet, checked_seed
 from kclient.testing.refused import Refused
 from kclient.testing.request_log import RequestLog
 from kclient.testing.services import LOOPBACK, Services
+from kclient.testing.topic_defaults import TopicDefaults, broker_configs_of
 
-_MOST_REPLICAS = 3
 _IN_SYNC_SECONDS = 1.0
 """For a broker that comes back to catch up, and no longer: the others may be down, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDefaults:
-    """Counts of topics that don't say.
-
-    Attributes:
-        partitions: How many.
-        replication_factor: Replicas of each; None for 3, or all brokers if there are fewer.
-
-    Raises:
-        InvalidArgument: A count that isn't one.
-    """
-
-    partitions: int = 1
-    replication_factor: int | None = None
-
-    def __post_init__(self) -> None:
-        whole("partitions", self.partitions, 1)
-        if self.replication_factor is not None:
-            whole("replication_factor", self.replication_factor, 1)
 
 
 class Cluster(ClusterControl):
@@ -121,7 +99,7 @@ class Cluster(ClusterControl):
         if clock is not None and not (hasattr(clock, "now") and hasattr(clock, "wall_ms")):
             raise InvalidArgument(f"clock={clock!r} must be a Clock, with now() and wall_ms()")
         named = racks_of(racks, brokers)
-        given = _given(brokers, topic_defaults, auto_create_topics, broker_configs)
+        given = broker_configs_of(brokers, topic_defaults, auto_create_topics, broker_configs)
         rng = random.Random(checked_seed(seed))
         self._inside = Inside(MetadataImage(_new_cluster_id(rng), BrokerConfig(given)), rng)
         self.faults = Faults()
@@ -139,12 +117,22 @@ class Cluster(ClusterControl):
         self._has_addresses = False
 
     def __repr__(self) -> str:
-        up = sum(one.running for one in self._brokers.values())
-        at = ",".join(one.address for one in self._brokers.values())
-        where = (
-            f"controller {self.controller_id}, {at}" if self._services.is_open else "not started"
-        )
-        return f"<Cluster of {len(self._brokers)} brokers, {up} up, {where}>"
+        brokers = self._brokers.values()
+        count = "1 broker" if len(brokers) == 1 else f"{len(brokers)} brokers"
+        if not self._services.is_open:
+            return f"<Cluster of {count}, not started>"
+        up = sum(one.running for one in brokers)
+        reigns = self.controller_id
+        controller = "no controller" if reigns == NO_LEADER else f"controller {reigns}"
+        return f"<Cluster of {count}, {up} up, {controller}, {self.bootstrap}>"
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> Any:
+            raise TypeError("`async with` is needed for a Cluster, or a ThreadedCluster for `with`")
+
+        def __exit__(self, *error: object) -> None:
+            """Is never called, but ``with`` looks for it before it enters."""
 
     async def __aenter__(self) -> Self:
         """``start``. Cancellation: as there."""
@@ -375,21 +363,6 @@ class Cluster(ClusterControl):
         await first.listen(*new)
         await second.listen(*address)
         await self._settled(_IN_SYNC_SECONDS, one, other)
-
-
-def _given(
-    brokers: int, defaults: TopicDefaults | None, auto_create_topics: bool, configs: object
-) -> dict[str, object]:
-    """The configuration of all brokers, by Kafka's names."""
-    if defaults is not None and not isinstance(defaults, TopicDefaults):
-        raise InvalidArgument(f"topic_defaults={defaults!r} must be TopicDefaults")
-    said = TopicDefaults() if defaults is None else defaults
-    return {
-        "num.partitions": said.partitions,
-        "default.replication.factor": said.replication_factor or min(brokers, _MOST_REPLICAS),
-        "auto.create.topics.enable": flag("auto_create_topics", auto_create_topics),
-        **configs_of("broker_configs", configs),
-    }
 
 
 def _new_cluster_id(rng: random.Random) -> str:

@@ -48,7 +48,10 @@ class ClusterTopics:
         """Who reigns. Raises Refused: NOT_CONTROLLER, as no broker is up that could."""
         reign = self._inside.controller
         if reign is None:
-            raise Refused(ErrorCode.NOT_CONTROLLER, "No broker is up that could be controller.")
+            raise Refused(
+                ErrorCode.NOT_CONTROLLER,
+                "There is no controller: no broker is up, or none is in touch with the others.",
+            )
         return reign
 
     def _broker(self, node_id: int) -> Broker:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -40,7 +41,11 @@ async def listen(address: Address, factory: Factory) -> tuple[Server, int]:
     """
     if address.network is None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(factory, address.host, address.port)
+        try:
+            server = await loop.create_server(factory, address.host, address.port)
+        except socket.gaierror as error:
+            why = f"{address.host!r} is no address of this machine: {error.strerror}"
+            raise OSError(error.errno, why) from error
         return server, int(server.sockets[0].getsockname()[1])
     listener = address.network.listen(factory, address.host, address.port)
     return listener, listener.port

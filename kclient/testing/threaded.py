@@ -7,7 +7,7 @@ each test that doesn't run in a loop. What is called on it is carried out in the
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kclient.errors import InvalidArgument
 from kclient.testing.arguments import seconds_of
@@ -121,6 +121,15 @@ class ThreadedCluster(_BlockingCluster):
     ) -> None:
         """``close``."""
         self.close()
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> Any:
+            """Cancellation: it only says what to do instead."""
+            raise TypeError("`with` is needed for a ThreadedCluster, or a Cluster for `async with`")
+
+        async def __aexit__(self, *error: object) -> None:
+            """Is never called, but ``async with`` looks for it. Cancellation: safe."""
 
     def start(self) -> None:  # type: ignore[override]
         """Start the thread, and the cluster in it; does nothing when it is started.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kclient.errors import BrokerError, ClientClosed, InvalidArgument, WrongContext
-from kclient.testing import Cluster, TopicDefaults, VirtualLoop
+from kclient.testing import Cluster, ThreadedCluster, TopicDefaults, VirtualLoop
 from tests.unit.testing.batches import batch_bytes
 
 
@@ -260,7 +260,27 @@ async def test_a_cluster_tells_what_it_is_at_a_glance(cluster: Cluster) -> None:
     await cluster.crash(1)
     assert repr(cluster) == (f"<Cluster of 3 brokers, 2 up, controller 2, {cluster.bootstrap}>")
     assert repr(cluster.brokers[1]) == f"<Broker 1 at {cluster.brokers[1].address}, down>"
-    assert repr(Cluster(1)) == "<Cluster of 1 brokers, 0 up, not started>"
+    assert repr(Cluster(1)) == "<Cluster of 1 broker, not started>"
+    await cluster.crash(2)
+    await cluster.crash(3)
+    assert repr(cluster) == f"<Cluster of 3 brokers, 0 up, no controller, {cluster.bootstrap}>"
+
+
+def test_a_with_of_the_wrong_kind_says_which_is_needed() -> None:
+    with pytest.raises(TypeError, match="`async with` is needed for a Cluster"):
+        with Cluster(1):  # type: ignore[attr-defined]
+            pass
+
+
+async def test_an_async_with_of_the_wrong_kind_says_which_is_needed() -> None:
+    with pytest.raises(TypeError, match="`with` is needed for a ThreadedCluster"):
+        async with ThreadedCluster(Cluster(1)):
+            pass
+
+
+async def test_a_host_that_has_no_address_is_named() -> None:
+    with pytest.raises(OSError, match=r"'nowhere\.invalid' is no address"):
+        await Cluster(1, host="nowhere.invalid").start()
 
 
 async def test_partitions_of_brokers_that_are_all_down_have_no_leader(cluster: Cluster) -> None:
