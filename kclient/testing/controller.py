@@ -124,7 +124,7 @@ class Controller:
         self._publish(self, written)
 
     def announce(self) -> None:
-        """Take in who is gone, and tell all who reigns: at first, and when it isn't cut off any more."""
+        """Take in who is gone, and tell all who reigns: at first, and after it was cut off."""
         image = self.image
         sessions = self._registry.sessions
         gone = [one for one in image.brokers.values() if one.alive]
