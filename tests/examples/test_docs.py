@@ -14,13 +14,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import kclient
 import kclient.testing
-from kclient.testing import Cluster, VirtualLoop, run_virtually
+from kclient.testing import Cluster, VirtualLoop, broker_configs, run_virtually, topic_configs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -47,6 +48,8 @@ async def test_an_hour_passes():
     await asyncio.sleep(3000)
 """
 """What is run with a block that is a conftest."""
+FOR_TESTS_OF_KAFKA = "internal.segment.bytes"
+"""A configuration that no page of Kafka's tells of, either."""
 
 
 def test_the_page_is_read() -> None:
@@ -101,6 +104,32 @@ def test_code_in_tables_runs(codes: list[str]) -> None:
 @pytest.mark.parametrize("block", SCRIPTS, ids=lambda block: " ".join(block.split())[:60])
 def test_blocks_run(block: str) -> None:
     play(block)
+
+
+def section(heading: str) -> str:
+    (found,) = re.findall(rf"^## {heading}\n(.*?)^## ", PAGE, re.M | re.S)
+    return str(found)
+
+
+def test_configurations_that_are_named_are_kafkas() -> None:
+    named = re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", section("Configurations that mean something"))
+    known = {*broker_configs.ALL_DEFINITIONS, *topic_configs.ALL_DEFINITIONS}
+    assert len(named) > 40
+    assert {*named} <= known
+
+
+@pytest.mark.parametrize("module", [broker_configs, topic_configs])
+def test_configurations_that_are_acted_on_are_named(module: ModuleType) -> None:
+    acted_on = re.findall(r"_(?:int\(|values\[)\"([a-z.]+)\"", inspect.getsource(module))
+    assert len(acted_on) > 10
+    page = section("Configurations that mean something")
+    assert [name for name in acted_on if f"`{name}`" not in page] in ([], [FOR_TESTS_OF_KAFKA])
+
+
+def test_links_of_the_page_lead_somewhere() -> None:
+    headings = re.findall(r"^#+ (.*)$", PAGE, re.M)
+    places = {re.sub(r"[^\w -]", "", one).strip().lower().replace(" ", "-") for one in headings}
+    assert {*re.findall(r"\]\(#([^)]*)\)", PAGE)} <= places
 
 
 def test_readme_shows_a_test_that_runs() -> None:
