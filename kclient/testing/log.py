@@ -216,12 +216,17 @@ class PartitionLog:
         return None
 
     def offset_of_max_time(self) -> FoundOffset | None:
-        """The first record with the greatest timestamp; None in an empty log (KIP-734)."""
-        found = self._batches[self._index_of(self.start_offset) :]
-        batches = [batch for batch in found if batch.record_count]
-        if not batches:
+        """The first record with the greatest timestamp; None in an empty log (KIP-734).
+
+        As in Kafka it may be one that was deleted, until its segment goes.
+        """
+        batches = [batch for batch in self._batches if batch.record_count]
+        best = max(batches, key=lambda batch: batch.max_timestamp, default=None)
+        gone = self.segments.newest_deleted
+        if gone is not None and (best is None or gone.max_timestamp >= best.max_timestamp):
+            return FoundOffset(gone.newest, gone.max_timestamp, gone.leader_epoch)
+        if best is None:
             return None
-        best = max(batches, key=lambda batch: batch.max_timestamp)
         for offset, at in record_times(best):
             if at == best.max_timestamp:
                 return FoundOffset(offset, at, best.leader_epoch)

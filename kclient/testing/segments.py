@@ -22,10 +22,21 @@ class _Extent(NamedTuple):
     next_offset: int
     size_bytes: int
     max_timestamp: int
+    newest: int
+    """The offset of its record with that time, as far as its header tells."""
+    leader_epoch: int
 
 
 def _extent_of(batch: StoredBatch) -> _Extent:
-    return _Extent(batch.base_offset, batch.next_offset, batch.size_bytes, batch.max_timestamp)
+    first_is_newest = batch.is_log_append_time or batch.base_timestamp == batch.max_timestamp
+    return _Extent(
+        batch.base_offset,
+        batch.next_offset,
+        batch.size_bytes,
+        batch.max_timestamp,
+        batch.base_offset if first_is_newest else batch.last_offset,
+        batch.leader_epoch,
+    )
 
 
 class Segments:
@@ -60,6 +71,11 @@ class Segments:
     def deleted_bytes(self) -> int:
         """Of deleted records that are in a segment which is still there."""
         return sum(one.size_bytes for one in self._deleted)
+
+    @property
+    def newest_deleted(self) -> _Extent | None:
+        """Of what was deleted in segments that are still there: the one with the greatest time."""
+        return max(self._deleted, key=lambda one: one.max_timestamp, default=None)
 
     def note(self, batches: Iterable[StoredBatch], segment_bytes: int, segment_ms: int) -> None:
         """Take the batches from ``counted_to`` on, and begin segments where Kafka would.

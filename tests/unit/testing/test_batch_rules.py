@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 
 import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
+from kclient.record.layout import encode_batch
 from kclient.testing.batch_rules import RecordsRefused, check_batch, open_batch
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch
@@ -110,6 +112,32 @@ def test_a_transaction_needs_a_coordinator() -> None:
 def test_a_payload_that_is_not_what_its_codec_says_is_an_unknown_error(codec: int) -> None:
     data = patched(batch_bytes(3), ">b", 22, codec)
     assert refusal(data).code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("length", "codec", "code"),
+    [
+        (b"\x8e\x80\x80\x80\x00", Compression.NONE, None),
+        (b"\x8e\x80\x80\x80\x80\x00", Compression.NONE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (b"\x8e\x80\x80\x80\x80\x00", Compression.GZIP, ErrorCode.INVALID_RECORD),
+        (b"\xff" * 5, Compression.NONE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (b"\xff" * 4, Compression.NONE, ErrorCode.INVALID_RECORD),
+        (b"\x03", Compression.NONE, ErrorCode.INVALID_RECORD),
+        (b"\x10", Compression.NONE, ErrorCode.INVALID_RECORD),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_length_of_more_than_five_bytes_is_an_unknown_error_where_nothing_is_compressed(
+    length: bytes, codec: Compression, code: ErrorCode | None, before: int
+) -> None:
+    first = b"\x0e\x00\x00\x00\x01\x02v\x00"
+    body = first * before + (length + b"\x00\x00" + bytes([2 * before]) + b"\x01\x02v\x00")
+    packed = gzip.compress(body) if codec else body
+    data = encode_batch(packed, codec, before + 1, NOW, NOW)
+    if code is None:
+        check(data)
+    else:
+        assert refusal(data).code is code
 
 
 def test_a_codec_without_its_package_is_taken_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
