@@ -27,6 +27,32 @@ def test_who_caught_up_is_in_sync_at_once() -> None:
         assert realm.isr == (2, 3)
 
 
+def test_who_asks_for_what_is_not_committed_yet_is_in_sync() -> None:
+    @on(2, 3, 1)
+    async def _(realm: Realm) -> None:
+        await realm.lag(3)
+        realm.append(2)
+        assert realm.committed == 1
+        realm.fetch(3, 1)
+        assert realm.isr == (2, 1, 3)
+
+
+def test_who_caught_up_while_a_wish_was_under_way_joins_when_its_answer_is_there() -> None:
+    """It waits at the leader for more, and doesn't fetch again."""
+
+    @on(2, 3, 1)
+    async def _(realm: Realm) -> None:
+        realm.append()
+        await asyncio.sleep(LAG + 0.1)
+        assert realm.isr == (2,)
+        realm.delay(1.0)
+        realm.fetch(3, 1)
+        realm.fetch(1, 1)
+        assert realm.isr == (2, 3)
+        await asyncio.sleep(3.0)
+        assert realm.isr == (2, 3, 1)
+
+
 def test_who_has_no_replica_is_refused() -> None:
     @on()
     async def _(realm: Realm) -> None:

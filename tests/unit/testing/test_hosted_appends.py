@@ -7,7 +7,7 @@ import asyncio
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import NO_LEADER
 from tests.unit.testing.batches import NOW, placed, stored
-from tests.unit.testing.hosted_room import Realm, on, timers
+from tests.unit.testing.hosted_room import LAG, Realm, on, timers
 
 RACKS = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 HOUR = 3600.0
@@ -37,6 +37,19 @@ def test_a_high_watermark_that_moved_is_news_for_all_followers() -> None:
         realm.fetch(1, 1)
         assert realm.committed == 1
         assert [realm.news(one) for one in (1, 3)] == [True, True]
+
+
+def test_a_high_watermark_that_moves_with_an_image_is_news_too() -> None:
+    """Nobody fetches then who would tell of it."""
+
+    @on(2, 3, 1)
+    async def _(realm: Realm) -> None:
+        realm.append()
+        realm.fetch(1, 1)
+        realm.told(1)
+        await asyncio.sleep(LAG + 0.1)
+        assert (realm.isr, realm.committed) == ((2, 1), 1)
+        assert realm.news(1)
 
 
 def test_what_a_test_puts_into_logs_is_there_at_once() -> None:
@@ -94,6 +107,7 @@ def test_what_the_broker_appends_is_done_when_all_in_sync_have_it() -> None:
         assert codes == [ErrorCode.NONE]
         await asyncio.sleep(10.0)
         assert codes == [ErrorCode.NONE]
+        assert not realm.leader._internal, "something of it is kept"
 
 
 def test_what_the_broker_appends_alone_is_done_at_once() -> None:
@@ -130,6 +144,17 @@ def test_an_election_ends_the_wait_for_what_the_broker_appended() -> None:
         realm.move(3)
         await asyncio.sleep(0.1)
         assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_what_the_broker_appended_has_no_outcome_once_the_broker_is_down() -> None:
+    @on()
+    async def _(realm: Realm) -> None:
+        codes = internal(realm)
+        assert timers() > 0
+        realm.down(2)
+        assert timers() == 0
+        await asyncio.sleep(10.0)
+        assert codes == []
 
 
 # Followers that consumers are sent to
@@ -211,6 +236,21 @@ def test_a_log_is_not_looked_at_before_its_time() -> None:
         assert replica.log.start_offset == 3
 
 
+def test_a_new_leader_cleans_what_it_took_as_a_follower() -> None:
+    @on(configs={"log.retention.check.interval.ms": "300000", "log.retention.hours": "1"})
+    async def _(realm: Realm) -> None:
+        replica = realm.replica(3)
+        replica.take([stored(3, timestamp=NOW - int(2 * HOUR * 1000))])
+        realm.move(3)
+        hosted = realm.boxes[3].hosted
+        hosted.fetched_by(replica, 2, 3, 0)
+        hosted.tidy(replica)
+        assert replica.log.start_offset == 0
+        await asyncio.sleep(301.0)
+        hosted.tidy(replica)
+        assert replica.log.start_offset == 3
+
+
 # The end
 
 
@@ -226,3 +266,16 @@ def test_one_that_is_down_has_neither_timers_nor_followers() -> None:
         realm.down(2)
         assert timers() == 0
         assert realm.leader.feed(3) is not feed
+
+
+def test_one_that_was_down_leads_nothing_until_it_is_told_to() -> None:
+    """It was told nothing meanwhile: another may lead what it led."""
+
+    @on()
+    async def _(realm: Realm) -> None:
+        realm.append()
+        realm.down(2)
+        assert not realm.replica().leads
+        assert realm.replica().followers == {}
+        assert realm.replica().log.end_offset == 1, "its logs outlive it"
+        assert internal(realm) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
