@@ -63,8 +63,12 @@ class EventLog:
     def __repr__(self) -> str:
         if not self:
             return "<EventLog: no events>"
-        last = "".join(f"\n  {one!r}" for one in [*self][-_SHOWN:])
+        last = "".join(f"\n  {one}" for one in self._last())
         return f"<EventLog: {counted(len(self), 'event')}; the last ones:{last}>"
+
+    def _last(self) -> list[str]:
+        """The last events with their times."""
+        return [f"{one!r} at {one.at:.3f}" for one in [*self._events][-_SHOWN:]]
 
     def of(self, kind: type[E], condition: Callable[[E], bool] | None = None) -> list[E]:
         """Those of a class that are still kept, and for which ``condition`` is true if given."""
@@ -141,7 +145,7 @@ class EventLog:
                 future.done() and not future.cancelled()
             ):  # at the same moment, or it is what the condition raised
                 return future.result()
-            last = ", ".join(map(repr, [*self._events][-_SHOWN:])) or "nothing"
+            last = ", ".join(self._last()) or "nothing"
             raise RequestTimedOut(
                 f"no {kind.__name__} within {timeout:.3g} s; what happened last: {last}"
             ) from error

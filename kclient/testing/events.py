@@ -18,9 +18,9 @@ _OFFSETS_TOPIC = "__consumer_offsets"
 
 @frozen
 class ClusterEvent(Frozen):
-    """Base of all events. Two are equal if all but their times are."""
+    """Base of all events. Two are equal if all but their times are, which they don't show."""
 
-    at: float = field(default=0.0, kw_only=True, compare=False)
+    at: float = field(default=0.0, kw_only=True, compare=False, repr=False)
     """Monotonic seconds, as ``loop.time()`` and ``ServedRequest.at`` have them."""
 
 

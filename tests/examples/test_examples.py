@@ -18,7 +18,8 @@ FILES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.st
 TESTS = [name for name in FILES if name.startswith("test_")]
 """The examples that are tests themselves."""
 SMALL = [name for name in FILES if name not in TESTS]
-ANYWHERE: dict[str, list[str]] = {name: [] for name in SMALL if name != "virtual_time"}
+OWN_CLUSTER = {"elections", "virtual_time"}
+ANYWHERE: dict[str, list[str]] = {name: [] for name in SMALL if name not in OWN_CLUSTER}
 ANYWHERE["flights"] = ["--limit", "2000"]
 """The examples that take `--bootstrap`, with what makes them quick."""
 COMPOSE = (ROOT / "examples" / "compose.yaml").read_text(encoding="utf-8")
@@ -63,6 +64,16 @@ async def test_an_example_runs_again_on_the_same_broker(name: str) -> None:
         assert len(cluster.topics) == 2
         for topic in cluster.topics:
             assert any(topic in done.stdout for done in runs)
+
+
+def test_the_example_of_elections_tells_what_happens_when_a_leader_is_cut_off() -> None:
+    told = run("examples.elections").stdout
+    events = re.findall(r"^ *[\d.]+ s  (\w+)\(", told, re.M)
+    assert events == [
+        *("BrokerFenced", "ControllerLost", "ControllerElected", "IsrShrunk", "LeaderElected"),
+        *("BrokerUp", "LogTruncated", "IsrExpanded"),
+    ]
+    assert told.endswith("In the log: [b'committed']\n")
 
 
 def test_flights_come_back_once_and_in_order() -> None:

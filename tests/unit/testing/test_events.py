@@ -240,7 +240,7 @@ def test_the_log_shows_what_happened_last() -> None:
     assert repr(log) == "<EventLog: no events>"
     log.add(BrokerUp(1, 0))
     assert repr(log) == (
-        "<EventLog: 1 event; the last ones:\n  BrokerUp(at=7.5, node_id=1, epoch=0)>"
+        "<EventLog: 1 event; the last ones:\n  BrokerUp(node_id=1, epoch=0) at 7.500>"
     )
 
 
@@ -319,7 +319,9 @@ async def test_what_is_not_there_is_waited_for() -> None:
 
 async def test_a_wait_that_takes_too_long_names_what_happened_last() -> None:
     log, _ = log_of(*(BrokerUp(node_id, node_id) for node_id in range(1, 8)))
-    with pytest.raises(RequestTimedOut, match=r"no BrokerDown within 0.001 s; .*node_id=7") as told:
+    with pytest.raises(
+        RequestTimedOut, match=r"no BrokerDown within 0.001 s; .*node_id=7, epoch=7\) at 7.500"
+    ) as told:
         await log.wait_for(BrokerDown, timeout=0.001)
     assert "node_id=2" not in str(told.value)
     empty, _ = log_of()
