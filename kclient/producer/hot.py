@@ -18,7 +18,6 @@ if TYPE_CHECKING or IMPLEMENTATION != "cython":
     from kclient.producer.quick import (
         DUE,
         END,
-        RECORD_OVERHEAD,
         Account,
         Filling,
         QuickWay,
@@ -36,7 +35,6 @@ else:
     from kclient.producer._quick_c import (
         DUE,
         END,
-        RECORD_OVERHEAD,
         Account,
         Filling,
         QuickWay,
@@ -50,7 +48,6 @@ else:
 __all__ = [
     "DUE",
     "END",
-    "RECORD_OVERHEAD",
     "Account",
     "BatchOutcome",
     "Delivery",

@@ -23,7 +23,7 @@ from kclient.errors import (
     RecordTooLarge,
     broker_error,
 )
-from kclient.producer.hot import RECORD_OVERHEAD, Delivery, QuickWay
+from kclient.producer.hot import Delivery, QuickWay
 from kclient.producer.no_room import NoRoom
 from kclient.producer.parking import Parked, ParkingLot
 from kclient.producer.partitioner import checked_choice
@@ -35,6 +35,7 @@ from kclient.producer.serializing import (
     serialized,
 )
 from kclient.record import murmur2
+from kclient.record.layout import RECORD_OVERHEAD
 from kclient.types import check_topic_name
 
 if TYPE_CHECKING:

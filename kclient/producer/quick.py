@@ -16,6 +16,8 @@ from asyncio.events import _get_running_loop
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
+from kclient.record.layout import HEADER_OVERHEAD, RECORD_OVERHEAD
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
@@ -42,12 +44,10 @@ if not cython.compiled:  # else the .pxd has them
         return time.monotonic()
 
 
-RECORD_OVERHEAD = 21
-"""Bytes that a record takes beyond key, value and headers, about."""
-_OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled build
+_OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled build, as is the next one
+_HEADER_BOUND = HEADER_OVERHEAD
 _NO_HEADERS = b"\x00"
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
-_HEADER_BOUND = 10  # two varint lengths of at most five bytes each
 _SCATTERED = 64
 """With so many partitions what a record with a key will write to is in no cache of the processor's:
 the compiled build has it fetched ahead, for a block of records together where there is one."""

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an
+from kclient.record.layout import HEADER_OVERHEAD
 
 if TYPE_CHECKING:
     from kclient.hooks import Serializer
     from kclient.types import Headers
 
-_HEADER_OVERHEAD = 10
-"""Two varint lengths of at most five bytes each."""
 LAST_TIMESTAMP = 2**63 - 2
 """Of a record; the one behind it would be no int64 any more."""
 
@@ -75,7 +74,7 @@ def plain_headers(topic: str, headers: Any) -> tuple[Headers, int]:
             elif value is not None and not isinstance(value, bytes):
                 kind = a_or_an(type(value).__name__)
                 raise TypeError(f"a value is {kind}, not bytes-like or None")
-            size += len(name.encode()) + (len(value) if value else 0) + _HEADER_OVERHEAD
+            size += len(name.encode()) + (len(value) if value else 0) + HEADER_OVERHEAD
             checked.append((name, value))
     except (TypeError, ValueError) as error:
         raise SerializationFailed(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument
+from kclient.record.layout import HEADER_OVERHEAD, RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     import cython  # type: ignore[import-untyped]
@@ -33,10 +34,6 @@ BAD_HEADER = 4
 BAD_NAME = 5
 """What ``ArrowRows.check`` finds wrong with a row."""
 
-RECORD_OVERHEAD = 21
-"""Bytes that a record takes beyond key, value and headers, about."""
-HEADER_OVERHEAD = 10
-"""Two varint lengths of at most five bytes each."""
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
 _LAST_PARTITION = 0x7FFFFFFF
 _NO_HEADERS = b"\x00"

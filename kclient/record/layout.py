@@ -1,4 +1,5 @@
-"""The 61 bytes before the records of a v2 batch: layout, attribute bits, encode.
+"""The 61 bytes before the records of a v2 batch: layout, attribute bits, encode; and how much a
+record is said to take.
 
 Used by ``builder.py`` (write) and ``reader.py`` (read). The first 12 bytes (base offset and
 length) lie outside of what ``length`` counts; the CRC covers everything from the attributes on,
@@ -17,6 +18,11 @@ LOG_OVERHEAD = 12
 """Base offset and length: the bytes that ``length`` does not count."""
 CRC_START = 21
 """Where the bytes begin that the CRC-32C covers."""
+
+RECORD_OVERHEAD = 21
+"""Bytes that a record is said to take beyond key, value and headers, about."""
+HEADER_OVERHEAD = 10
+"""Bytes that one of its headers takes beyond name and value at most: two lengths of up to five."""
 
 MAGIC_POSITION = 16
 """The same in message sets v0 and v1."""
