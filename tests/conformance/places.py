@@ -13,12 +13,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
+from kclient.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from kclient.testing import Cluster
 from tests.support import tls
 from tests.support.broker_settings import Ports, write_settings
 from tests.support.class_path import parse_version
 from tests.support.node_settings import IDS, write_node_settings
 from tests.support.nodes import Nodes
+from tests.unit.testing.raw_peer import RawPeer
 
 RELEASE = "4.3.0"
 _KAFKAS_OWN = {"fetch.max.bytes": 55 << 20}
@@ -35,6 +41,10 @@ _OF_A_NODE = {
     "advertised.listeners",
     "controller.quorum.voters",
 }
+
+
+_METADATA = "__cluster_metadata"
+_QUORUM_VERSION = 2
 
 
 class Place(Protocol):
@@ -137,8 +147,19 @@ class ThreeNodes:
         await asyncio.to_thread(self._nodes.restart, node)
 
     async def pause(self, node: int) -> None:
+        """Not while it is the controller: others would wait for it for half a minute."""
+        while await self._controller() == node:
+            await self.stop(node)
+            await self.restart(node)
+            await asyncio.to_thread(self._nodes.wait_full_isr)
         self._nodes.pause(node)
         self._paused.add(node)
+
+    async def _controller(self) -> int:
+        asked = DescribeQuorumRequest([RequestTopicData(_METADATA, [RequestPartitionData(0)])])
+        async with RawPeer(*self.address(IDS[0])) as peer:
+            found = await peer.call(asked, _QUORUM_VERSION)
+        return int(found.topics[0].partitions[0].leader_id)
 
     async def resume(self, node: int) -> None:
         self._nodes.resume(node)

@@ -187,6 +187,7 @@ class Run:
         self._token = token
         self._peers: dict[int, Peer] = {}
         self.down: set[int] = set()
+        self.silent: set[int] = set()
         self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> Run:
@@ -340,11 +341,14 @@ class Run:
 
     async def pause(self, node: int) -> None:
         """Let a broker be silent towards the others, for less than its session lasts."""
+        self.silent.add(node)
         await self.place.pause(node)
+        self._peers.pop(node, None)
 
     async def resume(self, node: int) -> None:
         """Let it go on."""
         await self.place.resume(node)
+        self.silent.discard(node)
 
     async def _wait_brokers(self, node: int) -> None:
         async def knows() -> bool:
@@ -363,8 +367,8 @@ class Run:
         await until(in_sync)
 
     async def wait_leader(self, topic: str, leader: int, *, partition: int = 0) -> None:
-        """Wait until all brokers that are up say who leads a partition."""
-        for node in self.up:
+        """Wait until all brokers that are up and not silent say who leads a partition."""
+        for node in sorted({*self.up} - self.silent):
 
             async def says(node: int = node) -> bool:
                 seen = await self._look(topic, node)

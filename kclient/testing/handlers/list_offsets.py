@@ -95,14 +95,15 @@ def _look_up(
     if request.replica_id == _CONSUMER:
         committed = request.isolation_level == _READ_COMMITTED
         end = log.last_stable_offset if committed else log.high_watermark
-        if wanted.timestamp == OffsetSpec.LATEST or wanted.timestamp >= 0:
-            _check_available(call, replica, end)
-    return _find(replica, wanted.timestamp, end)
+    found = _find(replica, wanted.timestamp, end)
+    if found is None or wanted.timestamp == OffsetSpec.LATEST:
+        _check_available(call, replica, end)
+    return found or _NOWHERE
 
 
 def _check_available(call: Call, replica: Replica, end: int) -> None:
     """A new leader doesn't know yet how far its predecessor's readers got (KIP-207)."""
-    if end < replica.led_from:
+    if call.request.replica_id == _CONSUMER and end < replica.led_from:
         old = call.version < _FIRST_WITH_UNAVAILABLE
         raise Refused(ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.OFFSET_NOT_AVAILABLE)
 
@@ -113,7 +114,8 @@ def _is_spoken(timestamp: int, version: int) -> bool:
     return version >= _FIRST_VERSIONS.get(timestamp, 1 << 15)
 
 
-def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset:
+def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset | None:
+    """What is there below ``end``, None if nothing is."""
     log = replica.log
     if timestamp == OffsetSpec.LATEST:
         return FoundOffset(end, -1, replica.epoch)
@@ -122,5 +124,6 @@ def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset:
     if timestamp in (OffsetSpec.LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _NOWHERE  # nothing is in remote storage
     if timestamp == OffsetSpec.MAX_TIMESTAMP:
-        return log.offset_of_max_time() or _NOWHERE
-    return log.offset_for_time(timestamp, end) or _NOWHERE
+        newest = log.offset_of_max_time()
+        return newest if newest is not None and newest.offset < end else None
+    return log.offset_for_time(timestamp, end)

@@ -14,13 +14,15 @@ from tests.conformance.scenarios.delete_records import delete
 from tests.conformance.scenarios.delete_topics import by_name as gone
 from tests.conformance.scenarios.describe_topic_partitions import describe
 from tests.conformance.scenarios.elect_leaders import PREFERRED, UNCLEAN, elect
-from tests.conformance.scenarios.list_offsets import EARLIEST, LATEST
+from tests.conformance.scenarios.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.conformance.scenarios.metadata import by_name
 from tests.conformance.scenarios.offset_for_leader_epoch import end_of
-from tests.unit.testing.batches import batch_bytes
+from tests.unit.testing.batches import NOW, batch_bytes
 from tests.unit.testing.calls import fetch, list_offsets, produce
 
 DOWN = 3
+ANY_REPLICA = -2
+"""Whom followers tell of their logs, too."""
 
 
 @scenario("ElectLeaders", ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, nodes=3)
@@ -165,7 +167,12 @@ async def a_topic_goes_while_its_records_are_deleted(run: Run) -> None:
     topic = await replicated(run, 1, 2, DOWN)
     await run.pause(DOWN)
     waiting = await run.peer().begin(hasty(topic, 3, 1500), 2, "while one is silent")
-    await run.ask(list_offsets(topic, EARLIEST), 7, "the leader has deleted them")
+
+    async def begun() -> bool:
+        earliest = await run.quietly(list_offsets(topic, EARLIEST), 7)
+        return bool(earliest.topics[0].partitions[0].offset == 3)
+
+    await until(begun)
     await run.ask(gone(topic), 5)
     await waiting.answer()
     await run.resume(DOWN)
@@ -190,3 +197,41 @@ async def another_leads_while_records_are_deleted(run: Run) -> None:
     await run.resume(DOWN)
     await run.wait_leader(topic, 2)
     await run.ask(list_offsets(topic, EARLIEST), 7, "the next leader", node=2)
+
+
+@scenario("ListOffsets", ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE, nodes=3)
+async def a_new_leader_does_not_know_yet_what_is_committed(run: Run) -> None:
+    topic = await replicated(run, 2, 1, DOWN)
+    await run.stop(2)
+    await run.wait_leader(topic, 1)
+    await run.restart(2, topic)
+    await run.pause(DOWN)
+    await run.quietly(produce(topic, batch_bytes(2, timestamp=NOW + 5000), acks=1), 9)
+    await run.ask(list_offsets(topic, NOW + 1000), 7, "a time that isn't committed")
+    await run.ask(list_offsets(topic, MAX_TIMESTAMP), 7, "the greatest isn't committed")
+    copied = list_offsets(topic, LATEST)
+    copied.replica_id = ANY_REPLICA
+
+    async def followed() -> bool:
+        found = (await run.quietly(copied, 7, node=2)).topics[0].partitions[0]
+        return bool(found.offset == 6)
+
+    await until(followed)
+    await run.quietly(elect(PREFERRED, (topic, [0])), 2)
+    await run.wait_leader(topic, 2)
+    for version in (4, 5, 11):
+        await run.ask(list_offsets(topic, LATEST), version, node=2)
+    await run.ask(list_offsets(topic, 0), 7, "by time", node=2)
+    await run.ask(list_offsets(topic, NOW + 1000), 7, "a time to be", node=2)
+    await run.ask(list_offsets(topic, NOW + 9000), 7, "a time that isn't there", node=2)
+    await run.ask(list_offsets(topic, MAX_TIMESTAMP), 7, "the greatest time", node=2)
+    await run.ask(list_offsets(topic, EARLIEST), 7, "the earliest", node=2)
+    await run.ask(fetch(topic, 0, offset=4), 12, "readers get nothing", node=2)
+    await run.resume(DOWN)
+
+    async def committed() -> bool:
+        found = (await run.quietly(list_offsets(topic, LATEST), 7, node=2)).topics[0].partitions[0]
+        return not found.error_code
+
+    await until(committed)
+    await run.ask(list_offsets(topic, LATEST), 7, "the silent one has it, too", node=2)
