@@ -17,6 +17,7 @@ TopicName: TypeAlias = Callable[[str | None, bytes], str | None]
 """The name where a request gives name or id."""
 
 _LISTS = ("topics", "topic_data", "topic_partitions")
+_NAMES = ("topic", "name")
 _PARTITIONS = ("partitions", "partition_data", "partition_indexes")
 _INDEXES = ("index", "partition", "partition_index")
 _TOPIC = 2
@@ -55,7 +56,8 @@ def named_entries(request: Any, topic_name: TopicName) -> Iterator[Entry]:
 
 def _of_topic(topic: Any, topic_name: TopicName) -> Iterator[Entry]:
     slots = topic.__slots__
-    name = topic.topic if "topic" in slots else topic.name
+    names = _present(topic, _NAMES)
+    name = getattr(topic, names[0]) if names else None  # ConsumerGroupHeartbeat has ids alone
     if "topic_id" in slots:
         name = topic_name(name, topic.topic_id)
     lists = _present(topic, _PARTITIONS)
