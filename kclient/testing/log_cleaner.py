@@ -9,7 +9,7 @@ brokers, and by ``Cluster.clean``. Rules only: the time comes in as ``now_ms``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kclient.errors import CorruptRecord, DecompressionFailed, InvalidConfig
@@ -38,18 +38,6 @@ class CleanResult(NamedTuple):
     compacted: bool = False
     next_clean_at: int | None = None
     uncleanable: str | None = None
-
-
-class Cleaned(NamedTuple):
-    """What became of several logs.
-
-    Attributes:
-        results: Of each, in order.
-        next_clean_at: The earliest time of them all.
-    """
-
-    results: list[CleanResult]
-    next_clean_at: int | None
 
 
 class _Segment(NamedTuple):
@@ -248,12 +236,3 @@ def _next_time(log: PartitionLog, config: TopicConfig, now_ms: int) -> int | Non
         if overdue is not None:
             times.append(overdue)
     return min((at for at in times if at > now_ms), default=None)
-
-
-def clean_all(
-    logs: Iterable[tuple[PartitionLog, TopicConfig]], now_ms: int, *, force: bool = False
-) -> Cleaned:
-    """``clean`` each log: those of a broker when its time has come, or of a topic for a test."""
-    results = [clean(log, config, now_ms, force=force) for log, config in logs]
-    times = [one.next_clean_at for one in results if one.next_clean_at is not None]
-    return Cleaned(results, min(times, default=None))

@@ -19,7 +19,7 @@ from kclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from kclient.testing import Cluster
-from kclient.testing.log_cleaner import clean_all
+from kclient.testing.log_cleaner import clean
 from tests.unit.testing.batches import NOW, batch_bytes
 from tests.unit.testing.raw_peer import RawPeer
 
@@ -167,8 +167,8 @@ async def test_faults_reach_partitions(cluster: Cluster, peer: RawPeer) -> None:
 
 async def test_logs_of_a_cluster_are_cleaned(cluster: Cluster) -> None:
     config = cluster._image.topics["t"].config
-    logs = [(cluster.log("t", index), config) for index in range(3)]
-    due = clean_all(logs, NOW).next_clean_at
+    due = clean(cluster.log("t", 0), config, NOW).next_clean_at
     assert due == NOW + 4 + 604_800_000 + 1
-    clean_all(logs, due)
+    assert clean(cluster.log("t", 0), config, due - 1).start_offset == 0
+    assert clean(cluster.log("t", 0), config, due).start_offset == 15
     assert cluster.start_offset("t") == 15
