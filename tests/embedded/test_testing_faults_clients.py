@@ -44,6 +44,13 @@ FAULTS: dict[str, Callable[[Faults, str], Fault]] = {
     "an answer with too little": lambda faults, api: faults.on(
         api, lambda info: b"\0\0", at="after_append", times=1
     ),
+    "several at once": lambda faults, api: [
+        faults.delay(api, 0.05, times=3),
+        faults.error(api, ErrorCode.UNKNOWN_SERVER_ERROR),
+        faults.lose_requests(api),
+        faults.delay(api, 0.05, after=True),
+        faults.cut_answer(api, byte=9),
+    ][-1],
 }
 
 

@@ -245,7 +245,9 @@ async def test_a_trickle_ends_with_its_connection(cluster: Cluster) -> None:
     async with RawPeer.to(cluster.brokers[1].address) as peer:
         peer.write(ASKED, 0)
         await fault.wait_hits()
+        assert fault.held == 1
     await cluster.brokers[1].wait_unconnected()
+    assert fault.held == 0
 
 
 async def test_large_answers_are_cut_and_repeated_whole(cluster: Cluster, peer: RawPeer) -> None:
