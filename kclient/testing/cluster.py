@@ -16,7 +16,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kclient.clock import Clock, SystemClock
-from kclient.errors import InvalidArgument, RequestTimedOut
+from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
 from kclient.testing.addresses import check_address
 from kclient.testing.arguments import rack_of, racks_of, seconds_of, whole
 from kclient.testing.broker import Broker
@@ -31,7 +31,7 @@ from kclient.testing.inside import Inside
 from kclient.testing.memory_net import MemoryNet, checked_seed
 from kclient.testing.refused import Refused
 from kclient.testing.request_log import RequestLog
-from kclient.testing.services import LOOPBACK, Services
+from kclient.testing.services import LOOPBACK, START, Services
 from kclient.testing.topic_defaults import TopicDefaults, broker_configs_of
 
 _IN_SYNC_SECONDS = 1.0
@@ -124,7 +124,7 @@ class Cluster(ClusterControl):
         up = sum(one.running for one in brokers)
         reigns = self.controller_id
         controller = "no controller" if reigns == NO_LEADER else f"controller {reigns}"
-        return f"<Cluster of {count}, {up} up, {controller}, {self.bootstrap}>"
+        return f"<Cluster of {count}, {up} up, {controller}, {self._addresses()}>"
 
     if not TYPE_CHECKING:
 
@@ -161,14 +161,15 @@ class Cluster(ClusterControl):
         if self._services.is_open:
             self._services.check()
         self._settle()
-        self._services.is_open = self._has_addresses = True
+        self._services.is_open = True
         try:
-            for broker in self._brokers.values():
+            for broker in tuple(self._brokers.values()):
                 if not broker.running:
                     await broker.listen()
         except BaseException:
             await self.close()
             raise
+        self._has_addresses = True
 
     def _settle(self) -> None:
         """On a loop of virtual time, use its network and its wall clock."""
@@ -206,10 +207,17 @@ class Cluster(ClusterControl):
 
     @property
     def bootstrap(self) -> str:
-        """``host:port`` of every broker, those included that are down, joined with commas."""
+        """``host:port`` of every broker, those included that are down, joined with commas.
+
+        Raises:
+            ClientClosed: It was never started.
+        """
         if not self._has_addresses:
-            self._services.check()
-        return ",".join(broker.address for broker in self._brokers.values())
+            raise ClientClosed("the cluster has no addresses before the start", hint=START)
+        return self._addresses()
+
+    def _addresses(self) -> str:
+        return ",".join(one.address for one in self._brokers.values() if one.port)
 
     @property
     def brokers(self) -> Mapping[int, Broker]:

@@ -32,7 +32,8 @@ INNER = 0
 """The number of connections from other brokers; those of clients count from 1."""
 
 
-_START = "start() it, or use it in 'async with', or in 'with' where it has a thread"
+START = "start() it, or use it in 'async with', or in 'with' where it has a thread"
+"""What to do with a cluster that isn't started."""
 _ANOTHER = "make a cluster inside the same asyncio.run as its clients"
 
 
@@ -115,7 +116,7 @@ class Services:
     def _opened(self) -> asyncio.AbstractEventLoop:
         loop = self.loop
         if not self.is_open or loop is None:
-            raise ClientClosed("the cluster isn't started", hint=_START)
+            raise ClientClosed("the cluster isn't started", hint=START)
         if loop.is_closed():
             raise ClientClosed("the loop that the cluster was started in is closed", hint=_ANOTHER)
         return loop

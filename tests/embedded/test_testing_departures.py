@@ -23,7 +23,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield one
 
 
-async def cut_short(coroutine: Coroutine[Any, Any, None], turns: int) -> None:
+async def cut_short(coroutine: Coroutine[Any, Any, object], turns: int) -> None:
     """Cancel it after so many turns of the loop."""
     task = asyncio.create_task(coroutine)
     for _ in range(turns):
@@ -213,3 +213,33 @@ async def test_a_broker_whose_port_is_taken_is_not_added() -> None:
                 assert sorted(cluster.brokers) == [1]
                 taken.close()
                 assert await cluster.add_broker() == 2
+
+
+async def test_a_cluster_whose_start_failed_has_no_addresses() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        cluster = Cluster(1, port=taken.getsockname()[1])
+        with pytest.raises(OSError, match="in use"):
+            await cluster.start()
+        with pytest.raises(ClientClosed, match=r"no addresses .*start"):
+            _ = cluster.bootstrap
+    async with asyncio.timeout(60), cluster:
+        assert cluster.bootstrap == f"127.0.0.1:{cluster.brokers[1].port}"
+
+
+async def test_a_broker_that_never_listened_is_no_address(cluster: Cluster) -> None:
+    before = cluster.bootstrap
+    await cut_short(cluster.add_broker(), 1)
+    assert (sorted(cluster.brokers), cluster.bootstrap) == ([1, 2, 3, 4], before)
+    await cluster.restart(4)
+    assert cluster.bootstrap == f"{before},{cluster.brokers[4].address}"
+
+
+async def test_a_broker_is_added_while_others_start() -> None:
+    async with asyncio.timeout(60):
+        cluster = Cluster(2)
+        starting = asyncio.create_task(cluster.start())
+        await asyncio.sleep(0)
+        assert await cluster.add_broker() == 3
+        await starting
+        assert all(one.running for one in cluster.brokers.values())
+        await cluster.close()
