@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,8 +18,8 @@ from kclient.protocol.message import Response
 from kclient.testing.answer_faults import AnswerFaults
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
-from kclient.testing.dispatch import Unserved, encode_frame, open_call, serve
-from kclient.testing.fault import Action, Answer, Fault, Stage, Unframed
+from kclient.testing.dispatch import Unserved, encode_answer, open_call, serve
+from kclient.testing.fault import Action, Answer, Fault, Stage
 from kclient.testing.fault_hooks import Failed
 from kclient.testing.inlet import Inlet
 from kclient.testing.outlet import Outlet
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.testing")
 
-_SIZE = struct.Struct(">i")
 _PENDING_BYTES = 256 << 10
 """Read ahead while a request waits; the socket is read at all so that its end is noticed."""
 _TURN_FRAMES = 64
@@ -234,7 +232,7 @@ class Channel(asyncio.BufferedProtocol):
             self._deaf = True
             self._let_go()
         elif fault.action is Action.WAIT:
-            self._wait(self._gate(fault), lambda _: self._pass(call, stage, answer))
+            self._wait(fault.gate(self.call_later), lambda _: self._pass(call, stage, answer))
         else:
             self._call_hook(fault, call, stage, answer)
 
@@ -280,21 +278,6 @@ class Channel(asyncio.BufferedProtocol):
             self._wait(outcome, then)
         else:
             then(outcome)
-
-    def _gate(self, fault: Fault) -> Deferred[object]:
-        def resume() -> None:
-            gate.complete(None)
-
-        def abandon() -> None:
-            fault.unhold(resume)
-            if timer is not None:
-                timer.cancel()
-
-        gate: Deferred[object] = Deferred(abandon)
-        fault.hold(resume)
-        seconds = fault.seconds
-        timer = None if seconds is None else self._broker.call_later(seconds, resume)
-        return gate
 
     def _timed(self, seconds: float) -> Deferred[object]:
         timed: Deferred[object] = Deferred(lambda: timer.cancel())
@@ -370,7 +353,7 @@ class Channel(asyncio.BufferedProtocol):
     def _encode(self, call: Call, answer: Answer) -> bytearray | None:
         broker, ours = self._broker, not self._set_faults
         try:
-            frame = _frame(call, answer)
+            frame = encode_answer(answer, call.version, call.correlation_id)
             broker.requests.answered(call.served, answer, broker.now(), len(frame), ours)
         except Exception as error:
             self._fail(call)
@@ -410,11 +393,3 @@ class Channel(asyncio.BufferedProtocol):
         if self._unread and self._transport is not None and not self._transport.is_closing():
             self._unread = False
             self._transport.resume_reading()
-
-
-def _frame(call: Call, answer: Answer) -> bytearray:
-    if isinstance(answer, Response):
-        return encode_frame(answer, call.version, call.correlation_id)
-    if isinstance(answer, Unframed):
-        return bytearray(answer)
-    return bytearray(_SIZE.pack(len(answer)) + answer)

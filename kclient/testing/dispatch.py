@@ -15,6 +15,7 @@ from kclient.protocol.message import Request, Response
 from kclient.protocol.registry import request_class
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
+from kclient.testing.fault import Answer, Unframed
 from kclient.testing.handlers import REFUSED, SERVED
 from kclient.testing.handlers.api_versions import unsupported_version_response
 from kclient.testing.request_log import ServedRequest
@@ -110,3 +111,12 @@ def encode_frame(response: Response, version: int, correlation_id: int) -> bytea
     response.encode_into(out, version)
     _RESPONSE_START.pack_into(out, 0, len(out) - _SIZE.size, correlation_id)
     return out
+
+
+def encode_answer(answer: Answer, version: int, correlation_id: int) -> bytearray:
+    """A whole frame of a response, or of the bytes that a fault gave in its place."""
+    if isinstance(answer, Response):
+        return encode_frame(answer, version, correlation_id)
+    if isinstance(answer, Unframed):
+        return bytearray(answer)
+    return bytearray(_SIZE.pack(len(answer)) + answer)

@@ -19,12 +19,12 @@ from kclient.protocol.message import Response
 from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
 from kclient.testing.fault_arguments import Where, check_where, counted, described, how_often, whole
 from kclient.testing.request_info import CLIENT, RequestInfo, info_of, replica_of
 
 if TYPE_CHECKING:
     from kclient.testing.answer_faults import AnswerFaults
-    from kclient.testing.deferred import Deferred
 
 Answer: TypeAlias = Response | bytes
 """A message, or the raw bytes of a frame after its size field."""
@@ -33,6 +33,9 @@ Hook: TypeAlias = Callable[[RequestInfo], "Answer | Awaitable[Answer | None] | N
 """A function of a test; may be ``async``."""
 Spoil: TypeAlias = Callable[["AnswerFaults", bytearray], "Deferred[object] | None"]
 """Sends a frame its own way; a Deferred if the connection must wait meanwhile."""
+
+Timers: TypeAlias = Callable[[float, Callable[[], None]], Callable[[], None]]
+"""Calls back after seconds; returns what cancels that."""
 
 
 class Owner(Protocol):
@@ -105,7 +108,7 @@ class Fault:
         times: On how many more requests it will act; None means all.
         hits: On how many it acted.
         code: Of an ERROR.
-        seconds: Of a WAIT; None until ``release()``.
+        seconds: Of a WAIT; None for until ``release()``.
         hook: Of a HOOK.
         change: Of a CHANGE: returns the answer, raw bytes, or None for the one it was given.
         applies: Of a CHANGE: whether there is anything to change.
@@ -287,6 +290,22 @@ class Fault:
         """A request that was kept is gone with its connection."""
         if resume in self._held:
             self._held.remove(resume)
+
+    def gate(self, call_later: Timers) -> Deferred[object]:
+        """Hold a request for its seconds, or until ``release``; complete when it may go on."""
+
+        def resume() -> None:
+            gate.complete(None)
+
+        def abandon() -> None:
+            self.unhold(resume)
+            if cancel is not None:
+                cancel()
+
+        gate: Deferred[object] = Deferred(abandon)
+        self.hold(resume)
+        cancel = None if self.seconds is None else call_later(self.seconds, resume)
+        return gate
 
     def release(self) -> None:
         """Let go what it holds, in order, and act no more."""

@@ -259,7 +259,10 @@ class Faults(WireFaults):
     def throttle(
         self, api: ApiName, seconds: float, *, times: int | None = 1, **where: Unpack[Where]
     ) -> Fault:
-        """Answer with a throttle time; the connection is not read for as long (KIP-219)."""
+        """Answer with a throttle time; the connection is not read for as long (KIP-219).
+
+        The end of the fault changes nothing for clients that were told to wait.
+        """
         throttle = Throttle(check.throttle_ms(seconds))
         fault = Fault(Action.CHANGE, check.api("throttle", api), times, True, where)
         fault.change = throttle.change
