@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -27,6 +28,11 @@ MEMBER_ID_REQUIRED = 79
 JOIN, SYNC, HEARTBEAT = 9, 5, 4
 """The versions that members speak where a scenario doesn't care."""
 FIRST_WITH_LEAVERS = 3
+_NOT_YET = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 
 
 def subscription(*topics: str) -> bytes:
@@ -176,11 +182,19 @@ class Member:
 
 
 async def coordinator(run: Run, group: str) -> None:
-    """Wait until a group's coordinator is there: the topic for it is made when asked for."""
+    """Wait until a group's coordinator is there: the topic for it is made when asked for.
+
+    And until it knows that it is one, which is a moment later.
+    """
     wanted = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[group])
 
     async def found() -> bool:
-        return not (await run.quietly(wanted, 4)).coordinators[0].error_code
+        who = (await run.quietly(wanted, 4)).coordinators[0]
+        if who.error_code:
+            return False
+        asked = DescribeGroupsRequest([group])
+        told = (await run.quietly(asked, 5, node=who.node_id)).groups[0]
+        return told.error_code not in _NOT_YET
 
     await until(found)
 
