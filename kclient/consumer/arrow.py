@@ -32,9 +32,12 @@ class Columns:
 
     Raises:
         InvalidConfig: pyarrow is not installed.
+
+    Attributes:
+        begun: Where each partition stood before its first records were added.
     """
 
-    __slots__ = ("_builder", "_make")
+    __slots__ = ("_builder", "_make", "begun")
 
     def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
         try:
@@ -46,6 +49,7 @@ class Columns:
             ) from error
         self._make = pyarrow.record_batch
         self._builder = ColumnBuilder(expected)
+        self.begun: dict[PartitionState, int] = {}
 
     @property
     def expected(self) -> tuple[int, int, int]:
@@ -71,6 +75,8 @@ class Columns:
         topic, partition = state.topic_partition
         builder = self._builder
         added = builder.add(batch, topic, partition, start_offset=start_offset, limit=ROWS_PER_STEP)
+        if added:
+            self.begun.setdefault(state, start_offset)
         if batch.exhausted:
             return batch.next_offset
         return builder.last_offset + 1 if added else None

@@ -20,7 +20,7 @@ from kclient.consumer.half_read import HalfRead
 from kclient.errors import CorruptRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kclient.consumer.subscription import PartitionState, Subscription
     from kclient.record import Batch, Record
@@ -249,6 +249,12 @@ class FetchBuffer:
             raise
         self._after(state, data)
         return True
+
+    def return_to(self, offsets: Mapping[PartitionState, int]) -> None:
+        """Undo the steps of ``take_batch`` from these offsets on: they are fetched again."""
+        for state, offset in offsets.items():
+            self._subscription.advance(state, offset, -1)
+            self._fetch_again(state)
 
     def _next_turn(self) -> PartitionState | None:
         """Whose turn it is; that partition goes to the end of the row.

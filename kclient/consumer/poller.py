@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
+    from kclient.consumer.arrow import Columns
     from kclient.consumer.fetch_buffer import FetchBuffer
     from kclient.consumer.fetched_data import FetchedData, FrameLease
     from kclient.consumer.records import Convert
@@ -126,19 +127,31 @@ class Poller:
         while True:
             self._check()
             self.settle()
-            stop = now() + TURN
-            while self._buffer.take_batch(columns.add) and not columns.is_full and now() < stop:
-                pass
+            try:
+                self._fill(columns)
+            except MemoryError:
+                if not columns.row_count:
+                    raise  # else positions have moved
             if self._buffer.blocked:
                 self._inflate_blocked()
-            if columns.row_count:
-                self._core.counters.add("consumer.records", columns.row_count)
+            if columns.row_count or not await self._wait(started + timeout):
                 break
-            if not await self._wait(started + timeout):
-                break
-        made = columns.to_record_batch()
+        rows = columns.row_count
+        try:
+            made = columns.to_record_batch()
+        except MemoryError:
+            self._buffer.return_to(columns.begun)
+            raise
+        self._core.counters.add("consumer.records", rows)
         self._expected = columns.expected
         return made
+
+    def _fill(self, columns: Columns) -> None:
+        """Add what can be had at once, for about ``TURN`` seconds."""
+        stop = self._core.clock.now() + TURN
+        while self._buffer.take_batch(columns.add) and not columns.is_full:
+            if self._core.clock.now() >= stop:
+                break
 
     def settle(self) -> None:
         """Give back what an ``async for`` has taken and not handed over yet."""

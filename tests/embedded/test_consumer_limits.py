@@ -344,13 +344,44 @@ async def test_columns_that_no_memory_could_be_had_for_are_not_expected_again(
 
     monkeypatch.setattr(arrow, "Columns", Watched)
     async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
-        for first in (0, 10, 20):
-            cluster.append(T, 0, batch(first, 10))
-            if first == 10:
-                with pytest.raises(MemoryError):
-                    await consumer.poll_arrow(timeout=5.0)
-            else:
-                assert (await consumer.poll_arrow(timeout=5.0)).num_rows == 10
-    nothing, ten, none_again = expectations
+        cluster.append(T, 0, batch(0, 10))
+        assert (await consumer.poll_arrow(timeout=5.0)).num_rows == 10
+        cluster.append(T, 0, batch(10, 10))
+        with pytest.raises(MemoryError):
+            await consumer.poll_arrow(timeout=5.0)
+        assert consumer.positions()[P] == 10
+        cluster.append(T, 0, batch(20, 10))
+        assert await offsets_in_columns(consumer, 20) == list(range(10, 30))
+        assert consumer.metrics()["consumer.records"] == 30
+    nothing, ten, none_again = expectations[:3]
     assert nothing == none_again == (0, 0, 0)
     assert ten[0] == 10
+
+
+async def test_columns_that_were_added_before_memory_failed_are_handed_over(
+    cluster: kclient.testing.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic(T, partitions=1)
+    for first in (0, 10):
+        cluster.append(T, 0, batch(first, 10))
+    add, shown = arrow.Columns.add, 0
+
+    def fail_once(columns: arrow.Columns, *args: Any) -> int | None:
+        nonlocal shown
+        shown += 1
+        if shown == 2:
+            raise MemoryError
+        return add(columns, *args)
+
+    monkeypatch.setattr(arrow.Columns, "add", fail_once)
+    async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
+        assert await offsets_in_columns(consumer, 10) == list(range(10))
+        assert consumer.positions()[P] == 10
+        assert await offsets_in_columns(consumer, 10) == list(range(10, 20))
+
+
+async def offsets_in_columns(consumer: Any, count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        found += (await consumer.poll_arrow(timeout=5.0)).column("offset").to_pylist()
+    return found
