@@ -48,7 +48,7 @@ cdef class ColumnStore:
     cdef Py_ssize_t _rows
 
     @cython.locals(wanted=Py_ssize_t, size=Py_ssize_t)
-    cdef int _reserve(self, Py_ssize_t more, Py_ssize_t size_bytes) except -1
+    cpdef int reserve(self, Py_ssize_t more, Py_ssize_t size_bytes) except -1
 
     @cython.locals(rows=Py_ssize_t)
     cpdef int trim(self) except -1

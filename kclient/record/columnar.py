@@ -121,16 +121,27 @@ class ColumnBuilder:
             DecompressionFailed: It had to be inflated and could not be.
         """
         before = self._store.rows
-        if isinstance(batch, LegacyBatch):
-            for record in batch.records(topic, partition, start_offset=start_offset, limit=limit):
-                self._store.append(record.offset, record.timestamp, record.key, record.value, ())
-        else:
-            batch.fill(self._store, start_offset=start_offset, limit=limit)
-        added = self._store.rows - before
-        if added:
-            index = self._topics.setdefault(topic, len(self._topics))
-            self._runs.append((index, partition, added))
+        try:
+            if isinstance(batch, LegacyBatch):
+                self._add_messages(batch, topic, partition, start_offset, limit)
+            else:
+                batch.fill(self._store, start_offset=start_offset, limit=limit)
+        finally:
+            added = self._store.rows - before
+            if added:
+                index = self._topics.setdefault(topic, len(self._topics))
+                self._runs.append((index, partition, added))
         return added
+
+    def _add_messages(
+        self, batch: LegacyBatch, topic: str, partition: int, start_offset: int, limit: int | None
+    ) -> None:
+        store = self._store
+        batch.inflate()
+        # What is decoded is not decoded again: there must be room for it.
+        store.reserve(batch.record_count, max(batch.held_bytes, batch.size_bytes))
+        for record in batch.records(topic, partition, start_offset=start_offset, limit=limit):
+            store.append(record.offset, record.timestamp, record.key, record.value, ())
 
     def to_record_batch(self) -> RecordColumns:
         """What was added so far, as one record batch; the builder is empty after it."""

@@ -246,7 +246,7 @@ class ColumnStore:
         """Values of all headers."""
         return self._header_values[: self._headers]
 
-    def _reserve(self, more: int, size_bytes: int) -> None:
+    def reserve(self, more: int, size_bytes: int) -> None:
         """Room for more rows, with ``size_bytes`` of keys and values between them."""
         wanted = self._rows + more
         if wanted > len(self._offsets):
@@ -287,7 +287,7 @@ class ColumnStore:
         if size > _INT32_MAX - self.size_bytes:
             return False
         row = self._rows
-        self._reserve(1, size)
+        self.reserve(1, size)
         self._offsets[row] = offset
         self._timestamps[row] = timestamp
         self._key_nulls += self._keys.put(row, key or b"", 0, key_size)
@@ -325,7 +325,7 @@ class ColumnStore:
         end = len(data)
         if end - pos > _INT32_MAX - self.size_bytes:
             return pos, left
-        self._reserve(min(left, limit), end - pos)
+        self.reserve(min(left, limit), end - pos)
         offsets = self._offsets
         timestamps = self._timestamps
         header_ends = self._header_ends

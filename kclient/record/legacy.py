@@ -212,8 +212,10 @@ class LegacyBatch(Batch):
                 self._left -= 1
                 if message.offset >= start_offset:
                     out.append(self._record(topic, partition, message))
-        except CorruptRecord as error:
+        except (CorruptRecord, MemoryError) as error:
             self._pos, self._left = pos, left
+            if isinstance(error, MemoryError):
+                raise
             raise self._located(error) from error
         self._drop_when_done()
         return out

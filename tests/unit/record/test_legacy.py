@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import Any
 
 import lz4.frame
 import pytest
 
 from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import Compression, compress, read_batches
+from kclient.record.columnar import ColumnBuilder
 from kclient.record.implementation import Implementation
+from kclient.record.legacy import LegacyBatch
 from kclient.record.lz4_legacy import header_checksum, mended_frame
 from kclient.types import TimestampType
 
@@ -57,6 +60,47 @@ def test_relative_offsets_count_back_from_the_wrapper(build: Implementation) -> 
     ]
     assert records[0].leader_epoch is None
     assert batch.exhausted
+
+
+def test_messages_that_no_memory_could_be_had_for_come_again(
+    build: Implementation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = b"".join(message(number, b"v") for number in range(4))
+    (batch,) = read_batches(wrapper(3, inner))
+    made, record = 0, LegacyBatch._record
+
+    def fail_once(*args: Any) -> Any:
+        nonlocal made
+        made += 1
+        if made == 3:
+            raise MemoryError
+        return record(*args)
+
+    monkeypatch.setattr(LegacyBatch, "_record", fail_once)
+    with pytest.raises(MemoryError):
+        batch.records("t", 0)
+    assert [found.offset for found in batch.records("t", 0)] == [0, 1, 2, 3]
+
+
+def test_room_for_messages_in_columns_is_made_before_they_are_decoded(
+    build: Implementation,
+) -> None:
+    class NoRoom:
+        rows = 0
+
+        def reserve(self, more: int, size_bytes: int) -> None:
+            raise MemoryError
+
+    inner = b"".join(message(number, b"v" * 10, key=b"k") for number in range(4))
+    (batch,) = read_batches(wrapper(3, inner))
+    builder = ColumnBuilder()
+    store: Any = builder._store
+    builder._store = NoRoom()  # type: ignore[assignment]
+    with pytest.raises(MemoryError):
+        builder.add(batch, "t", 0)
+    builder._store = store
+    assert builder.add(batch, "t", 0) == 4 == builder.num_rows
+    assert (builder.last_offset, builder.size_bytes) == (3, 44)
 
 
 def test_relative_offsets_of_a_compacted_wrapper(build: Implementation) -> None:
