@@ -18,9 +18,10 @@ from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Response
 from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
+from kclient.testing.arguments import whole
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
-from kclient.testing.fault_arguments import Where, check_where, counted, described, how_often, whole
+from kclient.testing.fault_arguments import Where, check_where, counted, described, how_often
 from kclient.testing.request_info import CLIENT, RequestInfo, info_of, replica_of
 
 if TYPE_CHECKING:

@@ -16,6 +16,8 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
 from kclient.protocol.registry import API_NAMES, request_class
 from kclient.testing.api_names import ApiName
+from kclient.testing.arguments import is_whole, node_of, text, whole
+from kclient.testing.memory_faults import is_number
 from kclient.testing.named_entries import names_partitions, names_topics
 from kclient.testing.request_info import CLIENT, REPLICA_ID, RequestInfo
 from kclient.testing.served_versions import VERSIONS
@@ -117,33 +119,16 @@ def api(method: str, value: ApiName | None) -> ApiName:
     return value
 
 
-def whole(name: str, value: object, least: int, most: int | None = None) -> int:
-    """An int from ``least`` on."""
-    if (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and least <= value
-        and (most is None or value <= most)
-    ):
-        return value
-    bound = f"at least {least}" if most is None else f"from {least} to {most}"
-    raise InvalidArgument(f"{name} must be an int, {bound}, not {value!r}{_unless(value)}")
-
-
-def _unless(value: object) -> str:
-    return "; leave it out for all" if value is None else ""
-
-
 def number(name: str, value: object, words: str, holds: Callable[[float], bool]) -> float:
     """An int or float that is no NaN, no infinity, and for which ``holds``."""
     if (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
+        is_number(value)
+        and isinstance(value, int | float)
         and math.isfinite(value)
         and holds(value)
     ):
         return value
-    raise InvalidArgument(f"{name} must be {words}, not {value!r}")
+    raise InvalidArgument(f"{name}={value!r} must be {words}")
 
 
 def wait_seconds(value: object) -> float:
@@ -166,34 +151,24 @@ def pace(value: object) -> float:
 
 def how_often(times: object) -> int | None:
     """``times`` of a fault."""
-    if times is not None:
-        try:
-            return whole("times", times, 1)
-        except InvalidArgument:
-            raise InvalidArgument(
-                f"times must be an int, at least 1, or None for ever, not {times!r}"
-            ) from None
-    return None
-
-
-def text(name: str, value: object) -> str:
-    """A str."""
-    if not isinstance(value, str):
-        raise InvalidArgument(f"{name} must be a str, not {value!r}{_unless(value)}")
-    return value
+    if times is None:
+        return None
+    if not is_whole(times) or times < 1:
+        raise InvalidArgument(f"times={times!r} must be an int of at least 1, or None for ever")
+    return times
 
 
 def raw(data: object) -> bytes:
     """Bytes."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    raise InvalidArgument(f"data must be bytes, not {data!r}")
+    raise InvalidArgument(f"data={data!r} must be bytes")
 
 
 def function(name: str, value: T, *, plain: bool = True) -> T:
     """Something that can be called; no coroutine function where it must be ``plain``."""
     if not callable(value):
-        raise InvalidArgument(f"{name} must be a function, not {value!r}")
+        raise InvalidArgument(f"{name}={value!r} must be a function")
     if plain and inspect.iscoroutinefunction(value):
         raise InvalidArgument(f"{name} must not be a coroutine function: on() takes those")
     return value
@@ -204,7 +179,7 @@ def one_of(name: str, value: object, allowed: Mapping[str, T]) -> T:
     if isinstance(value, str) and value in allowed:
         return allowed[value]
     raise InvalidArgument(
-        f"{name} must be one of {', '.join(allowed)}, not {value!r}{meant(value, allowed)}"
+        f"{name}={value!r} must be one of {', '.join(allowed)}{meant(value, allowed)}"
     )
 
 
@@ -224,7 +199,7 @@ def error_code(code: object) -> ErrorCode:
                 f"code={code} is no error code of Kafka's: rewrite() can answer with any"
             ) from None
     near = meant(code, ErrorCode.__members__, "ErrorCode.{}")
-    raise InvalidArgument(f"code must be an ErrorCode, not {code!r}{near}")
+    raise InvalidArgument(f"code={code!r} must be an ErrorCode{near}")
 
 
 # Which requests
@@ -244,9 +219,12 @@ def check_error_where(key: int, where: Where) -> None:
 def check_where(key: int | None, where: Where) -> None:
     """Raise InvalidArgument if no request can be of that API (None for any) and like that."""
     given: Mapping[str, Any] = where
+    for name, value in given.items():
+        if value is None:
+            raise InvalidArgument(f"{name}=None matches nothing: leave it out for all")
     for name in given.keys() & {"client_id", "topic"}:
         text(name, given[name])
-    for name, least in (("broker", 1), ("partition", 0), ("connection", 0)):
+    for name, least in (("broker", None), ("partition", 0), ("connection", 0)):
         if name in given:
             whole(name, given[name], least)
     if "when" in where:
@@ -256,23 +234,29 @@ def check_where(key: int | None, where: Where) -> None:
     if "partition" in where and "topic" not in where:
         raise InvalidArgument("partition needs topic")
     if "version" in where:
-        whole("version", where["version"], *(VERSIONS[key] if key is not None else (0,)))
+        _check_version(key, where["version"])
     if "replica" in where:
         _check_replica(key, where)
     if key is not None:
         _check_names(key, where)
 
 
+def _check_version(key: int | None, version: int) -> None:
+    whole("version", version, 0)
+    if key is not None:
+        least, most = VERSIONS[key]
+        if not least <= version <= most:
+            raise InvalidArgument(
+                f"version={version}: {API_NAMES[key]} is served in versions {least} to {most}"
+            )
+
+
 def _check_replica(key: int | None, where: Where) -> None:
     replica = where["replica"]
     if replica == "any":
         return
-    try:
-        whole("replica", replica, 1)
-    except InvalidArgument:
-        raise InvalidArgument(
-            f"replica must be the node id of a follower, or 'any', not {replica!r}"
-        ) from None
+    if not is_whole(replica) or replica < 1:
+        raise InvalidArgument(f"replica={replica!r} must be a follower's node id, or 'any'")
     if key is not None and key not in REPLICA_ID:
         those = ", ".join(API_NAMES[one] for one in REPLICA_ID)
         raise InvalidArgument(f"replica: followers send {those}, and no {API_NAMES[key]}")
@@ -292,6 +276,5 @@ def check_brokers(where: Where, node_ids: Collection[int]) -> None:
     """Raise InvalidArgument if it is about a broker that the cluster doesn't have."""
     for name in ("broker", "replica"):
         value = where.get(name)
-        if value not in (None, "any") and value not in node_ids:
-            those = ", ".join(str(one) for one in sorted(node_ids))
-            raise InvalidArgument(f"{name} must be one of the cluster's ({those}), not {value}")
+        if value not in (None, "any"):
+            node_of(name, value, node_ids)

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 from kclient.protocol.message import Response
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.testing.api_names import ApiName, served_key_of
-from kclient.testing.fault_arguments import counted, whole
+from kclient.testing.arguments import whole
+from kclient.testing.fault_arguments import counted
 from kclient.testing.request_info import CLIENT, REPLICA_ID
 from kclient.testing.served_request import ServedRequest as ServedRequest
 

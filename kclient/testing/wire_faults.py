@@ -11,6 +11,7 @@ from kclient.errors import InvalidArgument
 from kclient.testing import fault_arguments as check
 from kclient.testing.answer_faults import AnswerFaults
 from kclient.testing.api_names import ApiName
+from kclient.testing.arguments import whole
 from kclient.testing.deferred import Deferred
 from kclient.testing.fault import Action, Fault, Hook, Spoil, Stage, Unframed
 from kclient.testing.fault_arguments import Where, named
@@ -65,7 +66,7 @@ class WireFaults(FaultList):
         is answered waits until ``release()``, which sends what is kept. ``times`` counts such
         groups.
         """
-        check.whole("count", count, 2)
+        whole("count", count, 2)
 
         def spoil(answers: AnswerFaults, frame: bytearray) -> None:
             answers.reorder(fault, frame, count)
@@ -99,7 +100,7 @@ class WireFaults(FaultList):
             times: How often; None for always.
             where: Which requests.
         """
-        check.whole("byte", byte, 0)
+        whole("byte", byte, 0)
         return self._add_spoiling(
             api,
             lambda answers, frame: answers.cut(frame, byte, reset),
@@ -127,7 +128,7 @@ class WireFaults(FaultList):
         Raises:
             InvalidArgument: ``topic``, ``replica`` or ``when`` is given: they need the whole.
         """
-        check.whole("byte", byte, 0)
+        whole("byte", byte, 0)
         if not where.keys() <= {"broker", "client_id", "version", "connection"}:
             raise InvalidArgument(
                 f"cut_request takes broker, client_id, version and connection, not {sorted(where)}"
