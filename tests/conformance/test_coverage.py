@@ -25,12 +25,18 @@ NOT_SHOWN: dict[ErrorCode, str] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "once per cluster, while its first group's topic is made",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "of transactions, which come later: told in its text",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "for the milliseconds that Kafka loads a partition",
-    ErrorCode.INVALID_TXN_STATE: "of transactions, which come later: Kafka looks into its own",
+    ErrorCode.INVALID_TXN_STATE: (
+        "of transactions, which come later: Kafka asks their coordinator, and says "
+        "NOT_ENOUGH_REPLICAS where it gets no answer"
+    ),
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
         "with eligible leader replicas the high watermark stays while too few are in sync, and so "
         "the request times out instead"
     ),
-    ErrorCode.NOT_CONTROLLER: "told to a broker whose controller is cut off from the others",
+    ErrorCode.NOT_CONTROLLER: (
+        "told where no controller can be reached: Kafka's broker tries for longer than a minute, "
+        "whatever the request's time, so that clients time out"
+    ),
     ErrorCode.INVALID_UPDATE_VERSION: "told by the controller to a leader, no client",
     ErrorCode.INELIGIBLE_REPLICA: "told by the controller to a leader, no client",
     ErrorCode.REPLICA_NOT_AVAILABLE: "told to the test that calls Cluster.move_leader, no client",
