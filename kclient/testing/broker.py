@@ -51,12 +51,10 @@ class Broker:
         self._inner_port = 0
         self._channels: dict[Channel, None] = {}
         self._inner_channels: dict[Channel, None] = {}
-        self._unconnected = asyncio.Event()
-        self._unconnected.set()
-        self._opening = asyncio.Lock()
         self._ends = 0
         self._frozen = False
         self._replication: Replication | None = None
+        self.settle()
         self.node_id = node_id
         self.host = host
         self.port = port
@@ -73,6 +71,12 @@ class Broker:
         self.groups = GroupCoordinator(self, self.config.groups, services.rng)
         self.replicas.listeners.append(self._role_changed)
         services.brokers[node_id] = self
+
+    def settle(self) -> None:
+        """From now on it lives in another loop; nothing of it is open."""
+        self._opening = asyncio.Lock()
+        self._unconnected = asyncio.Event()
+        self._unconnected.set()
 
     def __repr__(self) -> str:
         state = "up" if self.running else "down"
@@ -178,9 +182,6 @@ class Broker:
                 return
             self._server, self._inner_server = server, inner
             self.host, self.port, self._inner_port = outer.host, port, inner_port
-            if not self._channels:
-                self._unconnected = asyncio.Event()  # of this loop
-                self._unconnected.set()
             self._replication = Replication(self)
             self.inside.join(self)
 

@@ -174,6 +174,9 @@ class Cluster(ClusterControl):
     def _settle(self) -> None:
         """On a loop of virtual time, use its network and its wall clock."""
         loop, services = asyncio.get_running_loop(), self._services
+        if services.loop is not loop:
+            for broker in self._brokers.values():
+                broker.settle()
         services.loop = loop
         if services.network is None and isinstance(loop, VirtualLoop):
             services.network = loop.network

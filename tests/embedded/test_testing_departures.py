@@ -151,6 +151,7 @@ def test_a_cluster_that_was_closed_can_be_started_in_another_loop() -> None:
         async with asyncio.timeout(60), cluster:
             if not cluster.topics:
                 cluster.create_topic("t")
+            await asyncio.gather(*(cluster.restart(1) for _ in range(3)))
             leader = cluster.leader("t")
             async with RawPeer.to(cluster.brokers[leader].address) as peer:
                 await peer.call(produce("t", batch_bytes()), 9)
