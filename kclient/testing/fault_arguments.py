@@ -16,7 +16,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
 from kclient.protocol.registry import API_NAMES, request_class
 from kclient.testing.api_names import ApiName
-from kclient.testing.arguments import is_whole, node_of, text, whole
+from kclient.testing.arguments import flag, is_whole, node_of, text, whole
 from kclient.testing.memory_faults import is_number
 from kclient.testing.named_entries import names_partitions, names_topics
 from kclient.testing.request_info import CLIENT, REPLICA_ID, RequestInfo
@@ -31,6 +31,7 @@ P = ParamSpec("P")
 
 _MOST_MS = (1 << 31) - 1
 _DESCRIBE_LOG_DIRS = 35
+_FLAGS = ("after", "framed", "reset")
 _WRITING = frozenset((0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 42, 43, 44, 47))
 """APIs whose handlers ask for errors twice: before they do something, and when it is done."""
 
@@ -100,6 +101,8 @@ def named(method: Callable[P, Fault]) -> Callable[P, Fault]:
                     f"faults.{method.__name__}() takes no {word!r}{meant(word, words)}; "
                     f"it takes {', '.join(words)}"
                 )
+            if word in _FLAGS:
+                flag(word, kwargs[word])
         fault = method(*args, **kwargs)
         fault.name = method.__name__
         return fault

@@ -168,6 +168,19 @@ def test_a_pace_is_above_0(cluster: Cluster, pace: Any) -> None:
     refuse(cluster, lambda f: f.trickle("Fetch", pace), "bytes_per_second", repr(pace))
 
 
+@pytest.mark.parametrize("flag", [1, None, "yes"])
+def test_flags_are_true_or_false(cluster: Cluster, flag: Any) -> None:
+    for name, make in {
+        "after": lambda f: f.hold("Fetch", after=flag),
+        "reset": lambda f: f.cut_answer("Fetch", byte=1, reset=flag),
+        "framed": lambda f: f.answer_bytes("Fetch", b"", framed=flag),
+    }.items():
+        refuse(cluster, make, f"{name}={flag!r} must be True or False")
+    refuse(cluster, lambda f: f.answer_bytes("Fetch", b"", after=flag), "after")
+    refuse(cluster, lambda f: f.error("Metadata", NOT_LEADER, after=flag), "after")
+    refuse(cluster, lambda f: f.cut_request("Fetch", byte=1, reset=flag), "reset")
+
+
 @pytest.mark.parametrize("data", [5, "text", None, [1, 2]])
 def test_bytes_are_bytes(cluster: Cluster, data: Any) -> None:
     refuse(cluster, lambda f: f.answer_bytes("Fetch", data), "data", repr(data))
