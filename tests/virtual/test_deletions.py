@@ -15,7 +15,7 @@ from kclient.protocol.messages.delete_records import (
 from kclient.testing import Cluster
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.raw_peer import RawPeer
-from tests.virtual.test_replication import SOON, now, on, write
+from tests.virtual.test_replication import SESSION, SOON, now, on, write
 
 SECONDS = 5.0
 
@@ -144,3 +144,44 @@ def test_with_the_last_partition_others_are_seen_that_are_led_no_more() -> None:
         cluster.move_leader("t", 0, 2)
         cluster.reconnect()
         assert await deleting == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (ErrorCode.NONE, 1)]
+
+
+def test_nothing_is_left_of_a_client_that_goes_away() -> None:
+    @on()
+    async def _(cluster: Cluster) -> None:
+        await filled(cluster)
+        cluster.disconnect(1, 3)
+        deleting = asyncio.ensure_future(delete(cluster, 3))
+        await asyncio.sleep(1.0)
+        hosted, log = cluster.brokers[1].hosted, cluster.log("t", broker=1)
+        assert (len(hosted.deletions), log.listener_count) == (1, 1)
+        deleting.cancel()
+        await asyncio.sleep(1.0)
+        assert (len(hosted.deletions), log.listener_count) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_a_leader_that_goes_down_leaves_nothing_either(how: str) -> None:
+    @on()
+    async def _(cluster: Cluster) -> None:
+        await filled(cluster)
+        cluster.disconnect(1, 3)
+        deleting = asyncio.ensure_future(delete(cluster, 3))
+        await asyncio.sleep(1.0)
+        hosted, log = cluster.brokers[1].hosted, cluster.log("t", broker=1)
+        await (cluster.stop(1) if how == "stop" else cluster.crash(1))
+        assert (len(hosted.deletions), log.listener_count) == (0, 0)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await deleting
+
+
+def test_a_follower_without_a_session_is_not_waited_for_once_the_high_watermark_moves() -> None:
+    @on()
+    async def _(cluster: Cluster) -> None:
+        await filled(cluster)
+        cluster.isolate(3)
+        deleting = asyncio.ensure_future(delete(cluster, 3, seconds=60.0))
+        await asyncio.sleep(SESSION)
+        assert not deleting.done()
+        assert await write(cluster) is ErrorCode.NONE
+        assert await deleting == [(ErrorCode.NONE, 3)]
