@@ -240,7 +240,9 @@ class Fault:
     def _holds_when(self, call: Call) -> bool:
         try:
             return bool(self.where["when"](info_of(call)))
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # what pytest.fail() raises is no Exception
             if self.owner is None:
                 raise
             self.owner.failed(error)

@@ -146,7 +146,9 @@ class FaultList:
                 fault.use()
                 try:
                     changed = fault.change(call, answer)
-                except Exception as error:
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # what pytest.fail() raises is no Exception
                     self.failed(error)
                     return Failed.FAILED
                 answer = answer if changed is None else changed

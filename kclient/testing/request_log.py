@@ -94,7 +94,9 @@ class _Waiter:
         try:
             if self.condition(entry):
                 self.future.set_result(entry)
-        except Exception as error:  # the condition is the waiting test's
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the condition is the waiting test's: pytest.fail(), too
             self.future.set_exception(error)
 
 

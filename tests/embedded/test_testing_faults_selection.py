@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -290,3 +291,31 @@ async def test_waiting_for_hits_can_be_given_up(cluster: Cluster, peer: RawPeer)
             await fault.wait_hits()
     await peer.call(ASKED, 0)
     await fault.wait_hits(1)
+
+
+@pytest.mark.parametrize("kind", ["when", "rewrite", "on", "wait_for"])
+async def test_pytests_own_outcomes_reach_the_test_from_any_function(
+    cluster: Cluster, peer: RawPeer, kind: str
+) -> None:
+    def fail(*_: object) -> Any:
+        pytest.fail("never ask that")
+
+    waiting = None
+    if kind == "when":
+        cluster.faults.close("ApiVersions", when=fail)
+    elif kind == "rewrite":
+        cluster.faults.rewrite("ApiVersions", fail)
+    elif kind == "on":
+        cluster.faults.on("ApiVersions", fail)
+    else:
+        waiting = asyncio.ensure_future(cluster.requests.wait_for(fail))
+        await asyncio.sleep(0)
+    if kind in ("rewrite", "on"):
+        peer.write(ASKED, 0)
+        assert await peer.read_end() == b""
+    else:
+        await peer.call(ASKED, 0)
+    with pytest.raises(pytest.fail.Exception, match="never ask that"):
+        cluster.faults.check()
+        if waiting is not None:
+            await waiting
