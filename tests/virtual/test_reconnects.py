@@ -309,7 +309,7 @@ async def test_a_client_at_work_survives_the_outage_of_one_of_three_brokers_quie
 ) -> None:
     net, loop = network(), asyncio.get_running_loop()
     async with Cluster(brokers=3) as cluster:
-        cluster.create_topic("flights", partitions=3)
+        cluster.create_topic("flights", partitions=3, replication_factor=1)
         over = False
         task = asyncio.create_task(CLIENTS[client](cluster.bootstrap, lambda: over))
         await asyncio.sleep(2.0)
