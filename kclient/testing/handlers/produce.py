@@ -141,8 +141,8 @@ def _append(
         return answer
 
     def settle(code: ErrorCode) -> None:
-        if code is not ErrorCode.NONE:
-            _fail(call, response, answer, name, Refused(code))
+        answer.error_code = code  # where it is in the leader's log is told all the same
+        _hint(call, response, answer, name)
 
     if request.acks == _ALL:
         waiting.append(Waiting(replica, required, settle))
@@ -157,8 +157,7 @@ def _fail(
     refused: Refused,
 ) -> None:
     _refuse(answer, refused)
-    if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= _FIRST_WITH_HINTS:
-        _hint(call, response, answer, name)
+    _hint(call, response, answer, name)
 
 
 def _write(
@@ -205,7 +204,12 @@ def _refuse(answer: PartitionProduceResponse, refused: Refused) -> None:
 def _hint(
     call: Call, response: ProduceResponse, answer: PartitionProduceResponse, name: str
 ) -> None:
-    """Say who leads instead (KIP-951)."""
+    """Say who leads instead, to whom that matters (KIP-951)."""
+    if (
+        answer.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+        or call.version < _FIRST_WITH_HINTS
+    ):
+        return
     partition = call.image.partition(name, answer.index)
     if partition is None:
         return

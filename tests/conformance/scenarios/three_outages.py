@@ -149,6 +149,27 @@ async def replicated(run: Run, *replicas: int) -> str:
     return topic
 
 
+async def led_by_the_second(run: Run) -> str:
+    """Such a topic that broker 1 leads, though broker 2 is preferred."""
+    topic = await replicated(run, 2, 1, DOWN)
+    await run.stop(2)
+    await run.wait_leader(topic, 1)
+    await run.restart(2, topic)
+    return topic
+
+
+async def copied_by_2(run: Run, topic: str, offset: int) -> None:
+    """Wait until broker 2 has what is below an offset."""
+    copied = list_offsets(topic, LATEST)
+    copied.replica_id = ANY_REPLICA
+
+    async def has_it() -> bool:
+        found = (await run.quietly(copied, 7, node=2)).topics[0].partitions[0]
+        return bool(found.offset == offset)
+
+    await until(has_it)
+
+
 @scenario("DeleteRecords", ErrorCode.REQUEST_TIMED_OUT, nodes=3)
 async def records_that_a_silent_follower_still_has(run: Run) -> None:
     topic = await replicated(run, 1, 2, DOWN)
@@ -180,10 +201,7 @@ async def a_topic_goes_while_its_records_are_deleted(run: Run) -> None:
 
 @scenario("DeleteRecords", ErrorCode.REQUEST_TIMED_OUT, nodes=3)
 async def another_leads_while_records_are_deleted(run: Run) -> None:
-    topic = await replicated(run, 2, 1, DOWN)
-    await run.stop(2)
-    await run.wait_leader(topic, 1)
-    await run.restart(2, topic)
+    topic = await led_by_the_second(run)
     await run.pause(DOWN)
     waiting = await run.peer().begin(hasty(topic, 3, 1500), 2, "while one is silent")
 
@@ -201,22 +219,12 @@ async def another_leads_while_records_are_deleted(run: Run) -> None:
 
 @scenario("ListOffsets", ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE, nodes=3)
 async def a_new_leader_does_not_know_yet_what_is_committed(run: Run) -> None:
-    topic = await replicated(run, 2, 1, DOWN)
-    await run.stop(2)
-    await run.wait_leader(topic, 1)
-    await run.restart(2, topic)
+    topic = await led_by_the_second(run)
     await run.pause(DOWN)
     await run.quietly(produce(topic, batch_bytes(2, timestamp=NOW + 5000), acks=1), 9)
     await run.ask(list_offsets(topic, NOW + 1000), 7, "a time that isn't committed")
     await run.ask(list_offsets(topic, MAX_TIMESTAMP), 7, "the greatest isn't committed")
-    copied = list_offsets(topic, LATEST)
-    copied.replica_id = ANY_REPLICA
-
-    async def followed() -> bool:
-        found = (await run.quietly(copied, 7, node=2)).topics[0].partitions[0]
-        return bool(found.offset == 6)
-
-    await until(followed)
+    await copied_by_2(run, topic, 6)
     await run.quietly(elect(PREFERRED, (topic, [0])), 2)
     await run.wait_leader(topic, 2)
     for version in (4, 5, 11):
@@ -235,3 +243,34 @@ async def a_new_leader_does_not_know_yet_what_is_committed(run: Run) -> None:
 
     await until(committed)
     await run.ask(list_offsets(topic, LATEST), 7, "the silent one has it, too", node=2)
+
+
+@scenario("Produce", ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS, nodes=3)
+async def a_replica_is_silent_before_it_is_missed(run: Run) -> None:
+    topic = await run.topic(replicas=[[1, 2, DOWN]], min_insync_replicas=3)
+    await run.pause(DOWN)
+    hurried = produce(topic, batch_bytes())
+    hurried.timeout_ms = 200
+    await run.ask(hurried, 9, "that waits no longer than this")
+    patient = produce(topic, batch_bytes())
+    patient.timeout_ms = 6000
+    await run.ask(patient, 9, "that still waits when it is missed")
+    await run.ask(produce(topic, batch_bytes()), 9, "then")
+    await run.ask(describe(topic), 0, "then")
+    await run.resume(DOWN)
+    await run.wait_in_sync(topic)
+    await run.ask(list_offsets(topic, LATEST), 7, "all were appended that weren't refused")
+
+
+@scenario("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, nodes=3)
+async def another_leads_while_records_wait(run: Run) -> None:
+    topic = await led_by_the_second(run)
+    await run.pause(DOWN)
+    waiting = []
+    for step, version in enumerate((9, 12)):
+        waiting.append(await run.peer().begin(produce(topic, batch_bytes(2)), version))
+        await copied_by_2(run, topic, 6 + 2 * step)
+    await run.quietly(elect(PREFERRED, (topic, [0])), 2)
+    for one in waiting:
+        await one.answer()
+    await run.resume(DOWN)
