@@ -88,13 +88,10 @@ WORDS = tuple(sorted(Where.__annotations__))
 
 def named(method: Callable[P, Fault]) -> Callable[P, Fault]:
     """Let a method of ``Faults`` refuse words that it doesn't take, and name its fault after it."""
-    parameters = [*inspect.signature(method).parameters][1:]
-    words = [one for one in parameters if one != "where"]
-    if len(words) < len(parameters):
-        words += WORDS
 
     @functools.wraps(method)
     def make(*args: P.args, **kwargs: P.kwargs) -> Fault:
+        words = _words_of(method)
         for word in kwargs:
             if word not in words:
                 raise InvalidArgument(
@@ -108,6 +105,14 @@ def named(method: Callable[P, Fault]) -> Callable[P, Fault]:
         return fault
 
     return make
+
+
+@functools.cache
+def _words_of(method: Callable[..., Fault]) -> list[str]:
+    """What it takes, looked up when it is called first: not while it is imported."""
+    parameters = [*inspect.signature(method).parameters][1:]
+    own = [one for one in parameters if one != "where"]
+    return own if own == parameters else [*own, *WORDS]
 
 
 # Single values
