@@ -1,7 +1,8 @@
 """One fault: which requests it is for, what it does, and how often it will.
 
-Made by the methods of ``faults.Faults``; asked by the brokers around each request. It decides
-only: timers and connections are those of ``connection.py`` and ``answer_faults.py``.
+Made by the methods of ``faults.Faults``; asked by the brokers around each request. It decides, and
+knows what it holds back; connections and timers are those of ``connection.py`` and
+``answer_faults.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ Hook: TypeAlias = Callable[[RequestInfo], "Answer | Awaitable[Answer | None] | N
 """A function of a test; may be ``async``."""
 Spoil: TypeAlias = Callable[["AnswerFaults", bytearray], "Deferred[object] | None"]
 """Sends a frame its own way; a Deferred if the connection must wait meanwhile."""
-
 Timers: TypeAlias = Callable[[float, Callable[[], None]], Callable[[], None]]
 """Calls back after seconds; returns what cancels that."""
 
