@@ -224,6 +224,21 @@ def test_what_the_leader_says_of_its_log_is_believed() -> None:
     assert (log.start_offset, log.high_watermark, log.end_offset) == (1, 3, 4)
 
 
+def test_a_leader_is_told_where_a_log_begins_now_though_nothing_else_is_new() -> None:
+    """A DeleteRecords may wait for that."""
+    one = follower(0)
+    one.take([placed(4, 0)])
+    scene = Scene(one)
+    scene.ask()
+    scene.answer(part(0, high_watermark=4, log_start_offset=0))
+    assert named(scene.ask()) == []
+    scene.answer(part(0, high_watermark=4, log_start_offset=3))
+    (topic,) = scene.ask().topics
+    assert [each.log_start_offset for each in topic.partitions] == [3]
+    scene.answer(part(0, high_watermark=4, log_start_offset=3))
+    assert named(scene.ask()) == []
+
+
 # Logs that don't meet
 
 

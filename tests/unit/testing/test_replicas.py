@@ -79,6 +79,27 @@ def test_a_topic_that_is_deleted_takes_its_copies_and_wakes_readers() -> None:
     assert woken == [ENDLESS_BYTES]
 
 
+def test_who_waits_for_a_deleted_topic_finds_that_it_is_gone() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2], [2, 1]))
+    copies = list(scene.replicas)
+    found: list[bool] = []
+    copies[0].log.listen(lambda _: found.append(copies[0].is_gone))
+    scene.apply(scene.image.without_topic(scene.image.topics["t"]))
+    assert found == [True]
+    assert [(one.is_gone, one.leads) for one in copies] == [(True, False)] * 2
+
+
+def test_a_turn_wakes_who_reads_once() -> None:
+    scene = Scene()
+    scene.apply(add(scene.image, "t", [1, 2]))
+    woken: list[int] = []
+    scene.replica().log.listen(woken.append)
+    scene.change(leader=2, leader_epoch=1)
+    scene.apply(add(scene.image, "u", [1]))
+    assert woken == [ENDLESS_BYTES]
+
+
 def test_a_topic_that_was_made_again_unseen_has_empty_logs() -> None:
     scene = Scene()
     scene.apply(add(scene.image, "t", [1]))
