@@ -115,6 +115,7 @@ class Cluster(ClusterControl):
         for index, rack in enumerate(named):
             Broker(index + 1, host, port and port + index, rack, services)
         self._has_addresses = False
+        self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
         brokers = self._brokers.values()
@@ -161,20 +162,22 @@ class Cluster(ClusterControl):
         if self._services.is_open:
             self._services.check()
         self._settle()
-        self._services.is_open = True
-        try:
-            for broker in tuple(self._brokers.values()):
-                if not broker.running:
-                    await broker.listen()
-        except BaseException:
-            await self.close()
-            raise
-        self._has_addresses = True
+        async with self._turn:  # after an end that isn't over yet
+            self._services.is_open = True
+            try:
+                for broker in tuple(self._brokers.values()):
+                    if not broker.running:
+                        await broker.listen()
+            except BaseException:
+                await self._end()
+                raise
+            self._has_addresses = True
 
     def _settle(self) -> None:
         """On a loop of virtual time, use its network and its wall clock."""
         loop, services = asyncio.get_running_loop(), self._services
         if services.loop is not loop:
+            self._turn = asyncio.Lock()
             for broker in self._brokers.values():
                 broker.settle()
         services.loop = loop
@@ -199,12 +202,18 @@ class Cluster(ClusterControl):
         """
         if self._services.is_open:
             self._services.check()
+        self._services.is_open = False  # for those who are about to open something
+        async with self._turn:
+            await self._end()
+        await self.faults.ended()
+        self.faults.check()
+
+    async def _end(self) -> None:
+        """Close all brokers. Cancellation: some may still be up."""
         self._services.is_open = False
         self.faults.clear()
         self._inside.close()
         await asyncio.gather(*(broker.shut() for broker in self._brokers.values()))
-        await self.faults.ended()
-        self.faults.check()
 
     # Brokers
 

@@ -42,10 +42,18 @@ async def listen(address: Address, factory: Factory) -> tuple[Server, int]:
     if address.network is None:
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(factory, address.host, address.port)
+            server = await loop.create_server(
+                factory, address.host, address.port, start_serving=False
+            )
         except socket.gaierror as error:
             why = f"{address.host!r} is no address of this machine: {error.strerror}"
             raise OSError(error.errno, why) from error
+        try:
+            await server.start_serving()
+        except BaseException:  # a cancelled create_server would leave it open
+            accept_no_more(server)
+            loop.call_soon(server.close)  # once what was accepted in this very turn is attached
+            raise
         return server, int(server.sockets[0].getsockname()[1])
     listener = address.network.listen(factory, address.host, address.port)
     return listener, listener.port

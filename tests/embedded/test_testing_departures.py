@@ -90,7 +90,7 @@ async def test_a_broker_comes_back_though_its_inner_port_was_taken(cluster: Clus
         assert cluster.brokers[1].inner_address(1) != inner
 
 
-@pytest.mark.parametrize("turns", range(12))
+@pytest.mark.parametrize("turns", range(1, 13))
 @pytest.mark.parametrize(
     "come_up",
     [
@@ -214,6 +214,29 @@ async def test_a_broker_whose_port_is_taken_is_not_added() -> None:
                 assert sorted(cluster.brokers) == [1]
                 taken.close()
                 assert await cluster.add_broker() == 2
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_nothing_stays_open_of_a_start_that_is_cancelled(turns: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    cluster = Cluster(1, port=port)
+    await cut_short(cluster.start(), turns)
+    if not cluster.brokers[1].running:
+        await asyncio.sleep(0)
+        socket.create_server(("127.0.0.1", port)).close()
+    await cluster.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_cluster_that_is_started_while_it_ends_is_up(turns: int) -> None:
+    async with asyncio.timeout(60), Cluster(3) as cluster:
+        ending = asyncio.create_task(cluster.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting = asyncio.create_task(cluster.start())
+        await asyncio.gather(ending, starting)
+        assert all(one.running for one in cluster.brokers.values())
 
 
 async def test_a_cluster_whose_start_failed_has_no_addresses() -> None:
