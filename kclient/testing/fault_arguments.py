@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from kclient.error_codes import ErrorCode
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 
 _MOST_MS = (1 << 31) - 1
 _DESCRIBE_LOG_DIRS = 35
-_FLAGS = ("after", "framed", "reset")
+_FLAGS = {"after", "framed", "reset"}
 _WRITING = frozenset((0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 42, 43, 44, 47))
 """APIs whose handlers ask for errors twice: before they do something, and when it is done."""
 
@@ -91,15 +91,9 @@ def named(method: Callable[P, Fault]) -> Callable[P, Fault]:
 
     @functools.wraps(method)
     def make(*args: P.args, **kwargs: P.kwargs) -> Fault:
-        words = _words_of(method)
-        for word in kwargs:
-            if word not in words:
-                raise InvalidArgument(
-                    f"faults.{method.__name__}() takes no {word!r}{meant(word, words)}; "
-                    f"it takes {', '.join(words)}"
-                )
-            if word in _FLAGS:
-                flag(word, kwargs[word])
+        check_words("faults", method, kwargs)
+        for word in kwargs.keys() & _FLAGS:
+            flag(word, kwargs[word])
         fault = method(*args, **kwargs)
         fault.name = method.__name__
         return fault
@@ -107,8 +101,19 @@ def named(method: Callable[P, Fault]) -> Callable[P, Fault]:
     return make
 
 
+def check_words(owner: str, method: Callable[..., object], given: Iterable[str]) -> None:
+    """Raise InvalidArgument if a method has no such keyword."""
+    words = _words_of(method)
+    for word in given:
+        if word not in words:
+            raise InvalidArgument(
+                f"{owner}.{method.__name__}() takes no {word!r}{meant(word, words)}; "
+                f"it takes {', '.join(words)}"
+            )
+
+
 @functools.cache
-def _words_of(method: Callable[..., Fault]) -> list[str]:
+def _words_of(method: Callable[..., object]) -> list[str]:
     """What it takes, looked up when it is called first: not while it is imported."""
     parameters = [*inspect.signature(method).parameters][1:]
     own = [one for one in parameters if one != "where"]

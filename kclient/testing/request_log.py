@@ -8,21 +8,24 @@ told only where they are asked for, as tests are about clients.
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from kclient.protocol.message import Response
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.arguments import whole
-from kclient.testing.fault_arguments import counted
+from kclient.testing.fault_arguments import check_words, counted
 from kclient.testing.request_info import CLIENT, REPLICA_ID
 from kclient.testing.served_request import ServedRequest as ServedRequest
 
+T = TypeVar("T")
+P = ParamSpec("P")
 DEFAULT_LIMIT = 4096
 DEFAULT_LIMIT_BYTES = 8 << 20
 """As sent, requests and answers together, without records. Decoded they take several times that."""
@@ -98,6 +101,30 @@ class _Waiter:
             raise
         except BaseException as error:  # the condition is the waiting test's: pytest.fail(), too
             self.future.set_exception(error)
+
+
+def _strict(method: Callable[P, T]) -> Callable[P, T]:
+    """Let a method refuse words that it doesn't take."""
+
+    @functools.wraps(method)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        check_words("requests", method, kwargs)
+        return method(*args, **kwargs)
+
+    return ask
+
+
+def _strict_wait(
+    method: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The same for one that waits."""
+
+    @functools.wraps(method)
+    async def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        check_words("requests", method, kwargs)
+        return await method(*args, **kwargs)
+
+    return ask
 
 
 class _Kept:
@@ -187,6 +214,7 @@ class RequestLog:
         count = counted(len(self), "request")
         return f"<RequestLog: {count}{of_others}; the last ones:{last}>"
 
+    @_strict
     def all(self, *, replicas: bool = False) -> list[ServedRequest]:
         """All that are kept; those of followers only with ``replicas``."""
         entries = self._clients.entries
@@ -195,6 +223,7 @@ class RequestLog:
         both = (entries, self._followers.entries)
         return list(heapq.merge(*both, key=lambda one: one._number))
 
+    @_strict
     def of(
         self, api: ApiName, *, broker: int | None = None, replicas: bool = False
     ) -> list[ServedRequest]:
@@ -207,6 +236,7 @@ class RequestLog:
             if one.api_key == key and (broker is None or one.broker == broker)
         ]
 
+    @_strict
     def count(self, api: ApiName, *, replicas: bool = False) -> int:
         """How many of one API were ever served, since the start or the last ``clear``."""
         return self._count(served_key_of(api), replicas)
@@ -221,6 +251,7 @@ class RequestLog:
                 entry._kept_bytes = _FORGOTTEN
             kept.clear()
 
+    @_strict_wait
     async def wait_count(self, api: ApiName, count: int, *, replicas: bool = False) -> None:
         """Wait until ``count`` requests of an API were served, as ``count()`` has it.
 
@@ -233,6 +264,7 @@ class RequestLog:
         if self._count(key, replicas) < count:
             await self._wait(lambda _: self._count(key, replicas) >= count, False)
 
+    @_strict_wait
     async def wait_for(
         self,
         what: ApiName | Condition,
