@@ -16,7 +16,6 @@ from typing import Generic, TypeVar
 from kclient.error_codes import ErrorCode
 from kclient.testing.deferred import Deferred
 from kclient.testing.image import MetadataImage
-from kclient.testing.log import ENDLESS_BYTES
 from kclient.testing.replica import Replica
 from kclient.testing.replicas import Replicas
 
@@ -122,8 +121,8 @@ class DeletionWait(Generic[T]):
         if any(one.replica is replica for one in self._deleting):
             self._look()
 
-    def _grown(self, replica: Replica, size_bytes: int) -> None:
-        if size_bytes != ENDLESS_BYTES and replica.leads:
+    def _grown(self, replica: Replica, _: int) -> None:
+        if replica.leads:
             self._look()
 
     def _look(self) -> None:

@@ -52,6 +52,16 @@ def test_all_followers_have_deleted_when_the_answer_comes_which_is_soon() -> Non
         assert await delete(cluster, 2) == [(ErrorCode.NONE, 3)]
 
 
+def test_followers_that_are_to_hear_of_the_high_watermark_later_hear_of_a_deletion_now() -> None:
+    @on()
+    async def _(cluster: Cluster) -> None:
+        await filled(cluster)
+        assert await write(cluster, 2) is ErrorCode.NONE
+        began = now()
+        assert await delete(cluster, 3) == [(ErrorCode.NONE, 3)]
+        assert now() - began < 0.1
+
+
 def test_a_slow_follower_is_waited_for() -> None:
     @on()
     async def _(cluster: Cluster) -> None:
@@ -123,7 +133,9 @@ def test_what_becomes_of_the_partition_meanwhile_leaves_it_to_its_time_as_in_kaf
         deleting = asyncio.ensure_future(delete(cluster, 3))
         await asyncio.sleep(1.0)
         if step == "election":
+            assert cluster.move_controller() == 2, "whom all reach"
             cluster.move_leader("t", 0, 2)
+            assert await write(cluster) is ErrorCode.NONE
         else:
             cluster.delete_topic("t")
         assert await deleting == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
@@ -185,3 +197,29 @@ def test_a_follower_without_a_session_is_not_waited_for_once_the_high_watermark_
         assert not deleting.done()
         assert await write(cluster) is ErrorCode.NONE
         assert await deleting == [(ErrorCode.NONE, 3)]
+
+
+def test_a_leader_that_is_left_alone_sees_it_with_the_next_record() -> None:
+    @on(2)
+    async def _(cluster: Cluster) -> None:
+        await filled(cluster)
+        cluster.isolate(2)
+        deleting = asyncio.ensure_future(delete(cluster, 3, seconds=60.0))
+        await asyncio.sleep(SESSION)
+        assert not deleting.done()
+        assert await write(cluster) is ErrorCode.NONE
+        assert await deleting == [(ErrorCode.NONE, 3)]
+
+
+def test_what_happens_to_other_partitions_has_nothing_to_say() -> None:
+    @on()
+    async def _(cluster: Cluster) -> None:
+        await filled(cluster)
+        cluster.create_topic("u", assignments=[[1, 2]])
+        cluster.isolate(3)
+        deleting = asyncio.ensure_future(delete(cluster, 3, seconds=20.0))
+        await asyncio.sleep(SESSION)
+        cluster.append("u", 0, batch_bytes(2))
+        await asyncio.sleep(SOON)
+        assert cluster.log("u", broker=2).end_offset == 2
+        assert await deleting == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
