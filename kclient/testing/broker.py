@@ -104,6 +104,10 @@ class Broker:
         return self._server is not None
 
     @property
+    def _is_forgotten(self) -> bool:
+        return self._services.brokers.get(self.node_id) is not self
+
+    @property
     def connection_count(self) -> int:
         """Connections that are open."""
         return len(self._channels)
@@ -154,7 +158,7 @@ class Broker:
     async def listen(self, host: str | None = None, port: int | None = None) -> None:
         """Open the listeners, at another address if one is given, and take part in the cluster.
 
-        Whoever stops or crashes it meanwhile wins: it is down then.
+        Whoever stops, crashes or removes it meanwhile wins: it is down then.
 
         Raises:
             ClientClosed: The cluster isn't started, or was closed meanwhile.
@@ -176,7 +180,7 @@ class Broker:
             except BaseException:
                 await _shut([server])
                 raise
-            if self._ends != ends or not self._services.is_open:
+            if self._ends != ends or not self._services.is_open or self._is_forgotten:
                 await _shut([server, inner])
                 self._services.check()
                 return

@@ -322,6 +322,8 @@ class Cluster(ClusterControl):
         if not any(one.running for one in self._brokers.values() if one is not found):
             raise InvalidArgument(f"broker {broker} is the last one that is up: restart another")
         await found.stop()
+        while found.running:  # somebody brought it back meanwhile
+            await found.stop()
         if self._brokers.get(broker) is not found:
             return  # somebody else did it meanwhile
         self._check_bare(broker)

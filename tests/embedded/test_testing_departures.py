@@ -188,6 +188,24 @@ async def test_a_broker_that_got_replicas_meanwhile_stays(cluster: Cluster) -> N
     assert cluster.isr("t") == (1, 3)
 
 
+@pytest.mark.parametrize("turns", range(12))
+@pytest.mark.parametrize("ahead", [False, True])
+async def test_a_broker_that_is_removed_while_it_comes_up_is_gone(
+    cluster: Cluster, turns: int, ahead: bool
+) -> None:
+    broker = cluster.brokers[3]
+    calls = [cluster.move(3), cluster.remove_broker(3)]
+    first = asyncio.create_task(calls.pop(0 if ahead else 1))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    second = asyncio.create_task(calls.pop())
+    for task in (first, second):
+        with contextlib.suppress(InvalidArgument):
+            await task
+    assert sorted(cluster.brokers) == [1, 2]
+    assert not broker.running
+
+
 async def test_two_remove_a_broker_at_once(cluster: Cluster) -> None:
     await asyncio.gather(cluster.remove_broker(3), cluster.remove_broker(3))
     assert sorted(cluster.brokers) == [1, 2]
