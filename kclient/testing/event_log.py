@@ -133,7 +133,11 @@ class EventLog:
             try:
                 if condition is None or condition(event):
                     future.set_result(event)
-            except Exception as error:  # the condition is the waiting test's
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except (
+                BaseException
+            ) as error:  # the condition is the waiting test's: pytest.fail(), too
                 future.set_exception(error)
 
         self._listeners.append(look)
@@ -141,9 +145,8 @@ class EventLog:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError as error:
-            if (
-                future.done() and not future.cancelled()
-            ):  # at the same moment, or it is what the condition raised
+            # At the same moment, or it is what the condition raised.
+            if future.done() and not future.cancelled():
                 return future.result()
             last = ", ".join(self._last()) or "nothing"
             raise RequestTimedOut(

@@ -82,7 +82,7 @@ class FaultHooks:
     def failed(self, error: BaseException) -> None:
         """A function of the test raised; ``check`` tells the test."""
         self._errors.append(error)
-        logger.error("a function given to the faults raised", exc_info=error)
+        logger.error("a function of the test raised", exc_info=error)
 
     def cancel(self, fault: Fault) -> None:
         """Stop the coroutines of a fault, but not the one that asks for it."""
@@ -107,7 +107,7 @@ class FaultHooks:
             return
         first, *others = errors
         for other in others:
-            first.add_note(f"and another function given to the faults raised {other!r}")
+            first.add_note(f"and another function of the test raised {other!r}")
         raise first
 
 

@@ -329,16 +329,17 @@ async def test_a_wait_that_takes_too_long_names_what_happened_last() -> None:
         await empty.wait_for(BrokerDown, timeout=0.001)
 
 
-async def test_what_a_condition_raises_ends_the_wait() -> None:
+@pytest.mark.parametrize("error", [TimeoutError("mine"), pytest.fail.Exception("mine")])
+async def test_what_a_condition_raises_ends_the_wait(error: BaseException) -> None:
     log, failures = log_of()
 
     def fail(event: BrokerUp) -> bool:
-        raise TimeoutError("mine")
+        raise error
 
     waiting = asyncio.create_task(log.wait_for(BrokerUp, fail))
     await asyncio.sleep(0)
     log.add(BrokerUp(1, 0))
-    with pytest.raises(TimeoutError, match="mine"):
+    with pytest.raises(type(error), match="mine"):
         await waiting
     assert failures == []
 
