@@ -62,7 +62,7 @@ def test_closing_with_a_hundred_thousand_records_to_deliver(awaited: bool, parti
 
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
-            cluster.create_topic(T, partitions=partitions)
+            cluster.create_topic(T, partitions=partitions, replication_factor=1)
             held_back = cluster.faults.hold("Produce", times=None)
             producer, deliveries = await filled(cluster, count)
             tasks = watchers(deliveries) if awaited else []
