@@ -31,8 +31,9 @@ _KAFKAS_OWN = {"fetch.max.bytes": 55 << 20}
 """Where the embedded cluster's default is another than Kafka's."""
 
 
-OF_THREE = {"group.max.size": 4}
-"""What the three nodes, which nobody else uses, have for the sake of scenarios."""
+OF_THREE = {"group.max.size": 4, "broker.session.timeout.ms": 4000}
+"""What the three nodes, which nobody else uses, have for the sake of scenarios: some play while a
+node is silent, before it is missed."""
 _OF_A_NODE = {
     "node.id",
     "broker.rack",
