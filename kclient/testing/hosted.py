@@ -77,6 +77,7 @@ class Hosted:
         self._call_later = times.call_later
         self._feeds: dict[int, Feed] = {}
         self._internal: dict[Deferred[None], None] = {}
+        self._joining: list[IsrChange] = []
         self._lag_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self.deletions: dict[Callable[[Replica], None], None] = {}
@@ -95,6 +96,7 @@ class Hosted:
         others = image.brokers is not before.brokers
         for replica in self.replicas if others else tuple(self.replicas.changed):
             self._look_for_joiners(replica)
+        self.tell_joiners()
         self.watch_lag()
         return turns
 
@@ -103,6 +105,7 @@ class Hosted:
         self._ask_again()
         for replica in self.replicas:
             self._look_for_joiners(replica)
+        self.tell_joiners()
         self.watch_lag()
 
     @property
@@ -211,7 +214,7 @@ class Hosted:
         answer.then(lambda _: self._internal.pop(answer, None))
 
     def fetched_by(self, replica: Replica, follower: int, offset: int, start_offset: int) -> None:
-        """A follower asks for what follows ``offset``.
+        """A follower asks for what follows ``offset``; ``tell_joiners`` follows its last partition.
 
         Raises:
             Refused: It has no replica.
@@ -274,7 +277,13 @@ class Hosted:
     def _look_for_joiners(self, replica: Replica, asking: int | None = None) -> None:
         change = self.replicas.caught_up(replica, asking)
         if change is not None:
-            self._ask([change])
+            self._joining.append(change)
+
+    def tell_joiners(self) -> None:
+        """Bring to the controller who caught up, in one request: each makes an image."""
+        if self._joining:
+            changes, self._joining = self._joining, []
+            self._ask(changes)
 
     def _ask(self, changes: list[IsrChange]) -> None:
         self._inside.alter_isr(self._node_id, changes, partial(self._answered, changes))
@@ -282,9 +291,13 @@ class Hosted:
     def _ask_again(self) -> None:
         """What has no answer may have been granted: until that is known, joiners are in sync."""
         self._end_retry()
-        for replica in self.replicas:
-            if replica.wanted_isr is not None:
-                self._ask([self.replicas.wished(replica, replica.wanted_isr)])
+        wished = [
+            self.replicas.wished(one, one.wanted_isr)
+            for one in self.replicas
+            if one.wanted_isr is not None
+        ]
+        if wished:
+            self._ask(wished)
 
     def _retry_later(self) -> None:
         if self._retry_timer is None:

@@ -174,3 +174,16 @@ def test_a_leader_that_comes_back_cut_off_leads_nothing() -> None:
         cluster.move_leader("t", 0, 1)
         assert await write(cluster) is ErrorCode.NONE
         assert ends(cluster) == [2, 2, 2]
+
+
+def test_who_comes_back_to_many_partitions_is_taken_in_by_few_images() -> None:
+    @on()
+    async def _(cluster: Cluster) -> None:
+        cluster.create_topic("many", partitions=300, replication_factor=3)
+        await cluster.wait_in_sync()
+        await cluster.crash(3)
+        before = cluster.brokers[1].image.version
+        await cluster.restart(3)
+        await cluster.wait_in_sync()
+        assert cluster.statistics().isr_expands == 301
+        assert cluster.brokers[1].image.version - before <= 10

@@ -196,6 +196,8 @@ def _read_all(
         if answer.size_bytes:
             first = False
             left = max(left - answer.size_bytes, 0)
+    if follower >= 0:
+        call.broker.hosted.tell_joiners()
     return answers
 
 

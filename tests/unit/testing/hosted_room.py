@@ -125,6 +125,7 @@ class Realm:
 
     def fetch(self, follower: int, offset: int) -> None:
         self.leader.fetched_by(self.replica(), follower, offset, 0)
+        self.leader.tell_joiners()
 
     def fetch_all(self) -> None:
         """All followers have all."""
