@@ -79,6 +79,7 @@ class Hosted:
         self._internal: dict[Deferred[None], None] = {}
         self._joining: list[IsrChange] = []
         self._lag_timer: asyncio.TimerHandle | None = None
+        self._lag_due = 0.0
         self._retry_timer: asyncio.TimerHandle | None = None
         self.deletions: dict[Callable[[Replica], None], None] = {}
         self.replicas = Replicas(node_id, inside.image)
@@ -164,7 +165,9 @@ class Hosted:
         for follower in replica.followers:
             self.feed(follower).grown(replica)
         self.replicas.check(replica)
-        self.watch_lag()
+        due = replica.next_lag(self.replicas.image.config.replica_lag_time)
+        if due is not None and (self._lag_timer is None or due < self._lag_due):
+            self._wake_at(due)  # else it wakes before, and looks at all
 
     def _note_growth(self, replica: Replica) -> None:
         """There may be something to clean, once its time has come."""
@@ -319,13 +322,17 @@ class Hosted:
     def watch_lag(self) -> None:
         """Have the timer where the next follower will be late."""
         due = self.replicas.next_check()
-        if self._lag_timer is not None:
+        if due is not None:
+            self._wake_at(due)
+        elif self._lag_timer is not None:
             self._lag_timer.cancel()
             self._lag_timer = None
-        if due is None:
-            return
-        seconds = max(due - self._now(), 0.0)
-        self._lag_timer = self._call_later(seconds, self._late)
+
+    def _wake_at(self, due: float) -> None:
+        if self._lag_timer is not None:
+            self._lag_timer.cancel()
+        self._lag_due = due
+        self._lag_timer = self._call_later(max(due - self._now(), 0.0), self._late)
 
     def _late(self) -> None:
         self._lag_timer = None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from kclient.error_codes import ErrorCode
 from kclient.testing import Cluster, run_virtually
+from kclient.testing.replica import Replica
 from tests.unit.testing.batches import batch_bytes, stored
 from tests.unit.testing.calls import fetch
 from tests.unit.testing.raw_peer import RawPeer
@@ -187,3 +190,31 @@ def test_who_comes_back_to_many_partitions_is_taken_in_by_few_images() -> None:
         await cluster.wait_in_sync()
         assert cluster.statistics().isr_expands == 301
         assert cluster.brokers[1].image.version - before <= 10
+
+
+def test_an_append_looks_at_its_own_followers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    next_lag = Replica.next_lag
+
+    def counted(replica: Replica, lag: float) -> float | None:
+        nonlocal looks
+        looks += 1
+        return next_lag(replica, lag)
+
+    @on()
+    async def _(cluster: Cluster) -> None:
+        cluster.create_topic("many", assignments=[[1, 2, 3]] * 200)
+        await cluster.wait_in_sync()
+        cluster.disconnect(1, 3)
+        monkeypatch.setattr(Replica, "next_lag", counted)
+        for index in range(200):
+            cluster.brokers[1].hosted.append(replica_of(cluster, index), stored(), None)
+        assert looks <= 400
+        await asyncio.sleep(60.0)
+        assert all(cluster.isr("many", index) == (1, 2) for index in range(200))
+
+
+def replica_of(cluster: Cluster, index: int) -> Replica:
+    found = cluster.brokers[1].replicas.get("many", index)
+    assert found is not None
+    return found
