@@ -133,7 +133,8 @@ class Controller:
             image = image.with_broker(replace(facts, alive=False))
         for facts in gone:
             image = self._without(image, facts.node_id)
-        self._commit(image)
+        if gone or image.controller_epoch != self.epoch:
+            self._commit(image)
 
     # Brokers
 

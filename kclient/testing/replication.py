@@ -133,6 +133,7 @@ class Fetcher:
     def _lost(self, peer: Peer, why: str) -> None:
         if self._peer is peer:
             self._peer = None
+            self._cancel_overdue()
             self._retry_later(why)
 
     def _retry_later(self, why: str) -> None:
@@ -148,6 +149,7 @@ class Fetcher:
 
     def _hang_up(self) -> None:
         self._end_pause()
+        self._cancel_overdue()
         if self._revival is not None:
             self._revival.cancel()
             self._revival = None

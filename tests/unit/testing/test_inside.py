@@ -388,6 +388,16 @@ def test_an_image_for_a_broker_that_went_meanwhile_reaches_nobody() -> None:
         assert back.images[-1] is realm.inside.image
 
 
+def test_a_way_that_is_cut_and_mended_in_time_makes_no_image() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        before = realm.inside.image
+        realm.inside.interior.part([(2, 3)])
+        realm.cut_off(1)
+        realm.mend()
+        assert realm.inside.image is before
+
+
 def test_everybody_hears_that_ways_changed() -> None:
     @scene
     async def _(realm: Realm) -> None:

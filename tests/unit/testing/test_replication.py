@@ -305,6 +305,28 @@ def test_one_that_is_left_out_and_hears_something_stays() -> None:
         assert one.net.attempts == 1
 
 
+def test_a_new_connection_has_its_own_time_to_be_heard() -> None:
+    @scene
+    async def _(one: Scene) -> None:
+        one.follow(1)
+        one.leave_isr()
+        await asyncio.sleep(OVERDUE - 1.0)
+        one.line.lose()
+        await asyncio.sleep(BACKOFF + 0.1)
+        one.line.give()
+        await asyncio.sleep(OVERDUE - 1.0)
+        assert one.net.attempts == 2
+
+
+def test_a_connection_that_is_lost_leaves_the_pause_alone() -> None:
+    @scene
+    async def _(one: Scene) -> None:
+        one.follow(1)
+        one.leave_isr()
+        one.line.lose()
+        assert timers() == 1
+
+
 def test_one_that_is_in_sync_again_waits_for_ever() -> None:
     @scene
     async def _(one: Scene) -> None:
