@@ -6,12 +6,11 @@ Made by ``handlers/produce.py``; one listener per log and one timer, no task. Ka
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.deferred import Deferred
+from kclient.testing.outcome_wait import OutcomeWait
 from kclient.testing.replica import Replica
 
 T = TypeVar("T")
@@ -63,47 +62,31 @@ def all_settled(waiting: Sequence[Waiting]) -> bool:
     return not pending
 
 
-class AckWait(Generic[T]):
-    """Answers when every partition has its outcome, or after ``seconds``.
-
-    Args:
-        waiting: The partitions.
-        seconds: The request's timeout.
-        respond: Makes the response.
-
-    Attributes:
-        answer: Where the response arrives; cancelling it lets go of timer and listeners.
-    """
+class AckWait(OutcomeWait[T]):
+    """Answers when all in sync have what was written to ``waiting``, or after ``seconds``."""
 
     def __init__(
         self, waiting: Sequence[Waiting], seconds: float, respond: Callable[[], T]
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._soon: asyncio.Handle | None = None
+        super().__init__(seconds, respond)
         self._waiting = waiting
-        self._respond = respond
-        self._timer = self._loop.call_later(seconds, self._late)
-        self.answer: Deferred[T] = Deferred(self._abandon)
         for one in waiting:
-            one.replica.log.listen(self._look)
+            one.replica.log.listen(self._grown)
 
-    def _look(self, _: int) -> None:
-        """Answers leave in a later callback: a connection that got one serves its next request."""
-        if self._soon is None and not self.answer.done and all_settled(self._waiting):
-            self._soon = self._loop.call_soon(self._answer)
+    def _grown(self, _: int) -> None:
+        self.look()
 
-    def _answer(self) -> None:
-        self.answer.complete(self._respond())
+    def is_settled(self) -> bool:
+        """Whether all have their outcomes, which they take now if there are any."""
+        return all_settled(self._waiting)
 
-    def _late(self) -> None:
+    def time_out(self) -> None:
+        """Give up those that some in sync lack."""
         for one in self._waiting:
             if not one.look():
                 one.settle(ErrorCode.REQUEST_TIMED_OUT)
-        self._answer()
 
-    def _abandon(self) -> None:
-        self._timer.cancel()
-        if self._soon is not None:
-            self._soon.cancel()
+    def let_go(self) -> None:
+        """Listen to no log any more."""
         for one in self._waiting:
-            one.replica.log.unlisten(self._look)
+            one.replica.log.unlisten(self._grown)

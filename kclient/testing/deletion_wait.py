@@ -8,14 +8,13 @@ the leader is replaced, the topic is deleted or a broker dies meanwhile, only it
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.deferred import Deferred
 from kclient.testing.image import MetadataImage
+from kclient.testing.outcome_wait import OutcomeWait
 from kclient.testing.replica import Replica
 from kclient.testing.replicas import Replicas
 
@@ -82,8 +81,8 @@ def all_deleted(deleting: Sequence[Deleting], replicas: Replicas) -> bool:
     return all(one.done for one in deleting)
 
 
-class DeletionWait(Generic[T]):
-    """Answers when every partition has its outcome, or after ``seconds``.
+class DeletionWait(OutcomeWait[T]):
+    """Answers when the copies of ``deleting`` begin where they should, or after ``seconds``.
 
     Args:
         deleting: The partitions.
@@ -91,9 +90,6 @@ class DeletionWait(Generic[T]):
         seconds: The request's timeout.
         respond: Makes the response.
         watching: Where it stands while it waits: ``Hosted`` tells those of followers' fetches.
-
-    Attributes:
-        answer: Where the response arrives; cancelling it lets go of timer and listeners.
     """
 
     def __init__(
@@ -104,45 +100,35 @@ class DeletionWait(Generic[T]):
         respond: Callable[[], T],
         watching: dict[Callable[[Replica], None], None],
     ) -> None:
+        super().__init__(seconds, respond)
         self._deleting = deleting
         self._replicas = replicas
-        self._respond = respond
         self._watching = watching
-        self._loop = asyncio.get_running_loop()
-        self._soon: asyncio.Handle | None = None
         self._listeners = [(one.replica.log, partial(self._grown, one.replica)) for one in deleting]
-        self._timer = self._loop.call_later(seconds, self._late)
-        self.answer: Deferred[T] = Deferred(self._abandon)
         watching[self._fetched] = None
         for log, listener in self._listeners:
             log.listen(listener)
 
     def _fetched(self, replica: Replica) -> None:
         if any(one.replica is replica for one in self._deleting):
-            self._look()
+            self.look()
 
     def _grown(self, replica: Replica, _: int) -> None:
         if replica.leads:
-            self._look()
+            self.look()
 
-    def _look(self) -> None:
-        """Look; an answer leaves in a later callback, as its connection goes on with the next."""
-        if self._soon is None and all_deleted(self._deleting, self._replicas):
-            self._soon = self._loop.call_soon(self._answer)
+    def is_settled(self) -> bool:
+        """Whether all have their outcomes, which they take now if there are any."""
+        return all_deleted(self._deleting, self._replicas)
 
-    def _answer(self) -> None:
-        self.answer.complete(self._respond())
-
-    def _late(self) -> None:
+    def time_out(self) -> None:
+        """Give up those that some copy keeps."""
         for one in self._deleting:
             if not one.done:
                 one.settle(ErrorCode.REQUEST_TIMED_OUT, one.low)
-        self._answer()
 
-    def _abandon(self) -> None:
-        self._timer.cancel()
-        if self._soon is not None:
-            self._soon.cancel()
+    def let_go(self) -> None:
+        """Listen to no log and no follower any more."""
         self._watching.pop(self._fetched, None)
         for log, listener in self._listeners:
             log.unlisten(listener)
