@@ -65,8 +65,6 @@ async def prepared(cluster: Cluster) -> dict[str, Any]:
         for partition in range(3):
             await producer.send("flights", b"UA 1545", key=b"JFK", partition=partition)
     await cluster.wait_in_sync()
-    cluster.requests.clear()
-    cluster.events.clear()
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     names = {name: getattr(kclient.testing, name) for name in kclient.testing.__all__}
