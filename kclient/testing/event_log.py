@@ -7,6 +7,7 @@ has no task, and no timer but that of a ``wait_for``.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -89,9 +90,17 @@ class EventLog:
         It is called in the middle of the change: it may look at the cluster, and leaves what it
         wants to do to ``loop.call_soon`` or a task. What it raises, ``Cluster.close`` and
         ``faults.check`` raise.
+
+        Raises:
+            InvalidArgument: It is no function, or a coroutine function, which nobody would await.
         """
         if not callable(listener):
             raise InvalidArgument(f"listen takes a function, not {listener!r}")
+        if inspect.iscoroutinefunction(listener):
+            raise InvalidArgument(
+                "listener must not be a coroutine function: let a plain one start the coroutine, "
+                "with loop.create_task"
+            )
         self._listeners.append(listener)
 
     def remove(self, listener: Callable[[ClusterEvent], None]) -> None:
@@ -184,3 +193,5 @@ def _check(kind: Any, condition: Any) -> None:
         raise InvalidArgument(f"{kind!r} is no class of events, see kclient.testing.events")
     if condition is not None and not callable(condition):
         raise InvalidArgument(f"condition={condition!r} must be a function of an event")
+    if inspect.iscoroutinefunction(condition):  # what it returns would always be true
+        raise InvalidArgument("condition must not be a coroutine function: nobody would await it")

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import InvalidArgument
+from kclient.errors import InvalidArgument, a_or_an
+from kclient.protocol.message import Response
 from kclient.protocol.registry import API_NAMES, request_class
 from kclient.testing.api_names import ApiName
 from kclient.testing.arguments import flag, is_whole, node_of, text, whole
@@ -185,6 +186,16 @@ def function(name: str, value: T, *, plain: bool = True) -> T:
     if plain and inspect.iscoroutinefunction(value):
         raise InvalidArgument(f"{name} must not be a coroutine function: on() takes those")
     return value
+
+
+def rewritten(answer: object) -> Response | bytes | None:
+    """What a function of ``rewrite`` returned."""
+    if answer is None or isinstance(answer, (Response, bytes)):
+        return answer
+    kind = type(answer).__name__
+    raise InvalidArgument(
+        f"a function of rewrite() must return a response, bytes or None, not {a_or_an(kind)}"
+    )
 
 
 def one_of(name: str, value: object, allowed: Mapping[str, T]) -> T:

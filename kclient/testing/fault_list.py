@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kclient.error_codes import ErrorCode
+from kclient.errors import InvalidArgument
 from kclient.protocol.message import Response
 from kclient.testing.answer_faults import AnswerFaults
 from kclient.testing.call import Call
@@ -56,7 +57,13 @@ class FaultList:
         return [one for one in self.listed if one.active and not one.hits]
 
     def remove(self, fault: Fault) -> None:
-        """Take one fault back and release what it holds."""
+        """Take one fault back and release what it holds.
+
+        Raises:
+            InvalidArgument: It is no fault.
+        """
+        if not isinstance(fault, Fault):
+            raise InvalidArgument(f"fault={fault!r} must be a Fault, such as error() returns")
         if fault in self.listed:
             self.listed.remove(fault)
         self._hooks.cancel(fault)

@@ -273,10 +273,14 @@ class Faults(WireFaults):
     def rewrite(
         self, api: ApiName, function: Rewrite, *, times: int | None = 1, **where: Unpack[Where]
     ) -> Fault:
-        """Let ``function(request, response)`` change or replace the answer."""
+        """Let ``function(request, response)`` change or replace the answer.
+
+        A function that returns anything else than a response, bytes or None closes the
+        connection, as one that raises does; ``check`` and ``Cluster.close`` raise InvalidArgument.
+        """
         check.function("function", function)
         fault = Fault(Action.CHANGE, check.api("rewrite", api), times, True, where)
-        fault.change = lambda call, response: function(call.request, response)
+        fault.change = lambda call, response: check.rewritten(function(call.request, response))
         fault.detail = check.called(function)
         return self._add(fault)
 

@@ -238,6 +238,29 @@ async def test_a_rewrite_that_fails_closes_the_connection_and_tells_the_test(
         cluster.faults.check()
 
 
+@pytest.mark.parametrize("answer", [3, "text", [b"x"]])
+async def test_a_rewrite_to_what_is_no_answer_closes_the_connection_and_tells_the_test(
+    cluster: Cluster, peer: RawPeer, answer: Any
+) -> None:
+    cluster.faults.rewrite("Metadata", lambda request, response: answer)
+    peer.write(MetadataRequest([]), 12)
+    assert await peer.read_end() == b""
+    kind = type(answer).__name__
+    with pytest.raises(InvalidArgument, match=f"a response, bytes or None, not an? {kind}"):
+        cluster.faults.check()
+
+
+@pytest.mark.parametrize("what", [3, None, "Produce"])
+def test_only_a_fault_can_be_taken_back(what: Any) -> None:
+    faults = Cluster(1).faults
+    kept = faults.hang()
+    with pytest.raises(InvalidArgument, match=f"fault={what!r} must be a Fault"):
+        faults.remove(what)
+    faults.remove(kept)
+    faults.remove(kept)
+    assert not faults
+
+
 async def test_an_answer_that_cannot_be_encoded_reaches_the_test(
     cluster: Cluster, peer: RawPeer
 ) -> None:

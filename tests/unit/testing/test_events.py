@@ -257,6 +257,20 @@ def test_listeners_hear_until_they_are_removed() -> None:
         log.listen(None)  # type: ignore[arg-type]
 
 
+async def test_a_coroutine_function_that_nobody_would_await_is_refused() -> None:
+    log, _ = log_of(BrokerUp(1, 0))
+
+    async def hear(event: ClusterEvent) -> bool:
+        return isinstance(event, BrokerDown)
+
+    with pytest.raises(InvalidArgument, match=r"coroutine function: .* loop\.create_task"):
+        log.listen(hear)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="condition must not be a coroutine function"):
+        log.of(BrokerUp, hear)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="condition must not be a coroutine function"):
+        await log.wait_for(BrokerUp, hear)  # type: ignore[arg-type]
+
+
 def test_all_listeners_hear_the_same_order_though_one_makes_more_happen() -> None:
     log, _ = log_of()
     heard: list[ClusterEvent] = []
