@@ -24,6 +24,7 @@ from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.fault_arguments import Where, check_where, counted, described, how_often
 from kclient.testing.request_info import CLIENT, RequestInfo, info_of, replica_of
+from kclient.testing.timed_wait import check_timeout, waited
 
 if TYPE_CHECKING:
     from kclient.testing.answer_faults import AnswerFaults
@@ -192,26 +193,34 @@ class Fault:
             if self.hits >= count and not future.done():
                 future.set_result(None)
 
-    async def wait_hits(self, count: int = 1) -> None:
+    async def wait_hits(self, count: int = 1, *, timeout: float | None = None) -> None:
         """Wait until it acted on ``count`` requests; at once if it has.
 
-        Put a timeout around it with ``asyncio.timeout``.
+        Args:
+            count: Requests.
+            timeout: Seconds; None for ever. Of a ``ThreadedCluster`` 30 s, if not given.
 
         Raises:
             InvalidArgument: It won't act as often, or was taken back meanwhile.
+            RequestTimedOut: It didn't within ``timeout``.
 
         Cancellation: safe; nothing is left behind.
         """
+        check_timeout(timeout)
         if self.hits >= whole("count", count, 0):
             return
         if self.times is not None and self.hits + self.times < count:
             raise self._never(count)
-        waiter = (count, asyncio.get_running_loop().create_future())
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = (count, future)
         self._waiters.append(waiter)
         try:
-            await waiter[1]
+            await waited(future, timeout, lambda: self._too_few(count, timeout))
         finally:
             self._waiters.remove(waiter)
+
+    def _too_few(self, count: int, timeout: float | None) -> str:
+        return f"it didn't act {counted(count, 'time')} within {timeout:.3g} s: {self!r}"
 
     def _never(self, count: int) -> InvalidArgument:
         return InvalidArgument(f"it won't act {counted(count, 'time')}: {self!r}")

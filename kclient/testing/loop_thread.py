@@ -60,7 +60,13 @@ class LoopThread:
             raise
 
     def end(self) -> None:
-        """Leave ``inside``, end the loop and wait for the thread. Twice is fine."""
+        """Leave ``inside``, end the loop and wait for the thread. Twice is fine.
+
+        Raises:
+            WrongContext: From the thread itself, which would wait for itself.
+        """
+        if self.is_current():
+            raise WrongContext("what runs in the cluster's thread can't close it")
         self._leaving = True  # before the loop is looked at: `_hold` does both the other way round
         if self._thread is None:
             return
@@ -74,24 +80,25 @@ class LoopThread:
         """Call in the loop, await what it returns if that is a coroutine, and return the result.
 
         While no loop runs, before the start and after the end, plain functions are called here.
+        So are all when the loop's thread itself calls, as it can't wait for itself: it gets a
+        coroutine as it is.
 
         Raises:
             ClientClosed: A coroutine while no loop runs, or one that the end has cut short.
             RequestTimedOut: It took too long, and was cancelled.
-            WrongContext: A coroutine from inside the loop, which would wait for itself.
         """
-        loop = self._loop
-        if loop is not None and threading.current_thread() is not self._thread:
+        loop, inside = self._loop, self.is_current()
+        if loop is not None and not inside:
             return self._wait(loop, _call(function, args, kwargs), function)
         result = function(*args, **kwargs)
-        if inspect.iscoroutine(result):
+        if not inside and inspect.iscoroutine(result):
             result.close()
-            if loop is None:
-                raise ClientClosed(
-                    "the cluster isn't started", hint="start() it, or use it in 'with'"
-                )
-            raise WrongContext("a callback runs in the cluster's thread and can't wait for it")
+            raise ClientClosed("the cluster isn't started", hint="start() it, or use it in 'with'")
         return result
+
+    def is_current(self) -> bool:
+        """Whether the caller is in this thread."""
+        return threading.current_thread() is self._thread
 
     def _wait(
         self,

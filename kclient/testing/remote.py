@@ -1,9 +1,10 @@
 """Stand-ins for objects that belong to the loop of another thread.
 
 ``ThreadedCluster`` is one for its cluster. Whatever is asked of a stand-in happens in the loop,
-and the caller waits. Live objects of this room that come back (faults, brokers, logs) come as
-stand-ins, too; values come as they are. It finds attributes by name, since it must have all that
-the real ones have, today's and tomorrow's; type checkers see the real classes.
+and the caller waits, or awaits if it runs in the loop itself. Live objects of this room that come
+back (faults, brokers, logs) come as stand-ins, too; values come as they are. It finds attributes by
+name, since it must have all that the real ones have, today's and tomorrow's; type checkers see the
+real classes.
 """
 
 from __future__ import annotations
@@ -12,37 +13,51 @@ import enum
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from types import MappingProxyType
 from typing import Any
 
-from kclient.errors import KafkaError
+from kclient.errors import KafkaError, WrongContext
 from kclient.frozen import Frozen
 from kclient.testing.controller import Tally
 from kclient.testing.loop_thread import LoopThread
 
 _VALUES = (enum.Enum, BaseException, tuple, Frozen, Tally)
 """A ``Tally`` is a copy when a test gets it."""
+WAIT_TIMEOUT = 30.0
+"""Seconds, in place of for ever: no test is helped by a thread that hangs."""
 _ROOM = __name__.rpartition(".")[0] + "."
 
 
 class Remote:
-    """A stand-in for ``target``, which is touched in the loop only."""
+    """A stand-in for ``target``, which is touched in the loop only.
 
-    __slots__ = ("_target", "_thread")
+    Args:
+        target: The real one.
+        thread: Of the loop.
+        failed: Is told of a coroutine that a function of the test forgot to await.
+    """
 
-    def __init__(self, target: object, thread: LoopThread) -> None:
+    __slots__ = ("_failed", "_target", "_thread")
+
+    def __init__(
+        self, target: object, thread: LoopThread, failed: Callable[[BaseException], None]
+    ) -> None:
         object.__setattr__(self, "_target", target)
         object.__setattr__(self, "_thread", thread)
+        object.__setattr__(self, "_failed", failed)
 
     def _ask(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         arguments = [_unwrapped(one) for one in args]
         named = {name: _unwrapped(one) for name, one in kwargs.items()}
-        return self._wrapped(self._thread.call(function, *arguments, **named))
+        value = self._thread.call(function, *arguments, **named)
+        if inspect.iscoroutine(value):
+            return _Unawaited(value, self._wrapped, self._failed)
+        return self._wrapped(value)
 
     def _wrapped(self, value: Any) -> Any:
         if _is_live(value):
-            return Remote(value, self._thread)
+            return Remote(value, self._thread, self._failed)
         kind = type(value)
         if kind is list or kind is tuple:
             return kind(self._wrapped(one) for one in value)
@@ -53,8 +68,12 @@ class Remote:
         return value
 
     def _method(self, method: Any) -> Callable[..., Any]:
+        endless = _is_endless(method)
+
         @functools.wraps(method)
         def ask(*args: Any, **kwargs: Any) -> Any:
+            if endless:
+                kwargs.setdefault("timeout", WAIT_TIMEOUT)
             return self._ask(method, *args, **kwargs)
 
         return ask
@@ -104,6 +123,60 @@ class Remote:
 
     def __getitem__(self, key: Any) -> Any:
         return self._ask(operator.getitem, self._target, key)
+
+
+class _Unawaited(Coroutine[Any, Any, Any]):
+    """A coroutine that a function in the loop got from a stand-in, and has to await.
+
+    One that is dropped is an error of the test, where a bare coroutine would only warn.
+    """
+
+    __slots__ = ("_coroutine", "_failed", "_started", "_wrapped")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        wrapped: Callable[[Any], Any],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._coroutine: Any = coroutine
+        self._wrapped = wrapped
+        self._failed = failed
+        self._started = False
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._started = True
+        return self._wrapped((yield from self._coroutine.__await__()))
+
+    def send(self, value: Any) -> Any:
+        self._started = True
+        try:
+            return self._coroutine.send(value)
+        except StopIteration as ended:
+            raise StopIteration(self._wrapped(ended.value)) from None
+
+    def throw(self, *error: Any) -> Any:
+        self._started = True
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._started = True
+        self._coroutine.close()
+
+    def __del__(self) -> None:
+        if not self._started:
+            name = self._coroutine.__qualname__
+            self._coroutine.close()
+            text = f"{name} wasn't awaited by a function that runs in the cluster's thread"
+            self._failed(WrongContext(text, hint="make it 'async def', and 'await' what waits"))
+
+
+def _is_endless(method: Any) -> bool:
+    """Whether it waits for ever unless it is told otherwise."""
+    if not inspect.iscoroutinefunction(method):
+        return False
+    timeout = inspect.signature(method).parameters.get("timeout")
+    return timeout is not None and timeout.default is None
 
 
 def _entered(target: Any) -> Any:

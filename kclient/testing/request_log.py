@@ -13,16 +13,18 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from kclient.protocol.message import Response
 from kclient.protocol.messages.fetch import FetchResponse
+from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.fault_arguments import check_words, counted
 from kclient.testing.request_info import CLIENT, REPLICA_ID
 from kclient.testing.served_request import ServedRequest as ServedRequest
+from kclient.testing.timed_wait import check_timeout, waited
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -85,11 +87,22 @@ def _check_broker(broker: int | None) -> None:
         whole("broker", broker, 1)
 
 
+def _described(what: ApiName | Condition, broker: int | None, answered: bool) -> str:
+    if callable(what) and not isinstance(what, type):
+        kind = f"request for which {getattr(what, '__qualname__', repr(what))} holds"
+    else:
+        kind = API_NAMES[served_key_of(what)]
+    to = "" if broker is None else f" to broker {broker}"
+    return f"no {kind}{to}{' with its answer' if answered else ''}"
+
+
 @dataclass(slots=True, eq=False)
 class _Waiter:
     condition: Condition
     answered: bool
-    future: asyncio.Future[ServedRequest]
+    future: asyncio.Future[ServedRequest] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
     def look(self, entry: ServedRequest) -> None:
         if self.future.done() or (self.answered and entry.answered_at is None):
@@ -252,17 +265,34 @@ class RequestLog:
             kept.clear()
 
     @_strict_wait
-    async def wait_count(self, api: ApiName, count: int, *, replicas: bool = False) -> None:
+    async def wait_count(
+        self, api: ApiName, count: int, *, replicas: bool = False, timeout: float | None = None
+    ) -> None:
         """Wait until ``count`` requests of an API were served, as ``count()`` has it.
 
-        Put a timeout around it with ``asyncio.timeout``.
+        Args:
+            api: An API.
+            count: Requests.
+            replicas: Those of followers count, too.
+            timeout: Seconds; None for ever. Of a ``ThreadedCluster`` 30 s, if not given.
+
+        Raises:
+            InvalidArgument: There is no such API, or none that is served.
+            RequestTimedOut: There were fewer; the text names the last requests.
 
         Cancellation: safe; nothing is left behind.
         """
         key = served_key_of(api)
         whole("count", count, 0)
-        if self._count(key, replicas) < count:
-            await self._wait(lambda _: self._count(key, replicas) >= count, False)
+        check_timeout(timeout)
+        if self._count(key, replicas) >= count:
+            return
+
+        def found() -> str:
+            return f"{self._count(key, replicas)} of {count} {API_NAMES[key]} requests"
+
+        waiter = _Waiter(lambda _: self._count(key, replicas) >= count, False)
+        await self._wait(waiter, timeout, replicas, found)
 
     @_strict_wait
     async def wait_for(
@@ -272,20 +302,22 @@ class RequestLog:
         broker: int | None = None,
         answered: bool = False,
         replicas: bool = False,
+        timeout: float | None = None,
     ) -> ServedRequest:
         """The first request of a kind, waited for if none is there yet.
 
-        Those that are kept are looked at first: ``clear()`` before, to wait for a new one. Put a
-        timeout around it with ``asyncio.timeout``.
+        Those that are kept are looked at first: ``clear()`` before, to wait for a new one.
 
         Args:
             what: An API, or a function that gets a ``ServedRequest`` and says whether it is one.
             broker: Only requests to this one.
             answered: Wait until it has its answer.
             replicas: Those of followers count, too.
+            timeout: Seconds; None for ever. Of a ``ThreadedCluster`` 30 s, if not given.
 
         Raises:
             InvalidArgument: There is no such API, or none that is served.
+            RequestTimedOut: None came; the text names the last requests.
             Exception: What ``what`` raises.
 
         Cancellation: safe; nothing is left behind.
@@ -296,6 +328,7 @@ class RequestLog:
             big = await cluster.requests.wait_for(lambda one: one.size_bytes > 1 << 20)
         """
         _check_broker(broker)
+        check_timeout(timeout)
         of_kind = what if callable(what) and not isinstance(what, type) else _of_api(what)
 
         def condition(entry: ServedRequest) -> bool:
@@ -308,13 +341,20 @@ class RequestLog:
         for entry in self.all(replicas=replicas):
             if (entry.answered_at is not None or not answered) and condition(entry):
                 return entry
-        return await self._wait(condition, answered)
+        waiter = _Waiter(condition, answered)
+        found = functools.partial(_described, what, broker, answered)
+        return await self._wait(waiter, timeout, replicas, found)
 
-    async def _wait(self, condition: Condition, answered: bool) -> ServedRequest:
-        waiter = _Waiter(condition, answered, asyncio.get_running_loop().create_future())
+    async def _wait(
+        self, waiter: _Waiter, timeout: float | None, replicas: bool, found: Callable[[], str]
+    ) -> ServedRequest:
+        def text() -> str:
+            last = "".join(f"\n  {one!r}" for one in self.all(replicas=replicas)[-_SHOWN:])
+            return f"{found()} within {timeout:.3g} s; the last requests:{last or ' none'}"
+
         self._waiters.append(waiter)
         try:
-            return await waiter.future
+            return await waited(waiter.future, timeout, text)
         finally:
             self._waiters.remove(waiter)
 

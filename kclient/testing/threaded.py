@@ -13,7 +13,7 @@ from kclient.errors import InvalidArgument
 from kclient.testing.arguments import seconds_of
 from kclient.testing.cluster import Cluster
 from kclient.testing.loop_thread import LoopThread
-from kclient.testing.remote import Remote
+from kclient.testing.remote import WAIT_TIMEOUT, Remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
     class _BlockingLog(RequestLog):
         def wait_count(  # type: ignore[override]
-            self, api: ApiName, count: int, *, replicas: bool = False
+            self,
+            api: ApiName,
+            count: int,
+            *,
+            replicas: bool = False,
+            timeout: float | None = WAIT_TIMEOUT,
         ) -> None: ...
         def wait_for(  # type: ignore[override]
             self,
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
             broker: int | None = None,
             answered: bool = False,
             replicas: bool = False,
+            timeout: float | None = WAIT_TIMEOUT,
         ) -> ServedRequest: ...
 
     class _BlockingEvents(EventLog):
@@ -77,11 +83,24 @@ class ThreadedCluster(_BlockingCluster):
     carried out in the cluster's loop while the caller waits; coroutines are waited for. Values come
     as they are (records, ``Tally``, ``CleanResult``), what lives on there as a stand-in that has
     all that the real one has (a fault, a broker, a log, a ``ServedRequest``). Any thread may call.
-    Functions that are handed in, as to ``faults.rewrite``, run in the cluster's thread.
+
+    Functions that are handed in (hooks, listeners, conditions) run in the cluster's thread. There
+    plain methods act at once, and what waits elsewhere is to be awaited, as of a ``Cluster``::
+
+        async def crash(info):
+            await cluster.crash(info.broker)
+
+        cluster.faults.on("Produce", crash, at="after_append", times=1)
+
+    A plain ``def`` hook may return it instead, a listener hand it to
+    ``asyncio.get_running_loop().create_task``. One that does neither makes the end of the cluster,
+    or ``faults.check``, raise WrongContext. Functions and the test must not wait for each other.
 
     Args:
         cluster: One that isn't started.
-        call_timeout: Seconds that a call may take; None for ever.
+        call_timeout: Seconds that a call may take; None for ever. Calls that wait until something
+            happens have a shorter ``timeout`` of their own: 30 s for ``requests.wait_for``,
+            ``requests.wait_count`` and ``wait_hits`` of a fault.
 
     Raises:
         InvalidArgument: ``cluster`` isn't a ``Cluster``, or ``call_timeout`` no time.
@@ -106,7 +125,8 @@ class ThreadedCluster(_BlockingCluster):
             raise InvalidArgument(f"cluster={cluster!r} must be a Cluster that isn't started")
         if call_timeout is not None:
             seconds_of("call_timeout", call_timeout)
-        Remote.__init__(self, cluster, LoopThread(cluster, call_timeout))  # type: ignore[arg-type]
+        thread = LoopThread(cluster, call_timeout)
+        Remote.__init__(self, cluster, thread, cluster.faults.failed)  # type: ignore[arg-type]
 
     def __enter__(self) -> Self:
         """``start``."""
@@ -142,5 +162,10 @@ class ThreadedCluster(_BlockingCluster):
         self._thread.start()
 
     def close(self) -> None:  # type: ignore[override]
-        """Close the cluster and end its thread; the logs stay readable. Twice is fine."""
+        """Close the cluster and end its thread; the logs stay readable. Twice is fine.
+
+        Raises:
+            WrongContext: By a function that runs in that thread.
+            Exception: What a function of the test raised meanwhile.
+        """
         self._thread.end()

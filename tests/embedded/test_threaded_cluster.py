@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import socket
 import threading
@@ -31,8 +32,10 @@ from kclient.testing import (
     RequestLog,
     Tally,
     ThreadedCluster,
+    remote,
     threaded,
 )
+from kclient.testing.remote import Remote
 from tests.unit.testing.batches import batch_bytes
 
 
@@ -117,13 +120,117 @@ def test_a_function_that_is_handed_in_may_use_it_too(cluster: ThreadedCluster) -
 
     def look(request: Any, response: Any) -> None:
         seen.append(cluster.topics)
-        with pytest.raises(WrongContext, match="can't wait for it"):
-            cluster.crash(1)
+        with pytest.raises(WrongContext, match="can't close it"):
+            cluster.close()
 
     cluster.create_topic("t")
     cluster.faults.rewrite("ApiVersions", look)
     ask_versions(cluster)
     assert seen == [["t"]]
+
+
+async def crash(cluster: Any, broker: int) -> None:
+    """As a hook of a test would: its cluster's type says for threads, not for hooks."""
+    await cluster.crash(broker)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda cluster: lambda info: crash(cluster, info.broker),
+        lambda cluster: lambda info: cluster.crash(info.broker),
+    ],
+    ids=["async def", "returned"],
+)
+def test_a_hook_may_crash_the_broker_that_it_was_called_for(
+    cluster: ThreadedCluster, make: Callable[[Any], Any]
+) -> None:
+    fault = cluster.faults.on("ApiVersions", make(cluster), times=1)
+    with connect(cluster) as connection, pytest.raises(ConnectionError):
+        connection.sendall(ASK_VERSIONS)
+        connection.recv(4)
+        raise ConnectionResetError  # an end of the stream is as good
+    fault.wait_hits()
+    cluster.restart(1)
+    ask_versions(cluster)
+    cluster.faults.check()
+
+
+def test_what_a_hook_awaits_comes_back_as_in_threads(cluster: ThreadedCluster) -> None:
+    seen: list[object] = []
+    threaded: Any = cluster
+
+    async def act(info: Any) -> None:
+        seen.append(threaded.create_topic("made"))
+        seen.append(await threaded.requests.wait_for("ApiVersions"))
+        seen.append(threaded.faults.error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        seen.append(await threaded.add_broker())
+
+    cluster.faults.on("ApiVersions", act, times=1)
+    ask_versions(cluster)
+    name, served, fault, added = seen
+    assert (name, added) == ("made", 4)
+    assert [served] == cluster.requests.of("ApiVersions")
+    assert type(served) is type(fault) is Remote
+    assert list(cluster.faults) == [fault]
+
+
+def test_a_listener_may_act_at_once_and_in_a_task(cluster: ThreadedCluster) -> None:
+    cluster.create_topic("t", assignments=[[1, 2, 3]])
+    tasks: list[asyncio.Task[None]] = []
+    threaded: Any = cluster
+
+    def listen(event: object) -> None:
+        if isinstance(event, LeaderElected) and event.leader == 2:
+            cluster.create_topic("at-once")
+            tasks.append(asyncio.get_running_loop().create_task(threaded.crash(2)))
+
+    cluster.events.listen(listen)
+    cluster.crash(1)
+    assert cluster.events.wait_for(LeaderElected, lambda one: one.leader == 3).topic == "t"
+    assert "at-once" in cluster.topics
+    assert len(tasks) == 1
+
+
+def test_a_hook_that_forgets_to_await_is_told() -> None:
+    with pytest.raises(WrongContext, match=r"Cluster\.crash wasn't awaited .* 'async def'"):
+        with ThreadedCluster(Cluster(1)) as cluster:
+
+            def forget(info: Any) -> None:
+                cluster.crash(info.broker)
+
+            cluster.faults.on("ApiVersions", forget)
+            ask_versions(cluster)
+            assert cluster.brokers[1].running
+
+
+def test_waiting_for_what_never_comes_ends(
+    cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask_versions(cluster)
+    fault = cluster.faults.error("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    requests = cluster.requests
+    waits: list[tuple[Callable[..., Any], str]] = [
+        (lambda **how: requests.wait_for("Produce", **how), "no Produce within .*ApiVersions"),
+        (lambda **how: requests.wait_count("Fetch", 3, **how), "0 of 3 Fetch requests within"),
+        (fault.wait_hits, "didn't act 1 time within .*<Fault error"),
+    ]
+    for wait, text in waits:
+        with pytest.raises(RequestTimedOut, match=f"(?s){text}"):
+            wait(timeout=0.01)
+    assert remote.WAIT_TIMEOUT == 30.0
+    monkeypatch.setattr(remote, "WAIT_TIMEOUT", 0.01)
+    for wait, text in waits:
+        with pytest.raises(RequestTimedOut, match=f"(?s){text}"):
+            wait()
+
+
+def test_a_time_that_is_none_is_refused(cluster: ThreadedCluster) -> None:
+    fault: Any = cluster.faults.hold("Produce")
+    for timeout in (-1, "1"):
+        with pytest.raises(InvalidArgument, match="timeout"):
+            fault.wait_hits(timeout=timeout)
+    fault.wait_hits(0, timeout=None)
 
 
 def test_a_call_that_takes_too_long_is_given_up() -> None:

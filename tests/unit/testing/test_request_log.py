@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import InvalidArgument
+from kclient.errors import InvalidArgument, RequestTimedOut
 from kclient.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -25,6 +25,10 @@ from kclient.protocol.registry import request_class
 from kclient.testing.api_names import api_key_of
 from kclient.testing.request_log import RequestLog, ServedRequest
 from tests.unit.testing.calls import produce
+
+
+def is_big(one: ServedRequest) -> bool:
+    return one.size_bytes > 1 << 20
 
 
 def entry(api_key: int = 1, broker: int = 1) -> ServedRequest:
@@ -131,6 +135,56 @@ async def test_a_wait_that_is_given_up_leaves_nothing_behind() -> None:
         async with asyncio.timeout(0):
             await log.wait_count("Fetch", 1)
     log.add(entry())
+
+
+@pytest.mark.parametrize(
+    ("wait", "text"),
+    [
+        (lambda log: log.wait_for("Produce", timeout=0.01), r"no Produce within 0\.01 s"),
+        (
+            lambda log: log.wait_for("Fetch", broker=2, answered=True, timeout=0),
+            "no Fetch to broker 2 with its answer within 0 s",
+        ),
+        (
+            lambda log: log.wait_for(is_big, replicas=True, timeout=0),
+            "no request for which is_big holds within 0 s",
+        ),
+        (lambda log: log.wait_count("Fetch", 9, timeout=0), "7 of 9 Fetch requests within 0 s"),
+    ],
+)
+async def test_a_wait_in_vain_names_what_was_there(wait: Callable[[Any], Any], text: str) -> None:
+    log = RequestLog()
+    with pytest.raises(RequestTimedOut, match=r"no Produce .*; the last requests: none"):
+        await log.wait_for("Produce", timeout=0)
+    for broker in range(3, 10):
+        log.add(entry(broker=broker))
+    with pytest.raises(RequestTimedOut, match=text) as told:
+        await wait(log)
+    assert [f"to broker {one}" in str(told.value) for one in (4, 5, 9)] == [False, True, True]
+    log.add(entry(broker=2))
+    log.add(entry(0))
+
+
+@pytest.mark.parametrize("timeout", [-1, "1", True])
+async def test_a_time_that_is_none_is_refused(timeout: Any) -> None:
+    log = RequestLog()
+    with pytest.raises(InvalidArgument, match="timeout"):
+        await log.wait_for("Fetch", timeout=timeout)
+    with pytest.raises(InvalidArgument, match="timeout"):
+        await log.wait_count("Fetch", 1, timeout=timeout)
+
+
+async def test_a_time_out_of_the_condition_is_its_own() -> None:
+    log = RequestLog()
+
+    def condition(one: ServedRequest) -> bool:
+        raise TimeoutError("the test's")
+
+    waiting = asyncio.ensure_future(log.wait_for(condition, timeout=60))
+    await asyncio.sleep(0)
+    log.add(entry())
+    with pytest.raises(TimeoutError, match="the test's"):
+        await waiting
 
 
 def test_the_bytes_that_are_kept_are_bounded() -> None:
