@@ -1,9 +1,13 @@
 """Where the brokers of a cluster may listen: hosts that clients can be told, ports in a row.
 
-Called by ``Cluster`` before anything is opened. Whether a port is free shows only at the start.
+Called by ``Cluster`` before anything is opened. Whether a port is free shows only at the start: the
+operating system's error then gets a note of what became of the broker, and what to do.
 """
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
 
 from kclient.errors import InvalidArgument
 
@@ -27,3 +31,29 @@ def check_address(host: str, port: int, brokers: int) -> None:
             f"port={port!r} must be 0 (any that is free) or 1 to {most}: "
             f"the {brokers} brokers have ports in a row"
         )
+
+
+@contextlib.contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Add a note to the OSError of an address that can't be had."""
+    try:
+        yield
+    except OSError as error:
+        error.add_note(note)
+        raise
+
+
+def not_started(node_id: int, at: str) -> str:
+    """Of a broker without which its cluster doesn't start."""
+    return (
+        f"broker {node_id} can't listen at {at}, so the cluster isn't started: "
+        "port=0 finds free ports, and host= must be of this machine"
+    )
+
+
+def stays_down(node_id: int, wanted: str, address: str) -> str:
+    """Of a broker that doesn't come back."""
+    return (
+        f"broker {node_id} can't listen at {wanted}; it is down, and its address is still "
+        f"{address}: restart({node_id}) brings it back there, move({node_id}) elsewhere"
+    )

@@ -7,10 +7,12 @@ Kafka has no rule for: what a client could send is judged by ``topic_rules.py``,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 from kclient.errors import InvalidArgument
 from kclient.testing.memory_faults import is_number
+
+T = TypeVar("T")
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -51,9 +53,21 @@ def node_of(name: str, value: object, known: Iterable[int]) -> int:
     """``value`` if it is one of these node ids. Raises InvalidArgument."""
     ids = sorted(known)
     if not is_whole(value) or value not in ids:
-        told = ", ".join(str(one) for one in ids)
-        raise InvalidArgument(f"{name}={value!r} must be the node id of a broker: {told}")
+        raise InvalidArgument(_no_node(name, value, ids))
     return value
+
+
+def _no_node(name: str, value: object, ids: list[int]) -> str:
+    told = ", ".join(str(one) for one in ids)
+    return f"{name}={value!r} must be the node id of a broker: {told}"
+
+
+class ByNodeId(dict[int, T]):
+    """Something of each broker; who asks for one that isn't there is told those that are."""
+
+    def __missing__(self, key: object) -> T:
+        """Raise KeyError."""
+        raise KeyError(_no_node("broker", key, sorted(self)))
 
 
 def configs_of(name: str, value: object) -> dict[str, object]:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kclient.clock import Clock, SystemClock
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
-from kclient.testing.addresses import check_address
-from kclient.testing.arguments import rack_of, racks_of, seconds_of, whole
+from kclient.testing.addresses import check_address, not_started, noted, stays_down
+from kclient.testing.arguments import ByNodeId, rack_of, racks_of, seconds_of, whole
 from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
@@ -109,7 +109,7 @@ class Cluster(ClusterControl):
         )
         self.events = EventLog(services.now, self.faults.failed)
         self._inside.registry.listen(self.events.add)
-        self._brokers = services.brokers
+        self._brokers = services.brokers = ByNodeId()
         self.faults.node_ids = services.brokers.keys()
         self._host, self._port = host, port
         for index, rack in enumerate(named):
@@ -153,7 +153,7 @@ class Cluster(ClusterControl):
         """Open the listeners of all brokers; does nothing when they are open.
 
         Raises:
-            OSError: A listener can't be opened.
+            OSError: A listener can't be opened; all are closed again.
             ClientClosed: It was closed meanwhile.
             WrongContext: It is started, in another loop.
 
@@ -167,11 +167,16 @@ class Cluster(ClusterControl):
             try:
                 for broker in tuple(self._brokers.values()):
                     if not broker.running:
-                        await broker.listen()
+                        with noted(not_started(broker.node_id, self._at(broker))):
+                            await broker.listen()
             except BaseException:
                 await self._end()
                 raise
             self._has_addresses = True
+
+    def _at(self, broker: Broker) -> str:
+        """Where a new one is to listen; a network in memory names its host itself."""
+        return broker.address if self._services.network is None else f"port {broker.port}"
 
     def _settle(self) -> None:
         """On a loop of virtual time, use its network and its wall clock."""
@@ -266,7 +271,7 @@ class Cluster(ClusterControl):
                 others may be down, too. 0 not to wait.
 
         Raises:
-            OSError: Its port was taken meanwhile.
+            OSError: Its port was taken meanwhile; it is down then.
             ClientClosed: The cluster was closed meanwhile.
 
         Cancellation: it may be down then; call it again.
@@ -274,8 +279,14 @@ class Cluster(ClusterControl):
         found = self._up(broker)
         seconds_of("in_sync_within", in_sync_within)
         await found.stop()
-        await found.listen()
+        await self._open(found)
         await self._settled(in_sync_within, broker)
+
+    async def _open(self, found: Broker, host: str | None = None, port: int | None = None) -> None:
+        """``Broker.listen``, where errors tell how to go on. Cancellation: as there."""
+        wanted = f"{host or found.host}:{found.port if port is None else port}"
+        with noted(stays_down(found.node_id, wanted, found.address)):
+            await found.listen(host, port)
 
     async def _settled(self, seconds: float, *brokers: int) -> None:
         """Wait for what these have to be in sync, as long as ``seconds``. Cancellation: safe."""
@@ -299,7 +310,8 @@ class Cluster(ClusterControl):
         check_address(self._host, port, 1)
         broker = Broker(node_id, self._host, port, rack_of("rack", rack), self._services)
         try:
-            await broker.listen()
+            with noted(f"no broker was added: {node_id} can't listen at {self._at(broker)}"):
+                await broker.listen()
         except OSError:
             del self._brokers[node_id]
             raise
@@ -365,7 +377,7 @@ class Cluster(ClusterControl):
         await found.stop()
         if not port and self._services.network is not None:
             port = found.port + 1  # a network in memory gives the old one again
-        await found.listen(host, port)
+        await self._open(found, host, port)
         await self._settled(_IN_SYNC_SECONDS, broker)
 
     async def swap_addresses(self, one: int, other: int) -> None:
@@ -373,6 +385,7 @@ class Cluster(ClusterControl):
 
         Raises:
             InvalidArgument: They are one and the same.
+            OSError: A port was taken meanwhile; both may be down then.
 
         Cancellation: one or both may be down then, at whichever address: ``restart`` them.
         """
@@ -382,8 +395,8 @@ class Cluster(ClusterControl):
         await first.stop()
         await second.stop()
         address, new = (first.host, first.port), (second.host, second.port)
-        await first.listen(*new)
-        await second.listen(*address)
+        await self._open(first, *new)
+        await self._open(second, *address)
         await self._settled(_IN_SYNC_SECONDS, one, other)
 
 

@@ -45,9 +45,33 @@ async def test_clients_are_told_the_host_that_was_given() -> None:
 async def test_a_port_that_is_taken_fails_the_start_and_frees_the_others() -> None:
     port = ports_in_a_row(2)
     with socket.create_server(("127.0.0.1", port + 1)):
-        with pytest.raises(OSError, match=str(port + 1)):
+        with pytest.raises(OSError, match=str(port + 1)) as caught:
             await Cluster(2, port=port).start()
+        (note,) = caught.value.__notes__
+        assert f"broker 2 can't listen at 127.0.0.1:{port + 1}, so the cluster isn't" in note
+        assert "port=0 finds free ports" in note
         socket.create_server(("127.0.0.1", port)).close()
+
+
+async def test_a_port_in_memory_that_is_taken_is_named() -> None:
+    async with asyncio.timeout(60), Cluster(2, network=MemoryNet(), port=9092) as cluster:
+        taken = cluster.brokers[2].port
+        with pytest.raises(OSError, match="broker-1:9092 is listened at already") as caught:
+            await Cluster(1, network=cluster._services.network, port=9092).start()
+        assert "broker 1 can't listen at port 9092, so" in caught.value.__notes__[0]
+        assert cluster.brokers[2].port == taken
+
+
+async def test_a_broker_that_cannot_be_added_for_its_port_is_not_there() -> None:
+    port = ports_in_a_row(2)
+    async with asyncio.timeout(60), Cluster(1, port=port) as cluster:
+        with socket.create_server(("127.0.0.1", port + 1)):
+            with pytest.raises(OSError) as caught:
+                await cluster.add_broker()
+        note = f"no broker was added: 2 can't listen at 127.0.0.1:{port + 1}"
+        assert caught.value.__notes__ == [note]
+        assert list(cluster.brokers) == [1]
+        assert await cluster.add_broker() == 2
 
 
 async def test_brokers_on_a_network_in_memory_have_the_ports_that_were_asked_for() -> None:

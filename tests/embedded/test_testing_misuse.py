@@ -283,6 +283,16 @@ async def test_a_host_that_has_no_address_is_named() -> None:
         await Cluster(1, host="nowhere.invalid").start()
 
 
+async def test_a_broker_that_is_not_there_is_told_with_those_that_are(cluster: Cluster) -> None:
+    with pytest.raises(KeyError, match="broker=9 must be the node id of a broker: 1, 2, 3"):
+        cluster.brokers[9]
+    assert 9 not in cluster.brokers
+    assert cluster.brokers.get(9) is None
+    assert cluster.brokers[await cluster.add_broker()].running
+    await cluster.remove_broker(4)
+    assert sorted(cluster.brokers) == [1, 2, 3]
+
+
 async def test_partitions_of_brokers_that_are_all_down_have_no_leader(cluster: Cluster) -> None:
     cluster.create_topic("u", assignments=[[1]])
     for broker in (1, 2, 3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -46,6 +47,38 @@ async def test_a_broker_moves_to_another_host() -> None:
         await cluster.move(1, host="127.0.0.2")
         assert cluster.brokers[1].host == "127.0.0.2"
         assert (await asked(cluster.bootstrap)).brokers[0].host == "127.0.0.2"
+
+
+@pytest.mark.parametrize("host", ["nowhere.invalid", None])
+async def test_a_broker_that_cannot_move_is_down_at_its_old_address_and_told_how_to_go_on(
+    host: str | None,
+) -> None:
+    async with Cluster(brokers=2) as cluster:
+        old, taken = cluster.brokers[1].address, cluster.brokers[2].port
+        with pytest.raises(OSError) as caught:
+            await cluster.move(1, host=host, port=taken)
+        assert caught.value.__notes__ == [
+            f"broker 1 can't listen at {host or '127.0.0.1'}:{taken}; it is down, and its address "
+            f"is still {old}: restart(1) brings it back there, move(1) elsewhere"
+        ]
+        assert not cluster.brokers[1].running
+        await cluster.restart(1)
+        assert (await asked(old)).brokers
+
+
+async def test_a_broker_whose_port_was_taken_meanwhile_comes_back_elsewhere() -> None:
+    async with Cluster(brokers=2) as cluster:
+        await cluster.crash(1)
+        host, port = cluster.brokers[1].host, cluster.brokers[1].port
+        with socket.create_server((host, port)):
+            with pytest.raises(OSError) as caught:
+                await cluster.restart(1)
+            assert (
+                f"broker 1 can't listen at {host}:{port}; it is down" in caught.value.__notes__[0]
+            )
+            await cluster.move(1)
+        assert cluster.brokers[1].running
+        assert cluster.brokers[1].port != port
 
 
 async def test_two_brokers_swap_their_addresses() -> None:
