@@ -20,12 +20,12 @@ from kclient.testing.feeds import Feed
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.groups.coordinator import GroupCoordinator
 from kclient.testing.hosted import Hosted
-from kclient.testing.hosting import Address, Server, accept_no_more, listen
+from kclient.testing.hosting import INNER, Address, Server, accept_no_more, listen
 from kclient.testing.image import BrokerFacts, MetadataImage
 from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.replication import Replication
 from kclient.testing.served_versions import VERSIONS
-from kclient.testing.services import INNER, LOOPBACK, Services
+from kclient.testing.services import LOOPBACK, Services
 
 
 class Broker:

@@ -18,6 +18,9 @@ from kclient.testing.memory_net import Listener, MemoryNet
 Server: TypeAlias = "asyncio.Server | Listener"
 Factory: TypeAlias = Callable[[], asyncio.BaseProtocol]
 
+INNER = 0
+"""The number of connections from other brokers; those of clients count from 1."""
+
 
 class Address(NamedTuple):
     """Where a broker listens.
