@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kclient.error_codes import ErrorCode
 from kclient.protocol.headers import RequestHeader
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.hosting import INNER
 from kclient.testing.named_entries import named_entries
 from kclient.testing.refused import Refused
 
@@ -66,6 +67,11 @@ class Call:
     def image(self) -> MetadataImage:
         """What that broker knows of the cluster."""
         return self.broker.image
+
+    @property
+    def is_inner(self) -> bool:
+        """A broker of ours sent it, on the listener that is theirs."""
+        return self.served.connection == INNER
 
     @property
     def connection(self) -> int:

@@ -102,6 +102,7 @@ class DeletionWait(OutcomeWait[T]):
     ) -> None:
         super().__init__(seconds, respond)
         self._deleting = deleting
+        self._watched = {one.replica for one in deleting}
         self._replicas = replicas
         self._watching = watching
         self._listeners = [(one.replica.log, partial(self._grown, one.replica)) for one in deleting]
@@ -110,7 +111,7 @@ class DeletionWait(OutcomeWait[T]):
             log.listen(listener)
 
     def _fetched(self, replica: Replica) -> None:
-        if any(one.replica is replica for one in self._deleting):
+        if replica in self._watched:
             self.look()
 
     def _grown(self, replica: Replica, _: int) -> None:

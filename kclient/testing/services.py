@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 from kclient.clock import Clock
 from kclient.errors import ClientClosed, WrongContext
 from kclient.testing.faults import Faults
+from kclient.testing.hosting import INNER
 from kclient.testing.inside import Inside
 from kclient.testing.memory_net import MemoryNet
 from kclient.testing.request_log import RequestLog
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 """Where brokers listen if nothing else is said."""
-
-INNER = 0
-"""The number of connections from other brokers; those of clients count from 1."""
 
 
 START = "start() it, or use it in 'async with', or in 'with' where it has a thread"

@@ -15,6 +15,7 @@ from kclient.testing.deletion_wait import (
     UNKNOWN_WATERMARK,
     Deleting,
     DeletionWait,
+    all_deleted,
     low_watermark,
 )
 from kclient.testing.log_access import leading_replica
@@ -44,9 +45,9 @@ def handle(
         result = DeleteRecordsPartitionResult(index)
         shown[name].partitions.append(result)
         _delete(call, name, offset, result, begun)
-    if all(one.low >= one.required for one in begun):
-        return response
     hosted = call.broker.hosted
+    if all_deleted(begun, hosted.replicas):
+        return response
     wait = DeletionWait(
         begun, hosted.replicas, request.timeout_ms / 1000, lambda: response, hosted.deletions
     )

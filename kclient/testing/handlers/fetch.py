@@ -55,9 +55,9 @@ def handle(call: Call, request: FetchRequest) -> FetchResponse | Deferred[Respon
         _forgotten(call, request),
         call.version,
         call.broker.now(),
-        privileged=follower >= 0,
+        follower=follower if call.is_inner else -1,
     )
-    if follower >= 0 and request.max_wait_ms == FOR_EVER_MS:
+    if call.is_inner and request.max_wait_ms == FOR_EVER_MS:
         return _feed(call, request, context, follower)
 
     def attempt(last: bool) -> FetchResponse | int:
@@ -112,6 +112,9 @@ def _feed(
         if _missing(request, context, answers) <= 0:
             return respond(asked, answers)
         named.clear()
+        for one in answers:
+            if context.session.partitions[one.key].is_behind(one):
+                feed.news[one.key] = None
         if not feed.has_grown:  # what it fetched may have let a producer go on at once
             break
     known = context.session.partitions
@@ -262,7 +265,11 @@ def _read(
         found = log.read(wanted.fetch_offset, room, end, at_least_one=first)
         if follower >= 0:
             call.broker.hosted.fetched_by(
-                replica, follower, wanted.fetch_offset, wanted.log_start_offset
+                replica,
+                follower,
+                wanted.fetch_offset,
+                wanted.log_start_offset,
+                request.replica_state.replica_epoch,
             )
     answer.high_watermark = log.high_watermark
     answer.last_stable_offset = log.last_stable_offset

@@ -103,7 +103,7 @@ def _look_up(
 
 def _check_available(call: Call, replica: Replica, end: int) -> None:
     """A new leader doesn't know yet how far its predecessor's readers got (KIP-207)."""
-    if call.request.replica_id == _CONSUMER and end < replica.led_from:
+    if call.request.replica_id == _CONSUMER and replica.log.high_watermark < replica.led_from:
         old = call.version < _FIRST_WITH_UNAVAILABLE
         raise Refused(ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.OFFSET_NOT_AVAILABLE)
 

@@ -95,6 +95,7 @@ def test_a_topic_that_is_deleted_is_unknown() -> None:
         scene.replicas[0].is_gone = True
         scene.replicas[0].stand_down()
         scene.replicas[0].log.disturb()
+        await asyncio.sleep(0)
         assert scene.codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     run_virtually(main())
@@ -115,6 +116,7 @@ def test_an_isr_that_shrinks_answers_without_who_left() -> None:
     async def main() -> None:
         scene = Scene(copy())
         accept(scene.replicas[0], (1,))
+        await asyncio.sleep(0)
         assert scene.codes == {0: ErrorCode.NONE}
 
     run_virtually(main())

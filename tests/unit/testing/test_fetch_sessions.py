@@ -48,9 +48,9 @@ def keys(told: list[Answer]) -> list[PartitionKey]:
 
 
 def open_session(
-    cache: FetchSessions, *parts: PartitionKey, now: float = 0.0, privileged: bool = False
+    cache: FetchSessions, *parts: PartitionKey, now: float = 0.0, follower: int = -1
 ) -> int:
-    context = cache.open(0, 0, wanted(*parts), (), 12, now, privileged=privileged)
+    context = cache.open(0, 0, wanted(*parts), (), 12, now, follower=follower)
     code, session_id, told = cache.finish(context, answers(context), now)
     assert code is ErrorCode.NONE
     assert keys(told) == list(parts)
@@ -220,14 +220,14 @@ def test_no_slots_give_no_session() -> None:
 
 def test_sessions_of_followers_take_no_slot_and_are_never_evicted() -> None:
     cache = sessions(slots=1)
-    follower = open_session(cache, A, privileged=True)
+    follower = open_session(cache, A, follower=2)
     first = open_session(cache, B)
     assert follower != 0 != first
     late = EVICTION_SECONDS + 1
     assert open_session(cache, C, now=late) != 0
     assert cache.get(first) is None
     assert cache.get(follower) is not None
-    assert open_session(sessions(slots=0), A, privileged=True) != 0
+    assert open_session(sessions(slots=0), A, follower=2) != 0
 
 
 def test_a_restart_forgets_all() -> None:

@@ -482,3 +482,35 @@ def test_an_answer_whose_way_is_cut_meanwhile_does_not_arrive_though_the_wish_wa
         realm.inside.interior.part([(1, 3)])
         await asyncio.sleep(5.0)
         assert answers == []
+
+
+def test_a_wish_of_before_a_restart_is_not_granted_after_it() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.inside.interior.later = asyncio.get_running_loop().call_later
+        realm.inside.interior.delay = lambda sender, _: 1.0 if sender == 3 else 0.0
+        answers = wish(realm, 3)
+        realm.leave(3)
+        realm.join(3)
+        facts = realm.facts()
+        await asyncio.sleep(5.0)
+        assert (answers, realm.facts()) == ([], facts)
+
+
+def test_an_image_of_before_a_restart_does_not_arrive_after_it() -> None:
+    @scene
+    async def _(realm: Realm) -> None:
+        realm.create([3, 2])
+        realm.inside.interior.later = asyncio.get_running_loop().call_later
+        realm.inside.interior.delay = lambda _, receiver: 1.0 if receiver == 3 else 0.0
+        assert wish(realm, 3) == []
+        before = realm.inside.image.version
+        realm.leave(3)
+        back = realm.hosts[3]
+        realm.inside.join(back)
+        known = len(back.images)
+        await asyncio.sleep(5.0)
+        arrived = [one.version for one in back.images[known:]]
+        assert arrived
+        assert min(arrived) > before
