@@ -59,9 +59,14 @@ async def versions(proxy: FaultProxy, request: Any) -> list[int]:
 
 
 async def both(proxy: FaultProxy, broker: Any, request: Any, version: int) -> tuple[Any, Any]:
-    """The answers through the proxy and without it."""
+    """The answers through the proxy and without it, from a moment in which nothing changed."""
     async with Raw(proxy.bootstrap) as raw, Raw(broker.bootstrap) as direct:
-        return await raw.ask(request, version), await direct.ask(request, version)
+        while True:
+            before = await direct.ask(request, version)
+            through = await raw.ask(request, version)
+            after = await direct.ask(request, version)
+            if before == after:
+                return through, after
 
 
 def moved(proxy: FaultProxy, nodes: list[Any], name: str = "node_id") -> None:
