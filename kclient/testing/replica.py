@@ -53,7 +53,7 @@ class Replica:
         log: Its own.
         look_at_ms: When there may be something to clean, in milliseconds since the epoch.
         wanted_isr: Asked of the controller and not answered; None where nothing is.
-        is_gone: Its topic was deleted.
+        is_gone: Its broker has it no more: the topic was deleted.
     """
 
     __slots__ = (
