@@ -45,10 +45,9 @@ _MAYBE_WRITTEN = frozenset(
 _MAYBE_WRITTEN_WHILE_REPLICATING = frozenset(
     {
         # With acks=all the leader has appended already when it loses the partition meanwhile.
-        # An id that it doesn't know (UNKNOWN_TOPIC_ID) it refuses before it appends: those who
-        # wait for replicas are found by name.
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
 

@@ -332,8 +332,6 @@ def test_what_may_have_been_written() -> None:
     assert may_be_written(12345, acks_all=False)
     assert may_be_written(ErrorCode.NOT_LEADER_OR_FOLLOWER, acks_all=True)
     assert not may_be_written(ErrorCode.NOT_LEADER_OR_FOLLOWER, acks_all=False)
-    assert may_be_written(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, acks_all=True)
-    assert not may_be_written(ErrorCode.UNKNOWN_TOPIC_ID, acks_all=True)
     assert not may_be_written(ErrorCode.NOT_ENOUGH_REPLICAS, acks_all=True)
     assert not may_be_written(ErrorCode.MESSAGE_TOO_LARGE, acks_all=True)
 
