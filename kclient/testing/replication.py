@@ -70,6 +70,7 @@ class Fetcher:
         self._revival: asyncio.TimerHandle | None = None
         self._overdue: asyncio.TimerHandle | None = None
         self._closed = False
+        self._asked_in = -1
 
     def follow(self, replicas: list[Replica]) -> None:
         """From now on it is these that are fetched."""
@@ -81,9 +82,13 @@ class Fetcher:
             self._connect()
         elif not self._peer.is_waiting:
             self._next()
-        elif changed:
+        elif changed or self._is_in_new_session():
             self._broker.nudge(self._leader)
         self._watch_overdue()
+
+    def _is_in_new_session(self) -> bool:
+        """Its own with the registry: a leader counts only what was asked in that one."""
+        return self._broker.session not in (-1, self._asked_in)
 
     def close(self) -> asyncio.Task[None] | None:
         """End it; the dial that is to be waited for, if there is one."""
@@ -169,6 +174,9 @@ class Fetcher:
         peer = self._peer
         if peer is None or self._closed or self._fetch.is_resting:
             return
+        if self._is_in_new_session():
+            self._asked_in = self._broker.session
+            self._fetch.begin()
         stray = self._fetch.stray_request()
         if stray is not None:
             peer.call(stray, LIST_OFFSETS_VERSION, ListOffsetsResponse, self._located)

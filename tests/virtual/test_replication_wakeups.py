@@ -27,7 +27,7 @@ from kclient.testing import Cluster, VirtualLoop, deletion_wait, run_virtually
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer
-from tests.virtual.test_replication import LEADER, SOON, now, on, watermarks, write
+from tests.virtual.test_replication import LEADER, SESSION, SOON, now, on, watermarks, write
 
 FOR_EVER_MS = 0x7FFFFFFF
 
@@ -95,6 +95,21 @@ def test_who_was_restarted_and_did_not_fetch_since_is_not_in_sync() -> None:
         assert (cluster.isr("t"), now() - began < SOON) == ((1, 2), True)
         cluster.reconnect()
         await cluster.wait_in_sync()
+        assert cluster.isr("t") == (1, 2, 3)
+
+
+def test_who_lost_its_session_alone_is_in_sync_as_soon_as_it_has_another() -> None:
+    @on()
+    async def _(cluster: Cluster) -> None:
+        if cluster.controller_id == 3:
+            cluster.move_controller()
+        cluster.isolate(3)
+        cluster.reconnect(1, 3)
+        cluster.reconnect(2, 3)
+        await asyncio.sleep(SESSION + SOON)
+        assert cluster.isr("t") == (1, 2)
+        cluster.reconnect()
+        await asyncio.sleep(SOON)
         assert cluster.isr("t") == (1, 2, 3)
 
 
