@@ -154,7 +154,7 @@ async def test_records_below_min_isr_are_not_read(cluster: Cluster) -> None:
         got = await part(peer, fetch("m", 0))
         assert (got.error_code, bases(got), got.high_watermark) == (0, [], 0)
         await cluster.restart(2)
-        assert bases(await part(peer, fetch("m", 0))) == [0]
+        assert bases(await part(peer, fetch("m", 0, max_wait_ms=5000))) == [0]
 
 
 async def test_a_wait_ends_in_time(peer: RawPeer) -> None:
