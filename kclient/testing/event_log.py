@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from kclient.errors import InvalidArgument, RequestTimedOut
+from kclient.errors import InvalidArgument
 from kclient.testing.arguments import seconds_of
 from kclient.testing.events import ClusterEvent
 from kclient.testing.fault_arguments import counted
+from kclient.testing.timed_wait import offer, waited
 
 E = TypeVar("E", bound=ClusterEvent)
 
@@ -137,30 +138,16 @@ class EventLog:
         future: asyncio.Future[E] = asyncio.get_running_loop().create_future()
 
         def look(event: ClusterEvent) -> None:
-            if future.done() or not isinstance(event, kind):
-                return
-            try:
-                if condition is None or condition(event):
-                    future.set_result(event)
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except (
-                BaseException
-            ) as error:  # the condition is the waiting test's: pytest.fail(), too
-                future.set_exception(error)
+            if not future.done() and isinstance(event, kind):
+                offer(future, event, condition)
+
+        def text() -> str:
+            last = ", ".join(self._last()) or "nothing"
+            return f"no {kind.__name__} within {timeout:.3g} s; what happened last: {last}"
 
         self._listeners.append(look)
         try:
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError as error:
-            # At the same moment, or it is what the condition raised.
-            if future.done() and not future.cancelled():
-                return future.result()
-            last = ", ".join(self._last()) or "nothing"
-            raise RequestTimedOut(
-                f"no {kind.__name__} within {timeout:.3g} s; what happened last: {last}"
-            ) from error
+            return await waited(future, timeout, text)
         finally:
             self._listeners.remove(look)
 

@@ -24,7 +24,7 @@ from kclient.testing.arguments import whole
 from kclient.testing.fault_arguments import check_words, counted
 from kclient.testing.request_info import CLIENT, REPLICA_ID
 from kclient.testing.served_request import ServedRequest as ServedRequest
-from kclient.testing.timed_wait import check_timeout, waited
+from kclient.testing.timed_wait import check_timeout, offer, waited
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -107,13 +107,7 @@ class _Waiter:
     def look(self, entry: ServedRequest) -> None:
         if self.future.done() or (self.answered and entry.answered_at is None):
             return
-        try:
-            if self.condition(entry):
-                self.future.set_result(entry)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # the condition is the waiting test's: pytest.fail(), too
-            self.future.set_exception(error)
+        offer(self.future, entry, self.condition)
 
 
 def _strict(method: Callable[P, T]) -> Callable[P, T]:
