@@ -10,6 +10,7 @@ from typing import Any
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.describe_groups import (
+    DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
 )
@@ -107,9 +108,10 @@ class Member:
         self.leads = False
 
     async def begin_join(self, note: str = "", *, version: int = JOIN) -> Pending:
-        """Send a request to join; returns when the coordinator has it.
+        """Send a request to join; returns when the coordinator knows the member.
 
-        A new member first fetches its id, unrecorded.
+        A new member first fetches its id, unrecorded. The request of one that it knew already
+        may still be on its way: see `rebalancing`.
         """
         instance = self.joining.get("instance")
         if not self.id and version >= 4 and instance is None:
@@ -128,10 +130,22 @@ class Member:
             await until(is_there)
         return pending
 
+    async def rebalancing(self) -> None:
+        """Wait until the coordinator has begun a rebalance: others hear of it from now on."""
+
+        async def has_begun() -> bool:
+            return (await self._described()).group_state == "PreparingRebalance"
+
+        await until(has_begun)
+
     async def _members(self) -> list[DescribedGroupMember]:
+        return list((await self._described()).members)
+
+    async def _described(self) -> DescribedGroup:
         asked = DescribeGroupsRequest([self.group])
         found = await self._run.quietly(asked, 5, node=self._node)
-        return list(found.groups[0].members)
+        described: DescribedGroup = found.groups[0]
+        return described
 
     async def joined(self, pending: Pending) -> Any:
         """Record the answer of a join, and remember what it says."""

@@ -127,6 +127,7 @@ async def a_member_that_wants_something_else(run: Run) -> None:
     await one.sync(assignments={one.id: b"1", two.id: b"2"})
     two.joining["protocols"] = {"range": subscription("flights")}
     second = await two.begin_join("with another subscription")
+    await two.rebalancing()
     await one.heartbeat()
     await one.join()
     await two.joined(second)
