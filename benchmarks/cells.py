@@ -24,6 +24,7 @@ SEND = (
 )
 ONE_BY_ONE = ("kclient send", "kclient send_many", "confluent produce, callback", "aiokafka send")
 READ = ("kclient poll", "kclient poll_arrow", "confluent consume", "aiokafka getmany")
+MEMBERS_READ = ("kclient poll, in a group", "kclient poll_arrow, in a group")
 SPREAD_OUT = (
     "kclient enqueue",
     "kclient send_many",
@@ -31,7 +32,12 @@ SPREAD_OUT = (
     "aiokafka send",
 )
 TOPICS_OUT = ("kclient enqueue", "confluent produce, callback", "aiokafka send")
-SPREAD_IN = ("kclient poll", "confluent consume", "aiokafka getmany")
+SPREAD_IN = (
+    "kclient poll",
+    "kclient poll, in a group",
+    "confluent consume",
+    "aiokafka getmany",
+)
 
 _SPREAD: dict[str, Any] = {
     "spread": True,
@@ -116,7 +122,7 @@ def _partitions(count: int) -> list[Cell]:
     out = {"": 400_000, "kclient send_many": 1_000_000, "kclient enqueue": 1_000_000}
     out["aiokafka send"] = slow
     # So that of a thousand partitions' batches few are the last ones, which aren't full.
-    into = {"": 200_000, "kclient poll": 2_400_000}
+    into = {"": 200_000, "kclient poll": 2_400_000, "kclient poll, in a group": 2_400_000}
     quick = count in (10, 1_000)
     return [
         Cell(f"produce: {name}", "produce", SPREAD_OUT, settings, records=out, quick=quick),
@@ -139,11 +145,13 @@ def _all() -> list[Cell]:
         Cell("produce: base", "produce", _doors("produce"), amount=WRITTEN, quick=True),
         Cell("consume: base", "consume", _doors("consume"), amount=READ_LONG, quick=True),
     ]
-    cells += _pair("lz4", SEND, READ, (WRITTEN, READ_LONG), quick=True, codec="lz4")
+    cells += _pair("lz4", SEND, READ + MEMBERS_READ, (WRITTEN, READ_LONG), quick=True, codec="lz4")
     for codec in ("zstd", "snappy"):
         cells += _pair(codec, SEND, READ, codec=codec)
     cells += _pair("gzip", SEND, READ, (100_000, READ_SHORT), codec="gzip")
-    cells += _pair("1 KiB", ONE_BY_ONE, READ, (100_000, 200_000), quick=True, size=1024)
+    cells += _pair(
+        "1 KiB", ONE_BY_ONE, READ + MEMBERS_READ[:1], (100_000, 200_000), quick=True, size=1024
+    )
     cells += _pair("100 KiB", ONE_BY_ONE, READ, (1_500, 2_000), size=100 * 1024, window=100)
     cells += _pair("key", SEND, READ, keyed=True)
     cells += _pair("headers", ONE_BY_ONE, READ, headers=True)
@@ -153,7 +161,7 @@ def _all() -> list[Cell]:
     into = ("kclient poll", "kclient async for", "aiokafka getmany", "aiokafka async for")
     cells += _pair("uvloop", out, into, loop="uvloop")
     out = ("kclient send", "kclient enqueue_nowait", "kclient send_many")
-    into = ("kclient poll", "kclient async for", "kclient poll_arrow")
+    into = ("kclient poll", "kclient async for", "kclient poll_arrow", "kclient poll, in a group")
     cells += _pair("pure build", out, into, (100_000, 200_000), quick=True, pure=True)
     cells += _pair("TLS", ONE_BY_ONE, READ, tls=True)
     for partitions in (1, 10, 100, 1_000):
@@ -167,6 +175,7 @@ def _others() -> list[Cell]:
     latency: dict[str, Any] = {"linger": 0.0, "warm_up": 200}
     consumers = tuple(name for name in _doors("idle") if name.endswith("consumers"))
     producers = tuple(name for name in _doors("idle") if name.endswith("producers"))
+    members = tuple(name for name in _doors("idle") if name.endswith("members"))
     idle: dict[str, Any] = {"partitions": 1, "warm_up": 1}
     fixed: dict[str, Any] = {"scales": False}
     return [
@@ -206,6 +215,7 @@ def _others() -> list[Cell]:
             **fixed,
         ),
         Cell("idle: 100 consumers", "idle", consumers, idle, records={"": 100}, **_IDLE),
+        Cell("idle: 100 members of groups", "idle", members, idle, records={"": 100}, **_IDLE),
         Cell("idle: 100 producers", "idle", producers, idle, records={"": 100}, **_IDLE),
         Cell("import", "import", _doors("import"), quick=True, figure="cpu_ms", **fixed),
         Cell(

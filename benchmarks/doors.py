@@ -139,6 +139,9 @@ _CONSUME = [
         ("kclient poll", "kclient_consume:poll"),
         ("kclient async for", "kclient_consume:async_for"),
         ("kclient poll_arrow", "kclient_consume:poll_arrow"),
+        ("kclient poll, in a group", "kclient_consume:poll_in_group"),
+        ("kclient async for, in a group", "kclient_consume:async_for_in_group"),
+        ("kclient poll_arrow, in a group", "kclient_consume:poll_arrow_in_group"),
     ),
     *_of(
         CONFLUENT,
@@ -239,6 +242,16 @@ _OTHERS = [
         if (client, kind) != ("confluent aio", "producers")
     ],
     *[
+        Door(f"{client} idle members", owner, "idle", f"idle_groups:{function}_members")
+        for client, owner, function in (
+            ("kclient", KCLIENT, "kclient"),
+            ("confluent", CONFLUENT, "confluent"),
+            ("confluent aio", AIO, "confluent_aio"),
+            ("aiokafka", AIOKAFKA, "aiokafka"),
+            ("kafka-python", KAFKA_PYTHON, "kafka_python"),
+        )
+    ],
+    *[
         Door(name, client, "import", "imports:timed")
         for name, client in (
             ("import of kclient", KCLIENT),
@@ -268,6 +281,9 @@ BESIDE: dict[str, tuple[str, ...]] = {
     ),
     "kclient async for": ("confluent aio poll", "aiokafka async for"),
     "kclient poll_arrow": ("confluent consume",),
+    "kclient poll, in a group": ("confluent consume", "aiokafka getmany"),
+    "kclient async for, in a group": ("aiokafka async for",),
+    "kclient poll_arrow, in a group": ("confluent consume",),
     "kclient awaited send": _AWAITED,
     "kclient awaited send, uvloop": _AWAITED,
     "kclient send to poll": _THROUGH,
@@ -278,6 +294,11 @@ BESIDE: dict[str, tuple[str, ...]] = {
         "confluent idle consumers",
         "confluent aio idle consumers",
         "aiokafka idle consumers",
+    ),
+    "kclient idle members": (
+        "confluent idle members",
+        "confluent aio idle members",
+        "aiokafka idle members",
     ),
     "kclient idle producers": (
         "confluent idle producers",

@@ -22,11 +22,20 @@ if TYPE_CHECKING:
     from kclient.admin import TopicListing as TopicListing
     from kclient.config import AdminConfig as AdminConfig
     from kclient.config import ConsumerConfig as ConsumerConfig
+    from kclient.config import GroupMemberConfig as GroupMemberConfig
     from kclient.config import ProducerConfig as ProducerConfig
     from kclient.consumer import Consumer as Consumer
     from kclient.consumer import ConsumerRecord as ConsumerRecord
+    from kclient.consumer import DeadLetters as DeadLetters
+    from kclient.consumer.running.dead_letters import failure_of as failure_of
+    from kclient.consumer.running.retries import Retries as Retries
+    from kclient.consumer.running.retries import RetryTopic as RetryTopic
     from kclient.errors import BrokerError as BrokerError
     from kclient.errors import KafkaError as KafkaError
+    from kclient.group.group_member import GroupMember as GroupMember
+    from kclient.group.host import JoinedMember as JoinedMember
+    from kclient.group.user_protocol import GroupAssignment as GroupAssignment
+    from kclient.group.user_protocol import GroupProtocol as GroupProtocol
     from kclient.producer import Delivery as Delivery
     from kclient.producer import Outgoing as Outgoing
     from kclient.producer import Producer as Producer
@@ -51,9 +60,15 @@ _HOME = {
     "ConsumerConfig": "kclient.config",
     "ConsumerRecord": "kclient.consumer",
     "CreatedTopic": "kclient.admin",
+    "DeadLetters": "kclient.consumer",
     "DeletedTopic": "kclient.admin",
     "Delivery": "kclient.producer",
+    "GroupAssignment": "kclient.group.user_protocol",
+    "GroupMember": "kclient.group.group_member",
+    "GroupMemberConfig": "kclient.config",
+    "GroupProtocol": "kclient.group.user_protocol",
     "IsolationLevel": "kclient.types",
+    "JoinedMember": "kclient.group.host",
     "KafkaError": "kclient.errors",
     "NewTopic": "kclient.admin",
     "OffsetAndMetadata": "kclient.types",
@@ -64,11 +79,14 @@ _HOME = {
     "ProducerConfig": "kclient.config",
     "Record": "kclient.record",
     "RecordMetadata": "kclient.types",
+    "Retries": "kclient.consumer.running.retries",
+    "RetryTopic": "kclient.consumer.running.retries",
     "Security": "kclient.security",
     "TimestampType": "kclient.types",
     "TopicDescription": "kclient.admin",
     "TopicListing": "kclient.admin",
     "TopicPartition": "kclient.types",
+    "failure_of": "kclient.consumer.running.dead_letters",
 }
 _MODULES = ("errors", "serializers", "testing")
 
@@ -81,9 +99,15 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerRecord",
     "CreatedTopic",
+    "DeadLetters",
     "DeletedTopic",
     "Delivery",
+    "GroupAssignment",
+    "GroupMember",
+    "GroupMemberConfig",
+    "GroupProtocol",
     "IsolationLevel",
+    "JoinedMember",
     "KafkaError",
     "NewTopic",
     "OffsetAndMetadata",
@@ -94,6 +118,8 @@ __all__ = [
     "ProducerConfig",
     "Record",
     "RecordMetadata",
+    "Retries",
+    "RetryTopic",
     "Security",
     "TimestampType",
     "TopicDescription",
@@ -101,6 +127,7 @@ __all__ = [
     "TopicPartition",
     "__version__",
     "errors",
+    "failure_of",
     "serializers",
     "testing",
 ]

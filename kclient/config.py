@@ -8,8 +8,8 @@ The ``*Settings`` TypedDicts give the same names to type checkers; a test holds 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from kclient.errors import InvalidConfig
 from kclient.security import Security
@@ -20,6 +20,7 @@ from kclient.settings import (
     flag,
     instance_of,
     integer,
+    iso_duration_ns,
     optional_text,
     seconds,
     setting,
@@ -30,6 +31,8 @@ from kclient.settings import (
 MIB = 1024 * 1024
 _INT32 = 2**31 - 1
 PLAINTEXT = Security.plaintext()
+BY_DURATION = "by_duration"
+"""What a reset policy with a duration begins with (KIP-1106)."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 Bootstrap = str | Sequence[str]
@@ -73,6 +76,17 @@ def _address(name: str, part: Any) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
         raise InvalidConfig(f"{name} holds {part!r}: the port must be 1 to 65535, not {port!r}")
     return host, int(port)
+
+
+def assignment_strategies(name: str, value: Any) -> tuple[Any, ...]:
+    """assignors by name, comma-separated or in a sequence, or objects with a name and assign()"""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, Sequence) or isinstance(value, (bytes, bytearray)) or not value:
+        raise InvalidConfig(
+            f"{name}={value!r} can't be used: allowed is {assignment_strategies.__doc__}"
+        )
+    return tuple(value)
 
 
 @settings_class
@@ -281,13 +295,131 @@ class ProducerConfig(CommonConfig):
 
 
 @settings_class
-class ConsumerConfig(CommonConfig):
+class MembershipConfig(CommonConfig):
+    """What every member of a group needs to know."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("group", "group_id", "groups", "group.id"),
+        "the group is an argument of its own, group='audit'",
+    )
+
+    group_instance_id: str | None = setting(
+        None,
+        optional_text,
+        "Name under which a member may be away for `session_timeout` with no rebalance (KIP-345).",
+        "group.instance.id",
+    )
+    session_timeout: float = setting(
+        45.0,
+        seconds(0.01),
+        "Seconds without a heartbeat after which a member counts as gone.",
+        "session.timeout.ms",
+    )
+    heartbeat_interval: float = setting(
+        3.0,
+        seconds(0.01),
+        "Seconds between two heartbeats; at most a third of `session_timeout` is wise.",
+        "heartbeat.interval.ms",
+    )
+
+    def _check_together(self) -> None:
+        CommonConfig._check_together(self)
+        if self.heartbeat_interval >= self.session_timeout:
+            raise InvalidConfig(
+                f"heartbeat_interval={self.heartbeat_interval} must be below "
+                f"session_timeout={self.session_timeout}",
+                hint="a third of it or less, so that one lost heartbeat costs no membership",
+            )
+
+
+@settings_class
+class GroupMemberConfig(MembershipConfig):
+    """Settings of ``GroupMember``."""
+
+    rebalance_timeout: float = setting(
+        60.0,
+        seconds(0.01),
+        "Seconds that members have to give up their work when the group rebalances.",
+        "rebalance.timeout.ms",
+    )
+
+
+_RESETS = choice(
+    *("earliest", "latest", "none", None),
+    besides=", or 'by_duration:' and an ISO 8601 duration as in 'by_duration:PT1H30M'",
+)
+
+
+def reset_policy(name: str, value: Any) -> str | None:
+    """one of 'earliest', 'latest', 'none', None, or a duration as in 'by_duration:PT1H30M'"""
+    by, colon, duration = value.partition(":") if isinstance(value, str) else (value, "", "")
+    if by != BY_DURATION or not colon:
+        checked: str | None = _RESETS(name, value)
+        return checked
+    try:
+        good = iso_duration_ns(duration) >= 0
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidConfig(
+            f"{name}={value!r} can't be used: behind the colon comes an ISO 8601 duration from 0 "
+            "of days, hours, minutes and seconds, as in 'by_duration:P1DT2H30M0.5S'"
+        )
+    return str(value)
+
+
+@settings_class
+class ConsumerConfig(MembershipConfig):
     """Settings of ``Consumer``."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        **MembershipConfig.ELSEWHERE,
+        **dict.fromkeys(
+            ("topic", "topics"),
+            'topics are arguments of their own, such as Consumer(bootstrap, "orders", "refunds")',
+        ),
+    }
+
+    group_protocol: str = setting(
+        "auto",
+        choice("auto", "classic"),
+        "How the group is led; auto takes the newest that this release has: classic.",
+        "group.protocol",
+    )
+    partition_assignment_strategy: tuple[Any, ...] = setting(
+        ("range", "cooperative-sticky"),
+        assignment_strategies,
+        "Assignors in order of preference; the group takes one that all members name.",
+        "partition.assignment.strategy",
+    )
+    max_poll_interval: float = setting(
+        300.0,
+        seconds(0.01),
+        "Seconds between two polls, after which the consumer leaves its group.",
+        "max.poll.interval.ms",
+    )
+    enable_auto_commit: bool = setting(
+        True,
+        flag,
+        "Commit what was handed over and finished: at intervals, before partitions are given up, "
+        "and on close.",
+        "enable.auto.commit",
+    )
+    auto_commit_interval: float = setting(
+        5.0, seconds(0.0), "Seconds between two of these commits.", "auto.commit.interval.ms"
+    )
+    exclude_internal_topics: bool = setting(
+        True,
+        flag,
+        "Whether a pattern leaves out Kafka's own topics.",
+        "exclude.internal.topics",
+    )
 
     auto_offset_reset: str | None = setting(
         None,
-        choice("earliest", "latest", "none", None),
-        "Where to start without a position. None: latest in a group, an error without one.",
+        reset_policy,
+        "Where to start without a position. None: latest in a group, an error without one. "
+        "by_duration: at the first record that isn't older than that, the end if there is none.",
         "auto.offset.reset",
     )
     isolation_level: str = setting(
@@ -327,7 +459,7 @@ class ConsumerConfig(CommonConfig):
     )
 
     def _check_together(self) -> None:
-        CommonConfig._check_together(self)
+        MembershipConfig._check_together(self)
         if self.fetch_max_wait >= self.request_timeout:
             raise InvalidConfig(
                 f"fetch_max_wait={self.fetch_max_wait} must be below "
@@ -355,6 +487,8 @@ __all__ = [
     "Bootstrap",
     "CommonConfig",
     "ConsumerConfig",
+    "GroupMemberConfig",
+    "MembershipConfig",
     "NetworkConfig",
     "ProducerConfig",
     "describe",

@@ -31,6 +31,10 @@
         │   ├── DeserializationFailed (ValueError)     a deserializer raised
         │   └── LogTruncated                           what was read is gone from the log (KIP-320)
         ├── NoPosition                                 an assigned partition has no start offset
+        ├── CommitFailed                               offsets of partitions that are another's now
+        ├── MaxPollExceeded                            left the group, as poll came too late
+        ├── ConsumerStalled                            a partition is read, but gets no answers
+        ├── HandlerFailed                              a handler of ``run`` failed for good
         └── FlushFailed                                some of what was flushed was not delivered
             └── RowsNotDelivered                       likewise, of the rows of a table
 
@@ -358,6 +362,48 @@ class DecompressionFailed(CorruptRecord):
 
 class NoPosition(ClientError):
     """An assigned partition has no start offset and no reset policy: seek, or set one."""
+
+
+class CommitFailed(ClientError):
+    """Offsets were not committed: their partitions are, or may be, another member's by now.
+
+    The consumer goes on; whoever owns the partitions reads on from the last commit before.
+
+    Attributes:
+        partitions: Of which the offsets were not committed.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        partitions: Sequence[TopicPartition] = (),
+        topic_partition: TopicPartition | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, topic_partition=topic_partition, hint=hint)
+        self.partitions = tuple(partitions)
+
+
+class MaxPollExceeded(ClientError):
+    """No poll for ``max_poll_interval`` seconds: the consumer left its group. The next one joins
+    again."""
+
+    retriable = True
+
+
+class ConsumerStalled(ClientError):
+    """For too long no broker has answered a fetch of a partition that is to be read; or a consumer
+    has not got into its group; or a callback of a rebalance has not ended."""
+
+    retriable = True
+
+
+class HandlerFailed(OffsetError):
+    """A handler of ``Consumer.run`` raised (the ``__cause__``), and no retry is left.
+
+    The record is not committed: whoever reads the partition next gets it again.
+    """
 
 
 class FlushFailed(ClientError):

@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 import inspect
 import logging
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from kclient.errors import InvalidArgument, InvalidConfig
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kclient.events import RequestCompleted as RequestCompleted
     from kclient.events import TaskDied as TaskDied
     from kclient.events import Throttled as Throttled
+    from kclient.types import TopicPartition
 else:
 
     def __getattr__(name: str) -> Any:
@@ -196,6 +197,73 @@ class Deserializer(Protocol[T_co]):
 
     def __call__(self, topic: str, data: bytes | None, /) -> T_co:
         """Return the object; ``data`` is None for a null."""
+        ...
+
+
+@frozen
+class MemberSubscription(Frozen):
+    """What one member of a group of consumers wants, as the leader's assignor is told.
+
+    Attributes:
+        topics: Names.
+        user_data: What its assignor adds; None where it adds nothing.
+        owned: Partitions that it holds at the moment; a word that others may doubt.
+        generation: Of the group when it got them; -1 unknown.
+        rack: Where it runs; None unknown (KIP-881).
+        instance_id: Its ``group_instance_id``; None for a dynamic member.
+    """
+
+    topics: Sequence[str]
+    user_data: bytes | None = None
+    owned: Sequence[TopicPartition] = ()
+    generation: int = -1
+    rack: str | None = None
+    instance_id: str | None = None
+
+
+@frozen
+class TopicsView(Frozen):
+    """What an assignor may know of the cluster.
+
+    Attributes:
+        counts: Number of partitions of each topic that any member wants; topics that don't exist
+            are left out.
+        racks: Racks of the replicas of a partition; left out where none is known.
+    """
+
+    counts: Mapping[str, int]
+    racks: Mapping[TopicPartition, frozenset[str]]
+
+
+class Assignor(Protocol):
+    """Says which member of a group of consumers gets which partitions."""
+
+    @property
+    def name(self) -> str:
+        """Under which all members know it, such as ``range``."""
+        ...
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether members keep their partitions while it moves others (KIP-429)."""
+        ...
+
+    def user_data(self, topics: Collection[str]) -> bytes | None:
+        """What this member adds to its subscription; None for nothing."""
+        ...
+
+    def assign(
+        self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        """Share the partitions out among the members, by member id. Runs at the leader only.
+
+        Members come in the coordinator's order. A member that is left out gets none. What members
+        say they own may be old or wrong.
+        """
+        ...
+
+    def assigned(self, partitions: Sequence[TopicPartition], generation: int) -> None:
+        """This member was given ``partitions``."""
         ...
 
 

@@ -6,8 +6,10 @@ client takes as its first argument. A test compares both, so neither can drift.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypedDict
 
+from kclient.hooks import Assignor
 from kclient.security import Security
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -60,10 +62,31 @@ class ProducerSettings(CommonSettings, total=False):
     compression_level: int | None
 
 
-class ConsumerSettings(CommonSettings, total=False):
+class MembershipSettings(CommonSettings, total=False):
+    """Keyword settings of every member of a group."""
+
+    group_instance_id: str | None
+    session_timeout: float
+    heartbeat_interval: float
+
+
+class GroupMemberSettings(MembershipSettings, total=False):
+    """Keyword settings of ``GroupMember``."""
+
+    rebalance_timeout: float
+
+
+class ConsumerSettings(MembershipSettings, total=False):
     """Keyword settings of ``Consumer``."""
 
-    auto_offset_reset: Literal["earliest", "latest", "none"] | None
+    group_protocol: Literal["auto", "classic"]
+    partition_assignment_strategy: str | Sequence[str | Assignor]
+    max_poll_interval: float
+    enable_auto_commit: bool
+    auto_commit_interval: float
+    exclude_internal_topics: bool
+
+    auto_offset_reset: str | None
     isolation_level: Literal["read_uncommitted", "read_committed"]
     max_poll_records: int
     fetch_min_bytes: int

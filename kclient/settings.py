@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from kclient.errors import InvalidConfig, a_or_an
 from kclient.frozen import Frozen
@@ -78,9 +78,12 @@ def integer(minimum: int, maximum: int, *, optional: bool = False) -> Check:
     return check
 
 
-def choice(*options: Any) -> Check:
-    """One of the given values; the type counts too, so that True is not 1."""
-    allowed = "one of " + ", ".join(repr(option) for option in options)
+def choice(*options: Any, besides: str = "") -> Check:
+    """One of the given values; the type counts too, so that True is not 1.
+
+    ``besides`` says in an error what else whoever calls this allows.
+    """
+    allowed = "one of " + ", ".join(repr(option) for option in options) + besides
 
     def check(name: str, value: Any) -> Any:
         for option in options:
@@ -99,6 +102,37 @@ def _meant(value: object, options: Sequence[Any]) -> str | None:
     known = {str(option).lower(): option for option in options if option is not None}
     near = nearest(value.lower(), known)
     return None if near is None else f"did you mean {known[near]!r}?"
+
+
+_DURATION = (
+    r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?"
+    r"(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?"
+)
+
+
+def iso_duration_ns(said: str) -> int:
+    """Int nanoseconds of an ISO 8601 duration such as "P1DT2H30M0.5S"; can be below 0.
+
+    Takes what Java's ``Duration.parse`` takes: days of 24 hours and no longer units, a sign before
+    the whole and before each number, fractions of seconds only.
+
+    Raises:
+        ValueError: It is none, or longer than 64 bits of seconds.
+    """
+    import re  # which nobody needs who gives no such duration
+
+    found = re.fullmatch(_DURATION, said, re.ASCII | re.IGNORECASE)
+    if found is None or not any(found.groups()[1:]):
+        raise ValueError(f"{said!r} is no ISO 8601 duration of days, hours, minutes and seconds")
+    sign, days, hours, minutes, whole, fraction = found.groups()
+    seconds = (int(days or 0) * 24 + int(hours or 0)) * 3600 + int(minutes or 0) * 60
+    nanos = int((fraction or "").ljust(9, "0"))
+    if (whole or "").startswith("-"):
+        nanos = -nanos
+    total = (seconds + int(whole or 0)) * 1_000_000_000 + nanos
+    if not -(2**63) <= total // 1_000_000_000 < 2**63:
+        raise ValueError(f"{said!r} is too long")
+    return -total if sign == "-" else total
 
 
 def flag(name: str, value: Any) -> bool:
@@ -167,11 +201,15 @@ class Settings(Frozen):
 
     __slots__ = ()
     __signature__ = _Signature()
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
+    """Names that are no settings, but that people look for among them: where they are."""
 
     def __init__(self, **settings: Any) -> None:
         fields = dataclasses.fields(self)
         known = [field.name for field in fields]
         for name in settings:
+            if name in self.ELSEWHERE:
+                raise InvalidConfig(f"{name!r} is not a setting: {self.ELSEWHERE[name]}")
             if name not in known:
                 raise InvalidConfig(_unknown(name, known, self.__class__.__name__))
         for field in fields:
@@ -213,6 +251,8 @@ class Settings(Frozen):
         settings = {}
         for name, value in properties.items():
             field = by_kafka.get(name)
+            if name in cls.ELSEWHERE:
+                raise InvalidConfig(f"{name!r} is not a setting: {cls.ELSEWHERE[name]}")
             if field is None:
                 raise InvalidConfig(_unknown(name, list(by_kafka), cls.__name__))
             settings[field.name] = _from_property(name, value, field.default)

@@ -86,6 +86,23 @@ class OffsetAndMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """Who a consumer is in its group, for a transaction that commits its offsets (KIP-447).
+
+    Attributes:
+        group: The group.
+        generation_id: Of the group; -1 for a consumer that assigns by hand, or is outside.
+        member_id: Given by the coordinator; empty outside.
+        instance_id: Its ``group_instance_id``.
+    """
+
+    group: str
+    generation_id: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
     """The answer of an offset lookup.
 

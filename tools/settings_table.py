@@ -9,13 +9,20 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kclient.config import AdminConfig, ConsumerConfig, ProducerConfig, describe
+from kclient.config import (
+    AdminConfig,
+    ConsumerConfig,
+    GroupMemberConfig,
+    ProducerConfig,
+    describe,
+)
 from kclient.settings import Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 CLIENTS: dict[str, type[Settings]] = {
     "Producer": ProducerConfig,
     "Consumer": ConsumerConfig,
+    "GroupMember": GroupMemberConfig,
     "Admin": AdminConfig,
 }
 
@@ -52,9 +59,8 @@ def _table(config: type[Settings], wanted: Callable[[str], bool]) -> list[str]:
 
 
 def _shown(default: object) -> str:
-    return (
-        repr(default) if isinstance(default, (str, int, float, bool, type(None))) else "plaintext"
-    )
+    plain = (str, int, float, bool, tuple, type(None))
+    return repr(default) if isinstance(default, plain) else "plaintext"
 
 
 def main() -> int:

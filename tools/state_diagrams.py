@@ -5,19 +5,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kclient.consumer import fetch_session, subscription
+from kclient.consumer import fetch_session, handover_stage, partition_state
+from kclient.group import states as member_states
 from kclient.network import connection_states
 from kclient.producer import batch_states, idempotence
 from kclient.testing.groups import classic_group
 
 Table = Mapping[Any, Mapping[Any, Any]]
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "states.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = DOCS / "states.md"
+GUIDE = DOCS / "consumers.md"
+"""Has the picture of a member, which is filled in here."""
+PICTURE = re.compile(r"(?<=^```mermaid\n)stateDiagram-v2\n.*?(?=^```$)", re.M | re.S)
+MEMBER = "A member of a classic group"
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("kclient/network/connection_states.py", connection_states.TRANSITIONS),
     "A batch": ("kclient/producer/batch_states.py", batch_states.TRANSITIONS),
@@ -29,7 +36,12 @@ MACHINES: dict[str, tuple[str, Table]] = {
         "kclient/producer/idempotence.py",
         idempotence.SEQUENCE_TRANSITIONS,
     ),
-    "An assigned partition": ("kclient/consumer/subscription.py", subscription.TRANSITIONS),
+    "An assigned partition": ("kclient/consumer/partition_state.py", partition_state.TRANSITIONS),
+    MEMBER: ("kclient/group/states.py", member_states.TRANSITIONS),
+    "Partitions that move in a group": (
+        "kclient/consumer/handover_stage.py",
+        handover_stage.TRANSITIONS,
+    ),
     "A classic group": ("kclient/testing/groups/classic_group.py", classic_group.TRANSITIONS),
     "A fetch session": ("kclient/consumer/fetch_session.py", fetch_session.TRANSITIONS),
 }
@@ -48,6 +60,12 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
+def guide(text: str) -> str:
+    """The guide with the picture in it as the table says."""
+    lines = ["stateDiagram-v2", *_arrows(MACHINES[MEMBER][1]), ""]
+    return PICTURE.sub("\n".join(lines), text, count=1)
+
+
 def _arrows(table: Table) -> list[str]:
     lines = [f"    [*] --> {next(iter(table)).name}"]
     for state, events in table.items():
@@ -63,13 +81,15 @@ def _states(table: Table) -> list[str]:
 
 def main() -> int:
     """Write the page, or compare it."""
+    pages = {PAGE: page(), GUIDE: guide(GUIDE.read_text(encoding="utf-8"))}
     if "--check" not in sys.argv[1:]:
-        PAGE.write_text(page(), encoding="utf-8")
+        for path, text in pages.items():
+            path.write_text(text, encoding="utf-8")
         return 0
-    if PAGE.read_text(encoding="utf-8") != page():
-        print("docs/states.md is not what the tables say: run python -m tools.state_diagrams")
-        return 1
-    return 0
+    old = [path for path, text in pages.items() if path.read_text(encoding="utf-8") != text]
+    for path in old:
+        print(f"docs/{path.name} is not what the tables say: run python -m tools.state_diagrams")
+    return 1 if old else 0
 
 
 if __name__ == "__main__":

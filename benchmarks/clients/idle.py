@@ -33,7 +33,7 @@ def _status() -> tuple[int, int]:
     return int(found["VmRSS"].split()[0]), int(found["Threads"])
 
 
-def _measured(job: Job, make: Make, wait: Wait | None) -> Outcome:
+def measured(job: Job, make: Make, wait: Wait | None) -> Outcome:
     if not Path("/proc/self/status").exists():
         raise NotRun("memory and threads are read from /proc")
 
@@ -80,7 +80,7 @@ def kclient_consumers(job: Job) -> Outcome:
         consumer.assign([kclient.TopicPartition(job.topic, 0)])
         return consumer
 
-    return _measured(job, make, lambda consumer: consumer.poll(timeout=POLL))
+    return measured(job, make, lambda consumer: consumer.poll(timeout=POLL))
 
 
 def aiokafka_consumers(job: Job) -> Outcome:
@@ -94,7 +94,7 @@ def aiokafka_consumers(job: Job) -> Outcome:
         consumer.assign([TopicPartition(job.topic, 0)])
         return consumer
 
-    return _measured(job, make, lambda one: one.getmany(timeout_ms=round(POLL * 1000)))
+    return measured(job, make, lambda one: one.getmany(timeout_ms=round(POLL * 1000)))
 
 
 def confluent_consumers(job: Job) -> Outcome:
@@ -110,7 +110,7 @@ def confluent_consumers(job: Job) -> Outcome:
         stack.callback(consumer.close)
         return consumer
 
-    return _measured(job, make, None)
+    return measured(job, make, None)
 
 
 def confluent_aio_consumers(job: Job) -> Outcome:
@@ -125,7 +125,7 @@ def confluent_aio_consumers(job: Job) -> Outcome:
         await consumer.assign([TopicPartition(job.topic, 0, OFFSET_END)])
         return consumer
 
-    return _measured(job, make, lambda consumer: consumer.poll(timeout=POLL))
+    return measured(job, make, lambda consumer: consumer.poll(timeout=POLL))
 
 
 def kafka_python_consumers(job: Job) -> Outcome:
@@ -140,7 +140,7 @@ def kclient_producers(job: Job) -> Outcome:
         await producer.send(job.topic, b"x")
         return producer
 
-    return _measured(job, make, None)
+    return measured(job, make, None)
 
 
 def aiokafka_producers(job: Job) -> Outcome:
@@ -151,7 +151,7 @@ def aiokafka_producers(job: Job) -> Outcome:
         await producer.send_and_wait(job.topic, b"x")
         return producer
 
-    return _measured(job, make, None)
+    return measured(job, make, None)
 
 
 def confluent_producers(job: Job) -> Outcome:
@@ -165,7 +165,7 @@ def confluent_producers(job: Job) -> Outcome:
         stack.callback(producer.flush)
         return producer
 
-    return _measured(job, make, None)
+    return measured(job, make, None)
 
 
 def kafka_python_producers(job: Job) -> Outcome:
@@ -177,4 +177,4 @@ def kafka_python_producers(job: Job) -> Outcome:
         stack.callback(producer.close)
         return producer
 
-    return _measured(job, make, None)
+    return measured(job, make, None)

@@ -6,7 +6,8 @@ topics are assigned, so that nothing of them was fetched ahead unmeasured.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import kclient
@@ -31,6 +32,34 @@ def _measured(job: Job, read: Read) -> Outcome:
             await read(consumer, Tally(job), job.warm_up, Watch())
             watch.start()
             consumer.assign(_places(job.topics, job.partitions))
+            await read(consumer, tally, job.records, watch)
+            watch.stop()
+        tally.check(job.records)
+        return watch.outcome(job.records)
+
+    return run_on_loop(job, main)
+
+
+def _measured_in_group(job: Job, read: Read) -> Outcome:
+    """Subscribed, with automatic commits; the watch starts when the partitions are there."""
+
+    async def main() -> Outcome:
+        watch, tally = Watch(), Tally(job)
+
+        def came(partitions: Sequence[TopicPartition]) -> None:
+            if any(one.topic in job.topics for one in partitions):
+                watch.start()
+
+        consumer: Any = kclient.Consumer(
+            job.bootstrap,
+            *job.warm_topics,
+            group=f"benchmarks-{secrets.token_hex(8)}",
+            auto_offset_reset="earliest",
+            security=security(job),
+        )
+        async with consumer:
+            await read(consumer, Tally(job), job.warm_up, Watch())
+            consumer.subscribe(*job.topics, on_assigned=came)
             await read(consumer, tally, job.records, watch)
             watch.stop()
         tally.check(job.records)
@@ -73,6 +102,20 @@ async def _poll_arrow(consumer: Any, tally: Tally, records: int, watch: Watch) -
 
 def poll(job: Job) -> Outcome:
     return _measured(job, _poll)
+
+
+def poll_in_group(job: Job) -> Outcome:
+    return _measured_in_group(job, _poll)
+
+
+def async_for_in_group(job: Job) -> Outcome:
+    return _measured_in_group(job, _async_for)
+
+
+def poll_arrow_in_group(job: Job) -> Outcome:
+    import pyarrow  # noqa: F401 - loaded before the watch starts
+
+    return _measured_in_group(job, _poll_arrow)
 
 
 def async_for(job: Job) -> Outcome:

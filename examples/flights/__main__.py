@@ -41,11 +41,11 @@ async def produce(
 
 
 async def consume(bootstrap: str, topic: str, count: int, bar: Progress) -> Report:
-    report = Report()
+    report = Report(count)
     task = bar.add_task("reading", total=count)
     async with Consumer(bootstrap, topic, auto_offset_reset="earliest") as consumer:
         while report.records < count:
-            records = await consumer.poll(max_records=1000, timeout=30.0)
+            records = await consumer.poll(max_records=500, timeout=30.0)
             if not records:
                 break
             report.add(records)

@@ -4,6 +4,9 @@ The rules in one place:
 
 - what is asked for are the topics that somebody wants: pinned ones until they are unpinned, used
   ones until they have not been touched for ``max_idle`` seconds;
+- while somebody watches all topics (to subscribe by pattern), all are listed by age, and by need as
+  long as that takes no more than a tenth of the time. Everything else still asks by name for those
+  that are wanted: looks for a leader, and those that are not listed, to learn why;
 - a refresh is due by need (``need``: a broker refused a leader, somebody waits for a topic) or by
   age (``max_age``), and only a topic that was never asked for doesn't wait for the back-off;
 - the back-off grows while attempts fail, and also while answers change nothing: ten partitions
@@ -12,6 +15,8 @@ The rules in one place:
   wants it any more. For as long as elections take, the back-off stays short then: a new leader must
   not be found late;
 - an answer that changes less than all is merged in (see ``merge`` for epochs and topic ids);
+- a topic that was there and is said to be none is asked for again until that is sure: one broker
+  that lags behind must not be believed because nobody else was asked;
 - a topic id that was left behind for another one is not believed again at once: ids are never used
   twice, so whoever still tells the old one lags behind;
 - brokers that can't be reached one after another, or not for long, or that say so (KIP-1102), send
@@ -29,8 +34,10 @@ from typing import TYPE_CHECKING, Protocol
 from kclient import error_codes
 from kclient.cluster import merge
 from kclient.cluster.broker import Broker
+from kclient.cluster.hearsay import Hearsay
 from kclient.cluster.missing import LONGEST_LOOK, MissingLeaders
-from kclient.cluster.topic import Topic, Topics
+from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE as SURE_AFTER
+from kclient.cluster.topic import ERROR, Topic, Topics
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
@@ -73,6 +80,8 @@ class Ask(Frozen):
     Attributes:
         topics: Names to ask for.
         full: These are all that are wanted, so the answer also counts as a refresh by age.
+        everything: Ask for all topics that there are, by no name; counts as a full one, too.
+        at: When it was decided on.
         serial: Needs up to this number are met by the answer.
         bootstrap: Ask one of the bootstrap addresses, not a known broker.
         elsewhere: The latest answer was no help: ask who wasn't asked yet. A broker that lags
@@ -84,6 +93,8 @@ class Ask(Frozen):
     serial: int
     bootstrap: bool = False
     elsewhere: bool = False
+    everything: bool = False
+    at: float = field(default=-math.inf, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +122,7 @@ class _Needs:
 
     serial: int = 0
     full: int = 0
+    listing: int = 0
     topics: dict[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -120,7 +132,9 @@ class _Needs:
         """Forget what ``ask`` answered, but not what came up after it was sent."""
         if ask.full and self.full <= ask.serial:
             self.full = 0
-        for name in ask.topics:
+        if ask.everything and self.listing <= ask.serial:
+            self.listing = 0
+        for name in list(self.topics) if ask.everything else ask.topics:
             if self.topics.get(name, NEVER) <= ask.serial:
                 del self.topics[name]
 
@@ -158,6 +172,7 @@ class MetadataState:
         self._unanswered_since: float | None = None
         self._gave_up_at: int | None = None
         self._wanted: dict[str, _Interest] = {}
+        self.hearsay = Hearsay()
         self._needs = _Needs(full=1, serial=1)
         self._allowed_at = -math.inf
         self._stalls = 0
@@ -165,6 +180,15 @@ class MetadataState:
         self.absorbing = 0.0
         """Seconds that the latest answer took to be absorbed."""
         self._past = merge.Past()
+        self._missed: dict[str, None] = {}
+        """Topics that were there and that a broker doesn't know, as long as that isn't sure."""
+        self._watchers = 0
+        self._watched_from = 0
+        self._listed_at = -math.inf
+        self.listing = 0.0
+        """Seconds that the latest list of all topics took to be absorbed."""
+        self.complete = False
+        """The view comes from a list of all topics that was asked for since somebody watches."""
 
     # What is wanted.
 
@@ -196,6 +220,27 @@ class MetadataState:
             self.need(topic)
         return interest
 
+    def watch_all(self) -> bool:
+        """Want all topics until ``unwatch_all``. True if that makes a refresh due."""
+        self._watchers += 1
+        if self._watchers == 1:
+            self.need_listing()
+            self._watched_from = self._needs.serial
+        return self._watchers == 1
+
+    def unwatch_all(self) -> None:
+        """Take one ``watch_all`` back. After the last, others than wanted leave with an answer."""
+        self._watchers = max(0, self._watchers - 1)
+        if not self._watchers:
+            self.complete = False
+            self._needs.listing = 0
+
+    def need_listing(self) -> None:
+        """If somebody watches all topics, they are to be listed; a request under way won't do."""
+        if self._watchers:
+            self._needs.serial += 1
+            self._needs.listing = self._needs.serial
+
     @property
     def wanted(self) -> tuple[str, ...]:
         """The topics that the next full refresh asks for."""
@@ -226,30 +271,46 @@ class MetadataState:
 
     def decide(self, now: float) -> Ask | float:
         """The request to make now, or the time at which to decide again."""
+        lists_at = self._lists_at()
         if now < self._allowed_at and not self.failures:
+            if self._watchers and self._listed_at == -math.inf:
+                return self._ask((), now, full=True, everything=True)
             fresh = tuple(t for t in self._needed_topics() if not self._wanted[t].asked)
             if fresh:
                 return self._ask(fresh, now, full=False)
         due = now if self._needs else self.refreshed_at + self._max_age
-        at = max(due, self._allowed_at)
+        at = max(min(due, lists_at), self._allowed_at)
         if at > now:
             return at
+        if lists_at <= now:
+            self._expire(now)
+            return self._ask((), now, full=True, everything=True)
         too_old = now >= self.refreshed_at + self._max_age
         if self._needs.topics and not self._needs.full and not too_old:
             return self._ask(self._needed_topics(), now, full=False)
         self._expire(now)
         return self._ask(tuple(self._wanted), now, full=True)
 
+    def _lists_at(self) -> float:
+        """When to list all topics."""
+        if not self._watchers:
+            return NEVER
+        wait = _SHARE * self.listing if self._needs.listing else self._max_age
+        return self._listed_at + wait
+
     def _needed_topics(self) -> tuple[str, ...]:
         return tuple(name for name in self._needs.topics if name in self._wanted)
 
-    def _ask(self, topics: tuple[str, ...], now: float, *, full: bool) -> Ask:
+    def _ask(
+        self, topics: tuple[str, ...], now: float, *, full: bool, everything: bool = False
+    ) -> Ask:
         for name in topics:
             self._wanted[name].asked = True
         if self._unanswered_since is None:
             self._unanswered_since = now
         elsewhere = bool(self.failures or (self._needs and self._stalls))
-        return Ask(topics, full, self._needs.serial, self._goes_to_bootstrap(now), elsewhere)
+        bootstrap = self._goes_to_bootstrap(now)
+        return Ask(topics, full, self._needs.serial, bootstrap, elsewhere, everything, now)
 
     def _goes_to_bootstrap(self, now: float) -> bool:
         if not self.view.brokers:
@@ -268,7 +329,9 @@ class MetadataState:
         for name in [n for n, i in self._wanted.items() if not i.pins and i.last_used < horizon]:
             del self._wanted[name]
             self._needs.topics.pop(name, None)
+            self.hearsay.forget(name)
             self._past.forget(name)
+            self._missed.pop(name, None)
 
     def failed(self, error: KafkaError, now: float) -> None:
         """The request that ``decide`` asked for failed: the view stays, the need too."""
@@ -287,6 +350,7 @@ class MetadataState:
         decoding: Generator[MetadataResponseTopic | None, bool | None, MetadataResponse],
         version: int,
         now: float,
+        node_id: int = -1,
     ) -> Generator[None, None, Cluster]:
         """Merge an answer into the view, while it is decoded, in steps of one topic.
 
@@ -295,6 +359,7 @@ class MetadataState:
             decoding: ``MetadataResponse.decode_steps`` of the answer.
             version: Of the answer.
             now: For the schedule.
+            node_id: Whose answer it is; below 0 for a bootstrap address.
 
         Raises:
             BrokerError: The answer as a whole is a refusal. Call ``failed`` with it.
@@ -320,16 +385,23 @@ class MetadataState:
         ):
             known = {}  # another cluster behind the same address
             self._past = merge.Past()
+            self.hearsay = Hearsay()
+            self._missed.clear()
             self.need()
-        topics = dict(known) if not ask.full else {}
+            self.need_listing()
+        by_name = not ask.full or (self._watchers and not ask.everything)
+        topics = dict(known) if by_name else {}
         changed = brokers != base.brokers
         for new in said:
             name, old = new[0], known.get(new[0])
-            if name in self._wanted:
+            if ask.everything or name in self._wanted:
                 before = None if old is None else Topic.of_facts(old)
                 topics[name] = merged = self._past.merged(before, Topic.of_facts(new)).facts
                 changed = changed or merged != old
+                self.hearsay.note(new, self._past, node_id, ask.at, now)
+                self._note_missed(new, old)
             yield
+        unlisted = self._wanted.keys() - topics.keys() if ask.everything else ()
         self._carry_over(base, topics, known)
         self.view = Cluster(
             self.view.version + 1,
@@ -339,15 +411,40 @@ class MetadataState:
             Topics(topics),
         )
         self._succeeded(ask, changed, now)
+        self._ask_for_missed()
+        for name in unlisted:
+            self.need(name)  # why, is told (and it is created) only where it is asked for by name
         return self.view  # no step lies in between: whoever sees it must find the network knows too
+
+    def _note_missed(self, new: Facts, old: Facts | None) -> None:
+        if new[ERROR] != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._missed.pop(new[0], None)
+        elif old is not None and not old[ERROR]:
+            self._missed[new[0]] = None
+
+    def _ask_for_missed(self) -> None:
+        for name in list(self._missed):
+            if name not in self._wanted or self.surely_unknown(name, -math.inf, SURE_AFTER):
+                del self._missed[name]
+            else:
+                self.need(name)
+
+    def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
+        """Whether brokers have said for so long, since then, that they don't know ``topic``."""
+        return self.hearsay.surely_unknown(topic, len(self.view.brokers), since, grace)
 
     def _carry_over(self, base: Cluster, topics: dict[str, Facts], known: Iterable[str]) -> None:
         """What changed while the answer was merged in slices, and what it left out."""
+        if not self._watchers:
+            for name in [name for name in topics if name not in self._wanted]:
+                del topics[name]
         for name in known:
-            if name not in self._wanted:
-                topics.pop(name, None)
-            elif name not in topics:
+            if name in topics:
+                continue
+            if name in self._wanted:
                 topics[name] = self.view.topics.raw[name]
+            else:
+                self._past.forget(name)
         if self.view is base:
             return
         for name, facts in self.view.topics.raw.items():
@@ -366,6 +463,10 @@ class MetadataState:
         self._needs.met(ask)
         if ask.full:
             self.refreshed_at = now
+        if ask.everything:
+            self._listed_at = now
+            if self._watchers and self._watched_from <= ask.serial:
+                self.complete = True
 
     def _until_next_look(self, now: float) -> float:
         wait = self._backoff.delay(max(0, self._stalls - 1), self._rng)
@@ -410,6 +511,20 @@ class MetadataState:
             )
         return news
 
+    def meet(self, broker: Broker) -> bool:
+        """Take a broker's word on where another one listens; True if that was news."""
+        known = self.view.broker(broker.node_id)
+        if known is not None and (known.host, known.port) == (broker.host, broker.port):
+            return False
+        self.view = Cluster(
+            self.view.version + 1,
+            self.view.cluster_id,
+            self.view.controller_id,
+            MappingProxyType({**self.view.brokers, broker.node_id: broker}),
+            self.view.topics,
+        )
+        return True
+
     # What a waiter for a topic should do.
 
     def look(self, topic: str) -> Topic | KafkaError | None:
@@ -428,12 +543,14 @@ class MetadataState:
 def metadata_request(ask: Ask, version: int, *, allow_auto_create: bool) -> MetadataRequest:
     """The message for ``ask`` in ``version``.
 
-    Version 0 can't ask for no topic: its empty list means all, and so the answer is filtered.
+    All topics are null from version 1 on. Version 0 can't ask for none: its empty list means all,
+    and so the answer is filtered unless all were asked for.
     From version 4 on the broker is told whether it may create what it doesn't know.
     """
     from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
+    named = [MetadataRequestTopic(name=name) for name in ask.topics]
     return MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in ask.topics],
+        topics=None if ask.everything and version else named,
         allow_auto_topic_creation=allow_auto_create or version < 4,
     )

@@ -49,8 +49,10 @@ Facts = tuple[
 ]
 """A topic as a plain tuple: name, id, whether internal, error code, leaders, epochs, rows, rest."""
 
-ERROR: Final = 3
+IS_INTERNAL: Final = 2
 """Where it is in ``Facts``."""
+ERROR: Final = 3
+"""Likewise."""
 LEADERS: Final = 4
 """Likewise."""
 LEADER_EPOCHS: Final = 5

@@ -20,6 +20,7 @@ from kclient.network import Node
 
 if TYPE_CHECKING:
     from kclient.clock import Clock
+    from kclient.cluster.broker import Broker
     from kclient.cluster.topic import Topic
     from kclient.cluster.view import Cluster
     from kclient.hooks import Counters, Hooks
@@ -86,6 +87,35 @@ class MetadataUpdater:
         """When, on the client's clock, all that is wanted was last refreshed."""
         return self._state.refreshed_at
 
+    def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
+        """Whether brokers have answered for ``grace`` s since ``since`` that they don't know it.
+
+        Two brokers where there are several, or one for twice as long, in answers to questions of
+        after ``since``. Not where none answers.
+        """
+        return self._state.surely_unknown(topic, since, grace)
+
+    def count_partitions(self, topic: str) -> None:
+        """Remember from now on what brokers say of how many ``topic`` has: see ``fewer_since``."""
+        self._state.hearsay.count(topic)
+
+    def fewer_since(self, topic: str, partition: int, grace: float) -> float:
+        """Before when a record must have come for it to be sure that it has no ``partition``.
+
+        Two brokers where there are several must have said so when they were asked after that and
+        for ``grace`` s, or one for twice as long. Minus infinity where nothing is sure.
+        """
+        brokers = len(self.view.brokers)
+        return self._state.hearsay.fewer_since(topic, partition, brokers, grace)
+
+    def surely_lacks(self, topic: str, partition: int, since: float, grace: float) -> bool:
+        """Whether all have said for ``grace`` s since ``since`` that it was made anew without it.
+
+        Three brokers where there are as many, and no answer in between that was doubted.
+        """
+        brokers, now = len(self.view.brokers), self._clock.now()
+        return self._state.hearsay.surely_lacks(topic, partition, brokers, since, grace, now)
+
     # What to keep fresh.
 
     def add_topic(self, topic: str) -> None:
@@ -109,13 +139,31 @@ class MetadataUpdater:
         if self._state.touch(topic, self._clock.now()):
             self._wake()
 
+    def watch_all(self) -> None:
+        """Keep all topics that there are in the view, until ``unwatch_all``; calls are counted.
+
+        For who subscribes by pattern: what is new or gone is seen at each ``metadata_max_age`` and
+        after ``request_update()``. A topic that is also kept by ``add_topic`` or ``touch`` stays in
+        the view when it is gone, with the error that the brokers answer for it. See
+        ``Cluster.listed``.
+        """
+        if self._state.watch_all():
+            self._wake()
+
+    def unwatch_all(self) -> None:
+        """Take back one ``watch_all``. After the last, what nobody else uses leaves the view."""
+        self._state.unwatch_all()
+
     def request_update(self, topic: str | None = None) -> None:
         """Have the view refreshed soon: of ``topic`` only, if given and wanted, else of all.
 
+        All are those that somebody wants, or, while somebody watches all, all that there are.
         Returns at once. Many calls make one request, and requests keep a back-off between them,
         which grows as long as the answers bring nothing new.
         """
         self._state.need(topic)
+        if topic is None:
+            self._state.need_listing()
         self._wake()
 
     def leader_failed(self, node_id: int) -> None:
@@ -176,6 +224,15 @@ class MetadataUpdater:
             self._publish()
         return news
 
+    def apply_address(self, broker: Broker) -> None:
+        """Take a broker's word on where another one listens, such as a coordinator.
+
+        Where it was news our view is old, or the word is: it is refreshed soon.
+        """
+        if self._state.meet(broker):
+            self._publish()
+            self.request_update()
+
     # Waiting.
 
     async def wait_newer(self, version: int, timeout: float) -> Cluster:
@@ -199,6 +256,32 @@ class MetadataUpdater:
             raise self._timed_out("no newer metadata", timeout) from self.last_error
         return self.view
 
+    async def wait_for_all(self, timeout: float) -> Cluster:
+        """Return a view with all topics that there are.
+
+        Asked for once since somebody watches all (see ``watch_all``); without suspending if it is
+        there already. Where nobody does, they are watched for as long as this takes.
+
+        Args:
+            timeout: Seconds.
+
+        Raises:
+            MetadataTimedOut: No list of all topics in time; the text has the latest refusal.
+            BackgroundTaskDied, ClientClosed: The client ended meanwhile.
+
+        Cancellation: leaves nothing behind.
+        """
+        self.watch_all()
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._state.complete:
+                    await self._wait_for_news()
+        except TimeoutError:
+            raise self._timed_out("no list of all topics", timeout) from self.last_error
+        finally:
+            self.unwatch_all()
+        return self.view
+
     async def wait_for_topic(
         self, topic: str, timeout: float, *, grace: float = UNKNOWN_TOPIC_GRACE
     ) -> Topic:
@@ -210,7 +293,8 @@ class MetadataUpdater:
             topic: Its name.
             timeout: Seconds, at most.
             grace: Seconds for which a topic that the brokers don't know is asked for again, since
-                a new one takes a moment to reach all of them.
+                a new one takes a moment to reach all of them; twice as long where only one of
+                several says so.
 
         Raises:
             UnknownTopicOrPartition: The brokers don't know it after ``grace`` seconds.
@@ -228,14 +312,19 @@ class MetadataUpdater:
         if self.view.topic(topic) is not None:
             self.request_update(topic)  # an error of an earlier answer may be out of date
         seen = self.view.version
-        deadline = self._clock.now() + timeout
+        began = self._clock.now()
+        deadline = began + timeout
         unknown_since: float | None = None
+        one_said_so = False
         while True:
             now = self._clock.now()
             limit = deadline if unknown_since is None else min(deadline, unknown_since + grace)
             try:
                 seen = (await self.wait_newer(seen, max(0.0, limit - now))).version
             except MetadataTimedOut as late:
+                if limit < deadline and not one_said_so and not self._several_lack(topic, began):
+                    one_said_so, grace = True, 2 * grace
+                    continue
                 raise self._topic_missing(topic, timeout, unknown_since) from late.__cause__
             found = self._state.look(topic)
             if isinstance(found, KafkaError):
@@ -246,6 +335,9 @@ class MetadataUpdater:
                 unknown_since = self._clock.now()
             self.touch(topic)
             self.request_update(topic)
+
+    def _several_lack(self, topic: str, since: float) -> bool:
+        return self._state.hearsay.several_lack(topic, len(self.view.brokers), since)
 
     def _topic_missing(self, topic: str, timeout: float, unknown_since: float | None) -> KafkaError:
         code = self.view.topic_error(topic)
@@ -310,7 +402,7 @@ class MetadataUpdater:
             return
         try:
             raw = await self.send(ask, node_id)
-            await self.absorb(ask, raw)
+            await self.absorb(ask, raw, node_id)
         except KafkaError as error:
             self._failed(ask, error)
 
@@ -353,18 +445,21 @@ class MetadataUpdater:
 
         return self._network.send(node_id, build, api=MetadataRequest, raw=True)
 
-    async def absorb(self, ask: Ask, raw: RawResponse) -> Cluster:
+    async def absorb(self, ask: Ask, raw: RawResponse, node_id: int = -1) -> Cluster:
         """Decode an answer and merge it into the view, in slices; tell everybody."""
         from kclient.protocol.messages.metadata import MetadataResponse
 
         started = self._clock.now()
         decoding = MetadataResponse.decode_steps(raw.body, raw.version)
-        steps = self._state.absorb_steps(ask, decoding, raw.version, self._clock.now())
+        now = self._clock.now()
+        steps = self._state.absorb_steps(ask, decoding, raw.version, now, node_id)
         try:
             view = await run_sliced(steps)
         finally:
             raw.release()
         self._state.absorbing = self._clock.now() - started
+        if ask.everything:
+            self._state.listing = self._state.absorbing
         self._counters.add("metadata.refreshes")
         self._publish()
         self._state.look_after(self._is_away, self._clock.now())

@@ -16,6 +16,7 @@ from kclient.cluster.partition import NO_EPOCH, Partition, Replica
 from kclient.cluster.topic import (
     EMPTY_ROW,
     ERROR,
+    IS_INTERNAL,
     LEADER_EPOCHS,
     LEADERS,
     NO_NODE,
@@ -41,6 +42,9 @@ __all__ = [
     "Row",
     "Topic",
 ]
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own; brokers that tell of them mark them, too."""
 
 
 @frozen
@@ -116,6 +120,22 @@ class Cluster(Frozen):
         """The topic's id of 16 bytes; None where unknown."""
         found = self.topics.raw.get(topic)
         return found[1] if found is not None and found[1] != NO_TOPIC_ID else None
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether a topic is one of Kafka's own, such as ``__consumer_offsets``."""
+        found = self.topics.raw.get(topic)
+        # Metadata version 0 doesn't tell, and neither does a view without the topic.
+        return topic in INTERNAL_TOPICS or (found is not None and found[IS_INTERNAL])
+
+    @property
+    def listed(self) -> Iterator[str]:
+        """The names of the topics that are there and can be used, internal ones included.
+
+        Of all topics while somebody watches all; see ``MetadataUpdater.watch_all``.
+        """
+        for name, facts in self.topics.raw.items():
+            if facts[LEADERS] and not facts[ERROR]:
+                yield name
 
     def leads_like(self, other: Cluster, topic: str) -> bool:
         """Whether both tell the same of a topic: its id, its error, its leaders, their epochs."""

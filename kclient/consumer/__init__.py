@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kclient.consumer.bad_records import DeadLetters as DeadLetters
     from kclient.consumer.consumer import Consumer as Consumer
     from kclient.consumer.records import ConsumerRecord as ConsumerRecord
 
-__all__ = ["Consumer", "ConsumerRecord"]
+__all__ = ["Consumer", "ConsumerRecord", "DeadLetters"]
 
 
 def __getattr__(name: str) -> object:
@@ -16,6 +17,10 @@ def __getattr__(name: str) -> object:
         from kclient.consumer.consumer import Consumer
 
         return Consumer
+    if name == "DeadLetters":
+        from kclient.consumer.bad_records import DeadLetters
+
+        return DeadLetters
     if name == "ConsumerRecord":
         from kclient.consumer.records import ConsumerRecord
 

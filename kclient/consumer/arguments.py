@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 from kclient.errors import InvalidArgument, InvalidConfig
-from kclient.types import TopicPartition, check_topic_name
+from kclient.types import OffsetAndMetadata, TopicPartition, check_topic_name
 
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
+_MAX_EPOCH = 2**31 - 1
+_MAX_NOTE_BYTES = 2**15 - 1
 
 
 def checked_partition(value: object) -> TopicPartition:
@@ -32,13 +35,18 @@ def checked_partitions(values: Iterable[TopicPartition]) -> list[TopicPartition]
     return [checked_partition(value) for value in values]
 
 
-def checked_topics(values: Iterable[object]) -> tuple[str, ...]:
-    """Names of topics, each once."""
+def checked_topics(values: Iterable[object], call: str) -> tuple[str, ...]:
+    """Names of topics, each once. ``call`` shows how they are given."""
     for value in values:
+        if isinstance(value, re.Pattern):
+            raise InvalidArgument(
+                f"topic must be a str, not {type(value).__name__}",
+                hint="give it as the pattern, without names: `pattern='orders-.*'`",
+            )
         if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray)):
             raise InvalidArgument(
                 f"topic must be a str, not {type(value).__name__}",
-                hint="give each topic as an argument: `Consumer(bootstrap, *topics)`",
+                hint=f"give each topic as an argument: `{call}`",
             )
     return tuple(dict.fromkeys(check_topic_name(value) for value in values))
 
@@ -57,6 +65,31 @@ def checked_offset(value: object) -> int:
     return value
 
 
+def checked_commit(value: object) -> OffsetAndMetadata:
+    """What is to be committed of one partition; that of others goes along in the same request."""
+    if not isinstance(value, OffsetAndMetadata):
+        return OffsetAndMetadata(checked_offset(value))
+    checked_offset(value.offset)
+    epoch, note = value.leader_epoch, value.metadata
+    if epoch is not None:
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise InvalidArgument(f"leader_epoch must be an int or None, not {epoch!r}")
+        if not 0 <= epoch <= _MAX_EPOCH:
+            raise InvalidArgument(f"leader_epoch {epoch} can't be", hint="None is for unknown")
+    if not isinstance(note, str):
+        raise InvalidArgument(f"metadata must be a str, not {type(note).__name__}")
+    try:
+        size = len(note.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidArgument("metadata can't be encoded as UTF-8") from error
+    if size > _MAX_NOTE_BYTES:
+        raise InvalidArgument(
+            f"metadata of {size} bytes can't be sent, {_MAX_NOTE_BYTES} are the most",
+            hint="brokers take 4096 by default (offset.metadata.max.bytes)",
+        )
+    return value
+
+
 def checked_time(value: object) -> int:
     """A point in time to look up."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -69,7 +102,8 @@ def checked_time(value: object) -> int:
 def checked_limit(value: object) -> int:
     """A number of records."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidArgument(f"max_records must be an int of at least 1, not {value!r}")
+        hint = f"seconds to wait are `timeout={value!r}`" if isinstance(value, float) else None
+        raise InvalidArgument(f"max_records must be an int of at least 1, not {value!r}", hint=hint)
     return value
 
 
@@ -82,10 +116,17 @@ def checked_timeout(value: object) -> float:
     return float(value)
 
 
-def refuse_group(group: str | None) -> InvalidConfig:
-    """The error of all that needs a group, which this release doesn't have."""
-    wants = "commit() needs a group" if group is None else f"group={group!r} was given"
+def refuse_group(what: str | None = None) -> InvalidConfig:
+    """The error of all that needs a group, for a consumer without one. ``what`` was given."""
+    given = "" if what is None else f"{what} was given, and "
     return InvalidConfig(
-        f"{wants}, and consumer groups are not in this release",
-        hint="read with assign(), or by topic names without a group, and keep offsets yourself",
+        f"{given}this consumer has no group",
+        hint='make it with one: Consumer(bootstrap, "flights", group="audit")',
     )
+
+
+def checked_group(value: object) -> str:
+    """The name of a group."""
+    if not isinstance(value, str) or not value:
+        raise InvalidConfig(f"group={value!r} can't be used: allowed is a str that is not empty")
+    return value

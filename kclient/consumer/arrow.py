@@ -13,7 +13,7 @@ from kclient.record.columnar import ColumnBuilder
 if TYPE_CHECKING:
     import pyarrow
 
-    from kclient.consumer.subscription import PartitionState
+    from kclient.consumer.partition_state import PartitionState
     from kclient.record import Batch
 
 ROWS_PER_STEP = 5_000

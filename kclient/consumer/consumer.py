@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from kclient.cluster.async_only import AsyncOnly
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
+    checked_group,
     checked_limit,
     checked_offset,
     checked_partition,
@@ -20,23 +21,31 @@ from kclient.consumer.arguments import (
     checked_topics,
     refuse_group,
 )
-from kclient.consumer.engine import Engine
+from kclient.consumer.bad_records import BadRecords
+from kclient.consumer.engine import Engine, Joining
+from kclient.consumer.grouping import Grouping
 from kclient.consumer.inquiries import Inquiries
+from kclient.consumer.interest import checked_sources
 from kclient.consumer.iteration import records_of
+from kclient.consumer.listener import Listener
 from kclient.consumer.records import ConsumerRecord, converter
+from kclient.consumer.running.door import Running
 from kclient.errors import a_or_an
 from kclient.hooks import require_callable
 from kclient.types import OffsetAndMetadata, OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
     from types import TracebackType
-    from typing import Unpack
+    from typing import Literal, Unpack
 
     import pyarrow
 
     from kclient.config import Bootstrap
-    from kclient.consumer.subscription import PartitionState
+    from kclient.consumer.bad_records import DeadLetters
+    from kclient.consumer.listener import RebalanceCallback
+    from kclient.consumer.partition_state import PartitionState
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
 
@@ -47,7 +56,7 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` takes at most, unless told otherwise."""
 
 
-class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
+class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     """Reads records from the partitions of topics.
 
     ``Consumer(bootstrap, "flights")`` reads all partitions of a topic, those added later included;
@@ -55,22 +64,33 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
     position moves in the step that hands it over. Where to start is said by ``seek`` and its
     kin, or by ``auto_offset_reset``; without either, ``poll`` raises ``NoPosition``.
 
+    With ``group="audit"`` the partitions are shared out among all consumers of that group, and each
+    goes on where the group has committed. Where it has committed nothing, ``auto_offset_reset``
+    says where to start, and without it the END of the log, as with Java's client:
+    ``auto_offset_reset="earliest"`` reads from the beginning.
+
     The constructor does no I/O: enter it with ``async with``, or call ``start`` and ``close``.
     Tasks: those of ``Fetcher`` and ``OffsetKeeper``, from ``start`` to ``close``.
 
     Args:
         bootstrap: "host:port" of one or more brokers, comma-separated or as a list.
-        topics: Topics of which all partitions are read.
-        group: Not in this release; raises InvalidConfig.
+        topics: Topics that are read: all partitions, or in a group those that it assigns.
+        group: Name of the group whose members share the partitions out, and where offsets are
+            committed. Without one all partitions are read, and nothing is committed.
+        pattern: In a group, a regular expression in place of names; see ``subscribe``.
+        on_assigned, on_revoked, on_lost: Are told of rebalances, see ``subscribe``.
         config: Settings as one value; ``settings`` go over it.
         key_deserializer: Makes the key of (topic, bytes); without it, keys are ``bytes | None``.
         value_deserializer: The same for the value.
+        bad_records: What becomes of a record that these refuse: ``"raise"`` DeserializationFailed,
+            ``"skip"`` it with a line in the log, or a ``DeadLetters(topic, producer)``, which gets
+            it before it is passed over.
         observers: Are told of events, see ``kclient.hooks``.
         dialer: Opens connections; sockets by default.
         settings: Single settings by name, see ``ConsumerConfig``.
 
     Raises:
-        InvalidConfig: A setting that can't work, or a group.
+        InvalidConfig: A setting that can't work, or callbacks or a pattern without a group.
         InvalidArgument: A topic name that Kafka can't have, or a deserializer that doesn't take
             topic and data.
 
@@ -89,6 +109,11 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
         bootstrap: Bootstrap,
         *topics: str,
         group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
         config: ConsumerConfig | None = None,
         key_deserializer: None = None,
         value_deserializer: None = None,
@@ -102,6 +127,11 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
         bootstrap: Bootstrap,
         *topics: str,
         group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
         config: ConsumerConfig | None = None,
         key_deserializer: Deserializer[K],
         value_deserializer: None = None,
@@ -115,6 +145,11 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
         bootstrap: Bootstrap,
         *topics: str,
         group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
         config: ConsumerConfig | None = None,
         key_deserializer: None = None,
         value_deserializer: Deserializer[V],
@@ -128,6 +163,11 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
         bootstrap: Bootstrap,
         *topics: str,
         group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
         config: ConsumerConfig | None = None,
         key_deserializer: Deserializer[K],
         value_deserializer: Deserializer[V],
@@ -140,6 +180,11 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
         bootstrap: Bootstrap,
         *topics: str,
         group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
         config: ConsumerConfig | None = None,
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
@@ -147,15 +192,29 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
         dialer: Dialer | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        if group is not None:
-            raise refuse_group(group)
         self._config = ConsumerConfig.of(config, {"bootstrap": bootstrap, **settings})
-        names = checked_topics(topics)
+        names = checked_topics(topics, "Consumer(bootstrap, *topics)")
+        listener = Listener(on_assigned, on_revoked, on_lost)
+        joining = None
+        if group is not None:
+            joining = Joining(checked_group(group), checked_sources(names, pattern), listener)
+        else:
+            named: dict[str, object] = {
+                "pattern": pattern,
+                "group_instance_id": self._config.group_instance_id,
+                "on_assigned": on_assigned,
+                "on_revoked": on_revoked,
+                "on_lost": on_lost,
+            }
+            for name, value in named.items():
+                if value is not None:
+                    raise refuse_group(name)
         require_callable("key_deserializer", key_deserializer)
         require_callable("value_deserializer", value_deserializer)
         convert = converter(key_deserializer, value_deserializer)
         self._converts = convert is not None
-        self._engine = Engine(self._config, names, convert, observers, dialer)
+        bad = BadRecords(bad_records, names, None if joining is None else joining.pattern)
+        self._engine = Engine(self._config, names, convert, observers, dialer, joining, bad)
 
     # Life
 
@@ -190,7 +249,9 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Stop reading and close all connections. Twice, or before ``start``, is fine.
 
-        Those who wait in ``poll`` get ClientClosed; an ``async for`` ends.
+        Those who wait in ``poll`` get ClientClosed; an ``async for`` ends. In a group, what was
+        handed over before the latest call is committed if commits are automatic, and the group is
+        left, but by a static member (``group_instance_id``), which may come back.
 
         Args:
             timeout: Seconds, after which connections are cut off. Of several calls at once, the
@@ -221,7 +282,12 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """``close``. Cancellation: as there."""
+        """``close``; without an exception, all that was handed over counts as finished.
+
+        Cancellation: as there.
+        """
+        if kind is None:
+            self._engine.all_finished()
         await self.close()
 
     # The assignment
@@ -239,11 +305,12 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
             ClientClosed: Before ``start`` or after ``close``.
         """
         self._engine.core.check_usable()
-        self._engine.assign(checked_partitions(partitions))
+        self._engine.assign(checked_partitions(partitions), "assign")
 
     def unassign(self) -> None:
         """Read nothing any more. Same as ``assign([])``."""
-        self.assign(())
+        self._engine.core.check_usable()
+        self._engine.assign((), "unassign")
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -272,7 +339,7 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused."""
         return frozenset(
-            state.topic_partition for state in self._engine.subscription if state.paused
+            state.topic_partition for state in self._engine.subscription if state.kept_back
         )
 
     # Positions
@@ -316,7 +383,7 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
 
     def _seek_to(self, partitions: Sequence[TopicPartition], to: OffsetSpec) -> None:
         for state in self._states(partitions):
-            self._engine.subscription.ask_reset(state, to)
+            self._engine.subscription.ask_reset(state, to, by_user=True)
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
         """Offset of the next record of ``partition`` that ``poll`` gives; looked up if need be.
@@ -380,12 +447,23 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
 
         Raises:
             NoPosition: An assigned partition has no position: seek, or set ``auto_offset_reset``.
+                Raised once while others can be read, and again each ``api_timeout``; by each call
+                where there is nothing else to read.
             OffsetOutOfRange: A position is outside of the log, and there is no reset policy: seek.
             CorruptRecord: A batch can't be read; names partition and offset, the position stays.
                 Seek past it, or poll again to have it fetched anew.
             DeserializationFailed: A deserializer raised; the position stays at that record.
             LogTruncated: Records that were read are no longer in the log (unclean election).
-            UnknownTopicOrPartition: An assigned partition doesn't exist.
+            UnknownTopicOrPartition: An assigned partition doesn't exist, or a topic that is
+                subscribed to.
+            ConsumerStalled: A partition gets no answers, the group can't be joined, or a callback
+                of a rebalance doesn't end, for long.
+            MaxPollExceeded: The consumer left its group, as this call came too late; the next
+                one joins again.
+            FencedInstanceId, InconsistentGroupProtocol: It can't be a member of its group, now and
+                in each later call.
+            GroupAuthorizationFailed, GroupMaxSizeReached: The same for now; it is tried again.
+            Exception: What a callback of a rebalance raised, once.
             BrokerError: A broker refused for good, such as TopicAuthorizationFailed.
             BrokerUnreachable, ConnectionLost, RequestTimedOut, LeaderNotAvailable: A leader has
                 been out of reach, or a partition without one, for long: see below.
@@ -409,6 +487,7 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
         limit = self._config.max_poll_records
         if max_records is not None:
             limit = checked_limit(max_records)
+        self._check_free()
         return await self._engine.poller.poll(limit, checked_timeout(timeout))
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
@@ -436,6 +515,7 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
                     print("still waiting:", error)
         """
         self._engine.core.check_usable()
+        self._check_free()
         return records_of(self._engine.poller, converts=self._converts)
 
     if not TYPE_CHECKING:  # for them it isn't there, so that they see the mistake
@@ -466,27 +546,14 @@ class Consumer(AsyncOnly, Inquiries, Generic[K, V]):
 
             table = pyarrow.Table.from_batches([await consumer.poll_arrow(timeout=1.0)])
         """
+        self._check_free()
         return await self._engine.poller.poll_arrow(checked_timeout(timeout))
 
-    async def commit(self) -> None:
-        """Not in this release: committing needs a group.
-
-        Args:
-            None.
-
-        Returns:
-            Never.
-
-        Raises:
-            InvalidConfig: Always.
-
-        Cancellation: it doesn't wait.
-
-        Example::
-
-            position = consumer.positions()  # keep these yourself, and seek() to them
-        """
-        raise refuse_group(None)
+    def _check_free(self) -> None:
+        """Nobody takes records away from the handlers of ``run``, or polls in a callback."""
+        if self._engine.group is not None:
+            self._engine.group.check_outside("poll")
+        self._engine.poller.check_free()
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         """The state of an assigned partition, with nothing handed out beyond its position."""

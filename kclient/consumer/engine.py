@@ -2,7 +2,7 @@
 
 ``Consumer`` is the door before it and calls it with checked arguments. Every change of a partition
 comes through ``_changed``, every new view of the cluster through ``_view_changed``; nothing else
-ties the parts together. A group membership will be one more part here, which calls ``assign``.
+ties the parts together. A consumer with a group has a ``GroupSide`` as one more part.
 """
 
 from __future__ import annotations
@@ -13,28 +13,47 @@ from typing import TYPE_CHECKING
 
 from kclient.cluster.core import ClientCore
 from kclient.cluster.offset_lookup import list_offsets
+from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.fetcher import Fetcher
+from kclient.consumer.interest import Interest
 from kclient.consumer.offsets import OffsetKeeper
+from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.poller import Poller
-from kclient.consumer.subscription import PartitionState, Phase, Subscription
-from kclient.errors import KafkaError, NoPosition, RequestTimedOut
+from kclient.consumer.reset import reset_of
+from kclient.consumer.subscription import Subscription
+from kclient.consumer.watchdog import Watchdog
+from kclient.errors import InvalidArgument, KafkaError, NoPosition, RequestTimedOut
+from kclient.frozen import Frozen, frozen
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
+    from kclient.consumer.group_side import GroupSide
     from kclient.consumer.health import ConsumerHealth, PartitionHealth
+    from kclient.consumer.listener import Listener
     from kclient.consumer.records import Convert
+    from kclient.consumer.running.runner import Runner
     from kclient.hooks import Dialer, Observer
 
 logger = logging.getLogger("kclient.consumer")
 
 LAST_MOMENT = 0.1
 """Seconds for what was written to leave, where ``close`` has no time left."""
-RESETS = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
-"""Where ``auto_offset_reset`` begins; all else is an error for whoever assigns by hand."""
+SHARE = 0.8
+"""Part of the time of ``close`` that the group may have: connections must be closed, too."""
+
+
+@frozen
+class Joining(Frozen):
+    """How a consumer joins its group: the group, the pattern of topics, and who is told."""
+
+    group: str
+    pattern: re.Pattern[str] | None
+    listener: Listener
 
 
 class Engine:
@@ -47,6 +66,7 @@ class Engine:
         core: Connections, metadata, supervision.
         subscription: Where each partition stands.
         poller: Hands records over.
+        bad_records: What becomes of those that deserializers refuse.
         read_committed: Whether only committed records are seen.
     """
 
@@ -57,17 +77,21 @@ class Engine:
         convert: Convert | None,
         observers: Sequence[Observer],
         dialer: Dialer | None = None,
+        joining: Joining | None = None,
+        bad_records: BadRecords | None = None,
     ) -> None:
-        """``topics``: those of which all partitions are read from ``start`` on."""
+        """``topics``: those of which all partitions are read from ``start`` on; in a group: those
+        that are subscribed to, unless ``joining`` has a pattern."""
         self.config = config
         self.core = ClientCore(config, observers=observers, dialer=dialer)
         self._log = self.core.hooks.log(logger)
         self.read_committed = config.isolation_level == "read_committed"
         self.isolation = IsolationLevel(int(self.read_committed))
-        reset = RESETS.get(config.auto_offset_reset or "none")
+        reset = reset_of(config.auto_offset_reset or ("none" if joining is None else "latest"))
         self.subscription = Subscription(reset, self._changed)
         self.fetcher = Fetcher(self.core, config, self.subscription)
         self.offsets = OffsetKeeper(self.core, config, self.subscription, self.fetcher.plan)
+        self.bad_records = BadRecords("raise") if bad_records is None else bad_records
         self.poller = Poller(
             self.core,
             config,
@@ -75,22 +99,44 @@ class Engine:
             self.fetcher.buffer,
             self.fetcher.news,
             convert,
+            self.bad_records,
         )
         self.subscription.recall = self.poller.settle
+        self._watchdog = Watchdog(config.fetch_max_wait + config.request_timeout)
+        self.poller.watch, self.poller.watch_every = self._watch, self._watchdog.every
+        self.group: GroupSide | None = None
+        self._pattern = None if joining is None else joining.pattern
+        if joining is not None:
+            self._join(joining)
         self._view = self.core.metadata.view
         self.subscription.facts_of = self._facts_of
+        self.handlers: Runner | None = None
+        """Those of ``run`` at work."""
         self._topics = topics
         self._started = False
         self._closing = self.core.closing("close-consumer", self._close)
         self._add_gauges()
 
+    def _join(self, joining: Joining) -> None:
+        from kclient.consumer.group_side import GroupSide
+
+        self.group = GroupSide(
+            self.core,
+            self.config,
+            joining.group,
+            self.subscription,
+            self.poller,
+            joining.listener,
+        )
+
     # Life
 
     async def start(self) -> None:
-        """Connect, and take all partitions of the topics.
+        """Connect, and take all partitions of the topics, or join the group.
 
         Cancellation: nothing stays open.
         """
+        self.bad_records.check()
         await self.core.start()
         self._started = True
         try:
@@ -98,10 +144,22 @@ class Engine:
             self.core.metadata.add_listener(self._view_changed)
             self.offsets.start()
             self._view_changed(self.core.metadata.view)
-            await self._take_topics()
+            if self.group is None:
+                await self._take_topics()
+            else:
+                self.group.start()
+                await self._subscribe(self.group)
         except BaseException:
             await self.close(1.0)
             raise
+
+    async def _subscribe(self, group: GroupSide) -> None:
+        if not self._topics and self._pattern is None:
+            return
+        internal = not self.config.exclude_internal_topics
+        for topic in self._topics:  # a name that no topic has is told at once
+            await self.core.metadata.wait_for_topic(topic, self.config.api_timeout)
+        group.subscribe(Interest(tuple(self._topics), self._pattern, internal), None)
 
     async def _take_topics(self) -> None:
         metadata = self.core.metadata
@@ -127,14 +185,27 @@ class Engine:
             await self.core.close(timeout)
             return
         self.core.check_context()
+        if self.group is not None:
+            self.group.check_outside("close")
+        if self.handlers is not None:
+            self.handlers.check_outside("close")
         await self._closing.run(timeout)
 
     async def _close(self) -> None:
         """Stop what this room has, then the core. Where it is killed it is run again."""
         try:
             async with self._closing.limit():
+                deadline = self.core.clock.now() + self._closing.time_left * SHARE
+                by_hand = self.group is None or self.group.handover.by_hand
+                if self.handlers is not None and by_hand:
+                    self.subscription.hold(self.subscription)
+                    partitions = [state.topic_partition for state in self.subscription]
+                    await self.handlers.drain(partitions, deadline)
+                if self.group is not None:
+                    await self.group.close(deadline)
                 await self.offsets.close()
                 await self.fetcher.close()
+                self.bad_records.tell_rest(self.core)
                 await self.poller.close()
         except TimeoutError:
             self._log.info("closing took too long: the connections are cut off")
@@ -147,6 +218,8 @@ class Engine:
         """Partitions changed in any way; each part takes from it what concerns it."""
         self.fetcher.follow(states)
         self.offsets.follow(states)
+        if self.group is not None:
+            self.group.committed.follow(states)
         self.fetcher.news.ring()
 
     def _view_changed(self, view: Cluster) -> None:
@@ -164,6 +237,8 @@ class Engine:
         self.fetcher.follow_view(view, states)
         self._see(topics)
         self.offsets.wake()
+        if self.group is not None:
+            self.group.follow_view(view)
 
     def _see(self, topics: Iterable[str]) -> None:
         """What the view tells of the partitions of ``topics``, those included that are new."""
@@ -179,10 +254,19 @@ class Engine:
                     # tells fewer of the same topic is wrong, or old, and positions outlast that.
                     self._log.warning("partition is gone partition=%s", partition)
                     subscription.remove(state)
+                    self._forget(partition)
                 elif subscription.see(state, topic_id, view.leader_epoch(*partition)):
                     self._log.warning("topic was made anew partition=%s", partition)
+                    self._forget(partition)
             if whole and count is not None and count > len(subscription.of_topic(topic)):
                 self._add_new(topic, count)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """What was finished and committed of it is of a log that is gone."""
+        if self.group is not None:
+            self.group.handover.forget([partition])
+        elif self.handlers is not None:
+            self.handlers.dropped([partition])
 
     def _add_new(self, topic: str, count: int) -> None:
         for index in range(count):
@@ -196,8 +280,21 @@ class Engine:
         view = self._view
         return view.topic_id(partition.topic), view.leader_epoch(*partition)
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment."""
+    def assign(self, partitions: Iterable[TopicPartition], call: str) -> None:
+        """Replace the assignment; ``call`` is what the user made."""
+        partitions = list(partitions)
+        if self.group is not None:
+            if self.group.interest:
+                raise InvalidArgument(
+                    f"{call}() can't be used while topics are subscribed to: the group assigns",
+                    hint="call unsubscribe() first",
+                )
+            if self.group.handover.moving:
+                raise InvalidArgument(
+                    f"{call}() can't be used while partitions are being given up",
+                    hint="await unsubscribe() to its end first",
+                )
+            self.group.handover.by_hand = True
         subscription, metadata = self.subscription, self.core.metadata
         before = dict.fromkeys((*subscription.assigned_topics(), *subscription.topics))
         subscription.topics = ()
@@ -210,6 +307,18 @@ class Engine:
             if topic not in after:
                 metadata.remove_topic(topic)
         self.fetcher.news.ring()
+
+    def all_finished(self) -> None:
+        """The user says that all that was handed over is finished."""
+        self.poller.settle()
+        self.subscription.finish_all()
+        self.poller.outstanding = False
+
+    def _watch(self, now: float) -> None:
+        buffer = self.fetcher.buffer
+        # Where there is no room nobody is asked, as long as the user has something to take.
+        full = not buffer.has_room and (buffer.has_turns or bool(buffer.blocked))
+        self._watchdog.check(self.subscription, self.fetcher.plan.queues, now, full=full)
 
     # Questions
 
@@ -260,6 +369,10 @@ class Engine:
         }
         stalled = any(part.stalled for part in partitions.values())
         fetched, error = self.fetcher.last_fetch, self.fetcher.last_error
+        group = self.group
+        commits = None if group is None else group.commits
+        committed = None if commits is None else commits.last_commit
+        refused = None if commits is None else commits.last_error
         return ConsumerHealth(
             client=client,
             partitions=partitions,
@@ -267,6 +380,12 @@ class Engine:
             last_fetch_age=None if fetched is None else now() - fetched,
             last_error=None if error is None else str(error),
             buffered_bytes=self.fetcher.buffer.frame_bytes,
+            group=None if group is None else group.health(),
+            last_poll_age=None if group is None else group.poll_age,
+            last_commit_age=None if committed is None else now() - committed,
+            last_commit_error=None if refused is None else str(refused),
+            callback=None if group is None else group.callback_health(),
+            unknown_topics=() if group is None else group.unknown_topics,
         )
 
     def _partition_health(self, state: PartitionState, now: Callable[[], float]) -> PartitionHealth:
@@ -283,7 +402,7 @@ class Engine:
             phase=state.phase.name,
             position=state.position,
             lag=None if stalled else state.lag(read_committed=self.read_committed),
-            paused=state.paused,
+            paused=state.kept_back,
             node_id=node_id,
             buffered_bytes=state.buffered_bytes,
             failures=max(state.failures, queue.failures if queue is not None else 0),

@@ -22,7 +22,8 @@ from kclient.errors import CorruptRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.consumer.partition_state import PartitionState
+    from kclient.consumer.subscription import Subscription
     from kclient.record import Batch, Record
     from kclient.types import TopicPartition
 

@@ -16,14 +16,15 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from kclient.consumer.fetch_session import Ask, FetchSession
-from kclient.consumer.subscription import Phase
+from kclient.consumer.partition_state import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kclient.cluster.view import Cluster
     from kclient.consumer.fetch_buffer import FetchBuffer
-    from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.consumer.partition_state import PartitionState
+    from kclient.consumer.subscription import Subscription
     from kclient.types import TopicPartition
 
 SHORT_POLL: Final = 0.05
@@ -42,6 +43,7 @@ class BrokerQueue:
         retry_at: Not to be asked before, after failures.
         failures: Requests in a row that failed as a whole.
         failing_since: When the first of them did, or the user was last told.
+        told_at: When the user was last told of it.
         answered_at: When it last answered a request well; None before the first.
         waiting_since: When the first request was sent after that; None where there is none.
     """
@@ -59,6 +61,7 @@ class BrokerQueue:
         "partitions",
         "retry_at",
         "session",
+        "told_at",
         "waiting_since",
     )
 
@@ -70,6 +73,7 @@ class BrokerQueue:
         self.retry_at = 0.0
         self.failures = 0
         self.failing_since = 0.0
+        self.told_at = -NEVER
         self.answered_at: float | None = None
         self.waiting_since: float | None = None
         self._touched: dict[TopicPartition, None] = {}
@@ -106,6 +110,10 @@ class BrokerQueue:
     def holds_back(self) -> bool:
         """Whether a partition isn't asked for only because enough of it waits for poll."""
         return bool(self._held)
+
+    def told(self, now: float) -> None:
+        """The user hears of its failures, which need not be told again soon."""
+        self.failing_since = self.told_at = now
 
     def begin(self, now: float) -> None:
         """A request is being sent."""

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from kclient.consumer.fetch_plan import FetchPlan
     from kclient.consumer.fetch_session import Ask
     from kclient.consumer.fetched_data import FrameLease
-    from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.consumer.partition_state import PartitionState
+    from kclient.consumer.subscription import Subscription
     from kclient.hooks import ClientLog
     from kclient.protocol.messages.fetch import PartitionData
     from kclient.record import Batch

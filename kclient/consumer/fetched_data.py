@@ -16,7 +16,7 @@ from kclient.record.inflate import DEFAULT_CAP
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kclient.consumer.subscription import PartitionState
+    from kclient.consumer.partition_state import PartitionState
     from kclient.record import Batch, Record
 
 

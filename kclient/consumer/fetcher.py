@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from kclient.backoff import Backoff
 from kclient.cluster.metadata import LeaderHint
+from kclient.cluster.wakeups import Alarm, Bell
 from kclient.consumer.fetch_buffer import FetchBuffer
 from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
 from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
-from kclient.consumer.wakeups import Alarm, Bell
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, KafkaError, broker_error
 from kclient.network import Lane
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
     from kclient.consumer.fetch_request import FetchLimits
-    from kclient.consumer.subscription import PartitionState, Subscription
+    from kclient.consumer.partition_state import PartitionState
+    from kclient.consumer.subscription import Subscription
     from kclient.errors import CorruptRecord
     from kclient.network import RawResponse
     from kclient.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -354,6 +355,7 @@ class Fetcher:
         if queue.failures == 1:
             queue.failing_since = now
         if self._concerns_user(queue, error, now):
+            queue.told_at = now
             for state in self.plan.states_of(queue)[:1]:
                 self._subscription.fail(state, error)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kclient.consumer.subscription import PartitionState
+    from kclient.consumer.partition_state import PartitionState
 
 
 class HalfRead:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kclient.cluster.core import Health
+    from kclient.group.health import MembershipHealth
     from kclient.types import TopicPartition
 
 
@@ -42,6 +43,23 @@ class PartitionHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class CallbackHealth:
+    """A callback of a rebalance that is under way.
+
+    Attributes:
+        name: Such as ``on_revoked``.
+        partitions: What it was told of.
+        seconds: For how long it runs.
+        stalled: It runs for ``max_poll_interval`` or longer.
+    """
+
+    name: str
+    partitions: tuple[TopicPartition, ...]
+    seconds: float
+    stalled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerHealth:
     """One consumer.
 
@@ -53,6 +71,15 @@ class ConsumerHealth:
         last_fetch_age: Seconds since any broker last answered a fetch; None before the first.
         last_error: Why the latest fetch failed as a whole, as text; None after one that didn't.
         buffered_bytes: Memory of the responses that wait to be handed over.
+        group: How its membership is; None without a group, and where nothing is subscribed to.
+        last_poll_age: Seconds since the user last polled, 0.0 during a call; at
+            ``max_poll_interval`` the consumer leaves its group. None where ``group`` is.
+        last_commit_age: Seconds since a commit last succeeded; None before that.
+        last_commit_error: Why the latest commit failed, as text; None after one that didn't.
+        callback: The callback of a rebalance that is under way; None where none is. Until it ends
+            nothing of its partitions is read.
+        unknown_topics: Names that are subscribed to in the group and that no topic has, by all that
+            brokers say.
     """
 
     client: Health
@@ -61,14 +88,24 @@ class ConsumerHealth:
     last_fetch_age: float | None
     last_error: str | None
     buffered_bytes: int
+    group: MembershipHealth | None
+    last_poll_age: float | None
+    last_commit_age: float | None
+    last_commit_error: str | None
+    callback: CallbackHealth | None = None
+    unknown_topics: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """The client runs, fetches succeed, every partition has a position and a broker, and none
-        is stalled."""
+        is stalled; in a group, it is a member, all names that it subscribes to are of topics, and
+        no callback of a rebalance is stalled."""
         return (
             self.client.ok
             and self.last_error is None
+            and (self.group is None or self.group.joined)
+            and not (self.callback is not None and self.callback.stalled)
+            and not self.unknown_topics
             and all(
                 part.phase == "FETCHING" and part.node_id is not None and not part.stalled
                 for part in self.partitions.values()

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from kclient.backoff import Backoff
 from kclient.cluster.fanout import ask_all
 from kclient.cluster.offset_lookup import list_offsets
+from kclient.cluster.wakeups import Alarm
 from kclient.consumer import homeless
-from kclient.consumer.subscription import PartitionState, Phase
-from kclient.consumer.wakeups import Alarm
+from kclient.consumer.partition_state import PartitionState, Phase
+from kclient.consumer.reset import ends_first, looked_up
 from kclient.errors import (
     BackgroundTaskDied,
     ClientClosed,
@@ -24,17 +25,18 @@ from kclient.errors import (
     LogTruncated,
     NoCommonVersion,
 )
-from kclient.types import IsolationLevel, OffsetSpec
+from kclient.types import IsolationLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
     from kclient.consumer.epoch_query import EpochEnd
     from kclient.consumer.fetch_plan import FetchPlan
+    from kclient.consumer.reset import Reset
     from kclient.consumer.subscription import Subscription
-    from kclient.types import TopicPartition
+    from kclient.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
 
@@ -129,13 +131,8 @@ class OffsetKeeper:
 
     async def _reset(self, node_id: int, states: list[PartitionState]) -> None:
         fences = {state: state.fence for state in states}
-        specs: dict[TopicPartition, OffsetSpec | int] = {
-            state.topic_partition: state.reset_to for state in states
-        }
         try:
-            found = await list_offsets(
-                self._core, specs, isolation=self._isolation, timeout=self._config.request_timeout
-            )
+            found = await self._look_up({state.topic_partition: state.reset_to for state in states})
         except (ClientClosed, BackgroundTaskDied):
             return
         finally:
@@ -157,6 +154,23 @@ class OffsetKeeper:
                     state.reset_to.name.lower(),
                     state.position,
                 )
+
+    async def _look_up(
+        self, resets: Mapping[TopicPartition, Reset]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+        timeout, isolation = self._config.request_timeout, self._isolation
+        ends: dict[TopicPartition, OffsetAndTimestamp | KafkaError] = {}
+        wanted = ends_first(resets)
+        if wanted:
+            ends = await list_offsets(self._core, wanted, isolation=isolation, timeout=timeout)
+        wall_ms = self._core.clock.wall_ms()
+        specs = {partition: looked_up(reset, wall_ms) for partition, reset in resets.items()}
+        found = await list_offsets(self._core, specs, isolation=isolation, timeout=timeout)
+        for partition, end in ends.items():
+            answer = found[partition]
+            if not isinstance(answer, KafkaError) and answer.offset < 0:
+                found[partition] = end
+        return found
 
     # Validation (KIP-320)
 
@@ -204,7 +218,7 @@ class OffsetKeeper:
             end.leader_epoch,
         )
         if self._subscription.default_reset is not None:
-            self._subscription.seek(state, end.end_offset, end.leader_epoch)
+            self._subscription.seek(state, end.end_offset, end.leader_epoch, by_user=False)
             return
         error = LogTruncated(
             f"the log of {state.topic_partition} was cut at offset {end.end_offset} by an unclean "

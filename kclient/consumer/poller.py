@@ -9,10 +9,12 @@ even where data never runs out.
 from __future__ import annotations
 
 import asyncio
+import operator
 from typing import TYPE_CHECKING, Any
 
 from kclient.consumer.iteration import Handout
-from kclient.errors import CorruptRecord, DeserializationFailed, NoPosition
+from kclient.consumer.unplaced import Unplaced
+from kclient.errors import CorruptRecord, DeserializationFailed, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,23 +22,25 @@ if TYPE_CHECKING:
     import pyarrow
 
     from kclient.cluster.core import ClientCore
+    from kclient.cluster.wakeups import Bell
     from kclient.config import ConsumerConfig
     from kclient.consumer.arrow import Columns
+    from kclient.consumer.bad_records import BadRecords
     from kclient.consumer.fetch_buffer import FetchBuffer
     from kclient.consumer.fetched_data import FetchedData, FrameLease
     from kclient.consumer.records import Convert
     from kclient.consumer.subscription import Subscription
-    from kclient.consumer.wakeups import Bell
     from kclient.record import Batch
+
 
 TURN = 0.005
 """Seconds after which the loop gets a turn."""
+BLOCKED, TURNS_AFTER = 0.05, 6
+"""Seconds without a turn after which it gets so many."""
 SMALLEST_SLICE, LARGEST_SLICE = 8, 1024
 """Records that are decoded between two looks at the clock."""
 INFLATING = 4
 """Batches that are inflated in threads at the same time."""
-SHOWN = 3
-"""Partitions that an error names; the others are counted."""
 
 
 class Poller:
@@ -45,6 +49,7 @@ class Poller:
     Args:
         news: Rings when there may be something to take or to raise.
         convert: Makes of a record what the user gets; None gives records as they are.
+        bad_records: What becomes of those that can't be converted.
 
     Attributes:
         handout: Records that an ``async for`` has taken and not handed over yet.
@@ -58,6 +63,7 @@ class Poller:
         buffer: FetchBuffer,
         news: Bell,
         convert: Convert | None,
+        bad_records: BadRecords,
     ) -> None:
         self._core = core
         self._cap = config.decompression_cap
@@ -66,53 +72,144 @@ class Poller:
         self._buffer = buffer
         self._news = news
         self._convert = convert
+        self._bad_records = bad_records
+        self._unplaced = Unplaced(subscription, config.api_timeout)
         self._turn_at = 0.0
         self._slice = SMALLEST_SLICE
         self._expected = (0, 0, 0)  # of the next record batch, by those before
         self.handout = Handout()
+        self.on_visit: Callable[[], object] | None = None
+        """Told that the user came: what was handed over before is finished."""
+        self.on_turn: Callable[[], object] | None = None
+        """Told before the loop gets its turn in the midst of an ``async for``."""
+        self.on_taken: Callable[[], object] | None = None
+        """Told that an ``async for`` has records at hand now."""
+        self.check: Callable[[], object] | None = None
+        """Raises what else the user has to know."""
+        self.watch: Callable[[float], object] | None = None
+        """Raises where a partition has had no answer for long; asked each ``watch_every``."""
+        self.watch_every = 0.0
+        self._watch_at = 0.0
+        self.reserved = False
+        """Records are for the handlers of ``run``: nobody else may take any."""
+        self.visitors = 0
+        """Calls that wait for records at the moment."""
+        self.visited_at = 0.0
+        """When the user last came, or was last given something."""
+        self.outstanding = False
+        """Something was handed over since the user last came."""
+        self._handed: list[Any] = []
+        self.visit_wanted = False
+        """An ``async for`` in the midst of its records shall count as a visit, too."""
         self._inflating: dict[FetchedData, asyncio.Future[None]] = {}
 
-    async def poll(self, limit: int, timeout: float) -> list[Any]:
-        """At most ``limit`` records as soon as there is one; [] after ``timeout`` seconds."""
+    async def poll(self, limit: int, timeout: float, *, raw: bool = False) -> list[Any]:
+        """At most ``limit`` records as soon as there is one; [] after ``timeout`` seconds.
+
+        ``raw``: as they are stored.
+        """
         now = self._core.clock.now
         started = now()
         if started >= self._turn_at:
             # Also where the user's loop never suspends but here, all others must get on.
             await self._take_turns()
-        while True:
-            self._check()
-            self.settle()
-            records = self._take(limit)
-            if records:
-                return records
-            if not await self._wait(started + timeout):
-                return []
+        try:
+            self._begin(started)
+            while True:
+                records = self._take(limit, None if raw else self._convert)
+                if records:
+                    self.outstanding = True
+                    return records
+                if self._bad_records.waiting is not None:
+                    await self._bad_records.settle()
+                elif not await self._wait(started + timeout):
+                    return []
+                self._check()
+                self.settle()
+                self._subscription.visit += 1  # what was passed meanwhile was handed to nobody
+        finally:
+            self.visitors -= 1
 
     async def next_record(self) -> Any:
         """The next record as soon as there is one; ``handout`` then has those that follow it."""
-        while True:
-            self._check()
-            self.settle()
-            records = self._take_slice(self._iteration_limit)
-            if records:
-                self._core.counters.add("consumer.records", len(records))
-                self.handout.left = left = iter(records)
-                return self.converted(next(left))
-            await self._wait(float("inf"))
+        self.check_free()
+        try:
+            self._begin(self._core.clock.now())
+            while True:
+                records = self._take_slice(self._iteration_limit)
+                if records:
+                    self._core.counters.add("consumer.records", len(records))
+                    self.handout.left, self._handed = iter(records), records
+                    if self.on_taken is not None:
+                        self.on_taken()
+                    for record in self.handout.left:
+                        found = self.converted(record)
+                        if found is not None:
+                            self.outstanding = True
+                            return found
+                if self._bad_records.waiting is not None:
+                    await self._bad_records.settle()
+                elif records:
+                    await asyncio.sleep(0)  # all were passed over: others must get on, too
+                else:
+                    await self._wait(float("inf"))
+                self._check()
+                self.settle()
+                self._subscription.visit += 1  # what was passed meanwhile was handed to nobody
+        finally:
+            self.visitors -= 1
+
+    def check_free(self) -> None:
+        """Nobody takes records away from the handlers of ``run``."""
+        if self.reserved:
+            raise InvalidArgument(
+                "records can't be polled while run() is under way, whose handlers get them",
+                hint="end the run first, by cancelling its task",
+            )
 
     async def others(self) -> None:
-        """Give the loop a turn."""
-        await asyncio.sleep(0)
+        """Give the loop a turn, in the midst of an ``async for``."""
+        if self.visit_wanted:
+            # What follows is taken anew, by ``next_record``.
+            self.settle()
+        if self.on_turn is not None:
+            self.on_turn()
+        await self._take_turns()
+
+    def _begin(self, now: float) -> None:
+        """The user came: all that was handed over before is finished."""
+        self.visitors += 1
+        self.visited_at = now
+        self.settle()
+        self._subscription.visit += 1
+        self.outstanding, self._handed = False, []
+        if self.on_visit is not None:
+            self.on_visit()
+        if now >= self._watch_at:
+            self._look(now)
+        self._check()
+
+    def _look(self, now: float) -> None:
+        self._watch_at = now + self.watch_every
+        if self.watch is not None:
+            self.watch(now)
 
     def converted(self, record: Any) -> Any:
-        """``record`` of ``handout`` as the user gets it; where that fails it is given back."""
+        """``record`` of ``handout`` as the user gets it; where that fails it is given back.
+
+        None where it is passed over, or has to be sent elsewhere first.
+        """
         if self._convert is None:
             return record
         try:
             return self._convert(record)
-        except DeserializationFailed:
+        except DeserializationFailed as error:
+            if self._bad_records.passes(record, error, self._core):
+                return None
             self._return([record, *self.handout.left])
-            raise
+            if self._bad_records.waiting is None:
+                raise
+            return None
 
     async def poll_arrow(self, timeout: float) -> pyarrow.RecordBatch:
         """Whole batches as columns; an empty one after ``timeout`` seconds."""
@@ -124,19 +221,25 @@ class Poller:
         started = now()
         if started >= self._turn_at:
             await self._take_turns()
-        while True:
-            self._check()
-            self.settle()
-            try:
-                self._fill(columns)
-            except MemoryError:
-                if not columns.row_count:
-                    raise  # else positions have moved
-            if self._buffer.blocked:
-                self._inflate_blocked()
-            if columns.row_count or not await self._wait(started + timeout):
-                break
+        try:
+            self._begin(started)
+            while True:
+                try:
+                    self._fill(columns)
+                except MemoryError:
+                    if not columns.row_count:
+                        raise  # else positions have moved
+                if self._buffer.blocked:
+                    self._inflate_blocked()
+                if columns.row_count or not await self._wait(started + timeout):
+                    break
+                self._check()
+                self.settle()
+                self._subscription.visit += 1  # what was passed meanwhile was handed to nobody
+        finally:
+            self.visitors -= 1
         rows = columns.row_count
+        self.outstanding = rows > 0
         try:
             made = columns.to_record_batch()
         except MemoryError:
@@ -153,10 +256,33 @@ class Poller:
             if self._core.clock.now() >= stop:
                 break
 
+    @property
+    def steps(self) -> int:
+        """How many of the records that an ``async for`` took last are handed over."""
+        return len(self._handed) - operator.length_hint(self.handout.left)
+
+    @property
+    def in_hand(self) -> Any:
+        """The one record that an ``async for`` handed over last, where it isn't finished yet.
+
+        Those that it handed over before are. Call ``settle`` first.
+        """
+        return self._handed[-1] if self.outstanding and self._handed else None
+
+    @property
+    def closed(self) -> bool:
+        """The consumer is closed, or about to be."""
+        return self._core.closed
+
+    def wake(self) -> None:
+        """Whoever waits for records shall look for what else there is to know."""
+        self._news.ring()
+
     def settle(self) -> None:
         """Give back what an ``async for`` has taken and not handed over yet."""
         left = list(self.handout.left)
         if left:
+            self._handed = self._handed[: -len(left)]
             self._buffer.give_back(left)
             self._core.counters.add("consumer.records", -len(left))
 
@@ -171,7 +297,7 @@ class Poller:
 
     # Taking
 
-    def _take(self, limit: int) -> list[Any]:
+    def _take(self, limit: int, convert: Convert | None) -> list[Any]:
         """What can be had at once, up to ``limit`` and to about ``TURN`` seconds of work."""
         stop = self._core.clock.now() + TURN
         records = self._take_slice(limit)
@@ -184,8 +310,8 @@ class Poller:
             records += more
         if records:
             self._core.counters.add("consumer.records", len(records))
-            if self._convert is not None:
-                return self._deserialize(records, self._convert)
+            if convert is not None:
+                return self._deserialize(records, convert)
         return records
 
     def _take_slice(self, limit: int) -> list[Any]:
@@ -211,16 +337,19 @@ class Poller:
         stop = now() + TURN
         converted: list[Any] = []
         error: DeserializationFailed | None = None
+        done = 0
         for record in records:
             try:
                 converted.append(convert(record))
             except DeserializationFailed as failed:
-                error = failed
-                break
+                if not self._bad_records.passes(record, failed, self._core):
+                    error = failed
+                    break
+            done += 1
             if now() >= stop:
                 break
-        self._return(records[len(converted) :])
-        if error is not None and not converted:
+        self._return(records[done:])
+        if error is not None and not converted and self._bad_records.waiting is None:
             raise error
         return converted
 
@@ -234,24 +363,23 @@ class Poller:
     def _check(self) -> None:
         """Raise what the user has to know."""
         self._core.check_usable()
-        subscription = self._subscription
-        error = subscription.take_error()
+        if self.check is not None:
+            self.check()
+        error = self._subscription.take_error()
         if error is not None:
             raise error
-        if not subscription.settled:
-            missing = subscription.without_position()
-            if missing:
-                raise _no_position(missing)
-        elif not len(subscription) and not subscription.topics:
-            raise NoPosition(
-                "there is nothing to read: no partition is assigned",
-                hint="call assign(), or name topics when making the consumer",
-            )
+        self._unplaced.check(self._core.clock.now())
 
     async def _take_turns(self) -> None:
-        """Give the loop its turn. Where that is cancelled it had it, and the next one is later."""
+        """Give the loop its turn. Where that is cancelled it had it, and the next one is later.
+
+        Several where it may have had none for long: a heartbeat takes some, from its timer to the
+        answer, and user code that blocks the loop again and again must not starve it.
+        """
+        blocked = self._core.clock.now() - self._turn_at > BLOCKED
         try:
-            await self.others()
+            for _ in range(TURNS_AFTER if blocked else 1):
+                await asyncio.sleep(0)
         finally:
             self._turn_at = self._core.clock.now() + TURN
 
@@ -259,13 +387,18 @@ class Poller:
         """Wait until another look is worth it; False where ``deadline`` is here."""
         buffer, clock = self._buffer, self._core.clock
         now = clock.now()
+        if now >= self._watch_at:
+            self._look(now)
         if self._subscription.has_error:
             return True
-        if buffer.has_turns or now >= deadline:
-            await asyncio.sleep(0)
-        else:
-            await self._news.wait(deadline - now)
-        self._turn_at = clock.now() + TURN
+        try:
+            if buffer.has_turns or now >= deadline:
+                await asyncio.sleep(0)
+            else:
+                await self._news.wait(deadline - now)
+        finally:
+            self.visited_at = clock.now()
+        self._turn_at = self.visited_at + TURN
         return buffer.has_turns or now < deadline
 
     # Inflating
@@ -305,13 +438,3 @@ class Poller:
             self._news.ring()
 
         return inflated
-
-
-def _no_position(missing: Sequence[Any]) -> NoPosition:
-    named = ", ".join(map(str, missing[:SHOWN]))
-    more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-    return NoPosition(
-        f"nobody said where to start reading {named}{more}",
-        topic_partition=missing[0],
-        hint="call seek(), seek_to_beginning() or seek_to_end(), or set auto_offset_reset",
-    )

@@ -95,7 +95,7 @@ class RecordIterator:
         return now >= self._handout.turn_at
 
     def at_hand(self) -> Any:
-        """The next record as the user gets it; None where it must be waited for."""
+        """The next record as the user gets it; None where there is none, or a bad one."""
         # A loop of one round at most: the cheapest way to ask an iterator for its next.
         for record in self._handout.left:
             return self._poller.converted(record) if self._converts else record
@@ -115,10 +115,14 @@ class RecordIterator:
                 # turn that is due each time, and never get a record.
                 self._handout.turn_at = self._clock() + self._turn
         for record in self._handout.left:
-            return self._poller.converted(record) if self._converts else record
+            found = self._poller.converted(record) if self._converts else record
+            if found is not None:
+                return found
         try:
             return await self._poller.next_record()
         except ClientClosed:
+            if not self._poller.closed:
+                raise  # another client's, such as that of a dead-letter topic
             raise StopAsyncIteration from None
 
 

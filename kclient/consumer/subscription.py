@@ -1,21 +1,17 @@
 """What is assigned and where each partition stands, sans-IO: the one writer of positions.
 
 The consumer's calls (assign, seek, pause), the offset lookups and the fetch buffer all change a
-partition through the methods here. ``offsets`` asks for what needs a lookup, ``fetch_plan`` for
-what can be fetched. No decisions about brokers, and nothing about groups yet: a membership will
-call ``assign`` as the user does, and mark what it takes back.
-
-A partition without a position gets one from ``seek``, or by a lookup that the reset policy or
-``seek_to_beginning`` / ``seek_to_end`` asks for. A change of leader sends it through VALIDATING
-where the broker can tell whether the log was cut below our position (KIP-320).
+partition through the methods here; its phases are in ``partition_state``. ``offsets`` and
+``committed`` ask for what needs a lookup, ``fetch_plan`` for what can be fetched. No decisions on
+about brokers or groups: ``group_side`` gives and takes partitions as the user's ``assign`` does.
 """
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Final
 
 from kclient.cluster.partition import NO_EPOCH
+from kclient.consumer.partition_state import TRANSITIONS, PartitionState, Phase, PhaseEvent
 from kclient.errors import InvalidArgument
 from kclient.transitions import step
 from kclient.types import OffsetSpec, TopicPartition
@@ -23,149 +19,9 @@ from kclient.types import OffsetSpec, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from kclient.consumer.reset import Reset
     from kclient.errors import KafkaError
-
-
-class Phase(enum.Enum):
-    """Where one assigned partition stands."""
-
-    NO_POSITION = "Nobody said where to start, and no reset policy does: poll raises NoPosition."
-    AWAITING_RESET = "The start offset is being looked up."
-    VALIDATING = "The leader changed: the position is compared with the new leader's log."
-    FETCHING = "The position is known and good: data is fetched, unless paused."
-
-    __hash__ = object.__hash__  # Enum's own is a call of Python, at each step of each partition
-
-
-class PhaseEvent(enum.Enum):
-    """What moves a partition from one phase to another."""
-
-    SOUGHT = "The user gave the position."
-    RESET_ASKED = "The user or the reset policy wants the beginning or the end."
-    RESET_DONE = "The lookup brought the offset."
-    LEADER_CHANGED = "A leader epoch above the one that the position was read under."
-    VALIDATED = "The new leader's log contains the position."
-    POSITION_LOST = "The position means nothing any more, and there is no reset policy."
-
-    __hash__ = object.__hash__
-
-
-_P, _E = Phase, PhaseEvent
-TRANSITIONS: Final[Mapping[Phase, Mapping[PhaseEvent, Phase]]] = {
-    _P.NO_POSITION: {
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
-        _E.POSITION_LOST: _P.NO_POSITION,
-    },
-    _P.AWAITING_RESET: {
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
-        _E.RESET_DONE: _P.FETCHING,
-        _E.POSITION_LOST: _P.NO_POSITION,
-    },
-    _P.VALIDATING: {
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
-        _E.LEADER_CHANGED: _P.VALIDATING,
-        _E.VALIDATED: _P.FETCHING,
-        _E.POSITION_LOST: _P.NO_POSITION,
-    },
-    _P.FETCHING: {
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
-        _E.LEADER_CHANGED: _P.VALIDATING,
-        _E.POSITION_LOST: _P.NO_POSITION,
-    },
-}
-
-
-class PartitionState:
-    """One assigned partition. Read by the whole room, changed by ``Subscription`` only, except for
-    the fields marked with their writer.
-
-    Attributes:
-        topic_partition: Which one.
-        phase: See ``Phase``.
-        position: Offset of the next record to hand over; None while unknown.
-        position_epoch: Leader epoch of the last record handed over, -1 unknown (KIP-320).
-        fetch_offset: Where the next fetch goes on: ``position`` plus what is buffered.
-        fence: Counts the positions that were set; data of an earlier count is void, even where
-            the new position is the old one.
-        paused: Neither fetched nor handed over.
-        assigned: False once it was unassigned; whoever still holds it must drop it.
-        reset_to: What AWAITING_RESET looks up.
-        error: Raised by the next poll, then cleared.
-        failures: Tries in a row that brought nothing but an error (fetch, lookup).
-        retry_at: Not to be asked for before this time.
-        resets: Resets in a row, by policy, after which the offset was out of range again.
-        leader_epoch: Newest leader epoch seen, -1 unknown.
-        topic_id: The incarnation of the topic that the position belongs to (KIP-516).
-        buffered_bytes: Of data that waits for poll. Writer: fetch_buffer.
-        high_watermark, last_stable_offset, log_start_offset: As last told by the broker, -1
-            unknown. Writer: fetch_reply.
-        replica, replica_until: Preferred follower and until when (KIP-392). Writer: fetch_plan.
-        node_id: Broker that is asked for it, None where there is none. Writer: fetch_plan.
-    """
-
-    __slots__ = (
-        "assigned",
-        "buffered_bytes",
-        "error",
-        "failures",
-        "fence",
-        "fetch_offset",
-        "high_watermark",
-        "last_stable_offset",
-        "leader_epoch",
-        "log_start_offset",
-        "node_id",
-        "paused",
-        "phase",
-        "position",
-        "position_epoch",
-        "replica",
-        "replica_until",
-        "reset_to",
-        "resets",
-        "retry_at",
-        "topic_id",
-        "topic_partition",
-    )
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition = topic_partition
-        self.phase = Phase.NO_POSITION
-        self.position: int | None = None
-        self.position_epoch = -1
-        self.fetch_offset: int | None = None
-        self.fence = 0
-        self.paused = False
-        self.assigned = True
-        self.reset_to = OffsetSpec.LATEST
-        self.error: KafkaError | None = None
-        self.failures = 0
-        self.retry_at = 0.0
-        self.resets = 0
-        self.leader_epoch = NO_EPOCH
-        self.topic_id: bytes | None = None
-        self.buffered_bytes = 0
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
-        self.replica: int | None = None
-        self.replica_until = 0.0
-        self.node_id: int | None = None
-
-    def __repr__(self) -> str:
-        paused = ", paused" if self.paused else ""
-        return f"<{self.topic_partition} {self.phase.name} at {self.position}{paused}>"
-
-    def lag(self, *, read_committed: bool) -> int | None:
-        """Records between the position and the end that this reader can see; None if unknown."""
-        end = self.last_stable_offset if read_committed else self.high_watermark
-        if end < 0 or self.position is None:
-            return None
-        return max(end - self.position, 0)
+    from kclient.record import Record
 
 
 _NONE: Final[Mapping[TopicPartition, PartitionState]] = {}
@@ -192,24 +48,34 @@ class Subscription:
         "_failed",
         "_on_change",
         "_pending",
+        "_said",
         "_states",
         "default_reset",
+        "expecting",
         "facts_of",
         "get",
+        "grouped",
         "on_fetched",
         "recall",
         "topics",
+        "visit",
     )
 
     def __init__(
         self,
-        default_reset: OffsetSpec | None,
+        default_reset: Reset | None,
         on_change: Callable[[Sequence[PartitionState]], None],
     ) -> None:
         """``default_reset``: where to start without a position; None makes that an error."""
         self.default_reset = default_reset
         self.topics: tuple[str, ...] = ()
         """Topics of which all partitions are to be read; empty where single ones were assigned."""
+        self.grouped = False
+        """The group's coordinator may know where to begin, or gives the partitions itself."""
+        self.expecting = False
+        """Partitions may come: of topics that are subscribed to in a group."""
+        self.visit = 0
+        """Counts the calls of the user; what was handed over before the latest one is finished."""
         self.recall: Callable[[], object] = _nothing
         """Gives back what was taken and not handed over yet. Called before a position is set: what
         was taken for the old one must not be handed over after that."""
@@ -224,6 +90,7 @@ class Subscription:
         self._by_topic: dict[str, dict[TopicPartition, PartitionState]] = {}
         self._failed: dict[TopicPartition, PartitionState] = {}
         self._pending: dict[TopicPartition, PartitionState] = {}
+        self._said: dict[PartitionState, int] = {}
 
     # Reading
 
@@ -240,9 +107,14 @@ class Subscription:
         """The state of ``partition``, or InvalidArgument saying that it isn't assigned."""
         state = self._states.get(partition)
         if state is None:
+            if self.expecting:
+                hint = "the group assigns them: see `assignment`; on_assigned tells of new ones"
+            elif self.grouped:
+                hint = "call subscribe() first, or assign() with it"
+            else:
+                hint = "call assign() with it first, or name its topic when making the consumer"
             raise InvalidArgument(
-                f"{partition[0]}-{partition[1]} is not assigned to this consumer",
-                hint="call assign() with it first, or name its topic when making the consumer",
+                f"{partition[0]}-{partition[1]} is not assigned to this consumer", hint=hint
             )
         return state
 
@@ -254,10 +126,10 @@ class Subscription:
         """The assigned partitions of one topic."""
         return self._by_topic.get(topic, _NONE).values()
 
-    def without_position(self) -> list[TopicPartition]:
+    def without_position(self) -> list[PartitionState]:
         """Partitions that poll can't read before someone says where to start."""
         return [
-            state.topic_partition
+            state
             for state in self._pending.values()
             if state.phase is Phase.NO_POSITION and not state.paused
         ]
@@ -286,13 +158,37 @@ class Subscription:
             self._on_change(removed + added)
         return removed
 
+    def give(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
+        """The group also gives these; they are held until ``release``."""
+        added = []
+        for partition in partitions:
+            if partition not in self._states:
+                state = self._add(partition, self.default_reset)
+                state.held = state.paused = True
+                added.append(state)
+        if added:
+            self._on_change(added)
+        return added
+
+    def take_back(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
+        """The group takes these. Returns those that were assigned."""
+        self.recall()
+        found = map(self._states.get, dict.fromkeys(partitions))
+        removed = [state for state in found if state is not None]
+        for state in removed:
+            self._remove(state)
+        if removed:
+            self._on_change(removed)
+        return removed
+
     def add_new(self, partition: TopicPartition) -> None:
         """Also assign a partition that came into being while its topic was being read.
 
         All of it is new, so it is read from its beginning whatever the policy says.
         """
         if partition not in self._states:
-            self._on_change((self._add(partition, OffsetSpec.EARLIEST),))
+            state = self._add(partition, OffsetSpec.EARLIEST, grouped=False)
+            self._on_change((state,))
 
     def remove(self, state: PartitionState) -> None:
         """Take one partition away, as it isn't there any more."""
@@ -300,13 +196,17 @@ class Subscription:
         self._remove(state)
         self._on_change((state,))
 
-    def _add(self, partition: TopicPartition, reset: OffsetSpec | None) -> PartitionState:
+    def _add(
+        self, partition: TopicPartition, reset: Reset | None, *, grouped: bool | None = None
+    ) -> PartitionState:
         state = PartitionState(partition)
         self._states[partition] = state
         self._by_topic.setdefault(partition[0], {})[partition] = state
         state.topic_id, state.leader_epoch = self.facts_of(partition)
         self._pending[partition] = state
-        if reset is not None:
+        if self.grouped if grouped is None else grouped:
+            self._apply(state, PhaseEvent.GROUP_ASKED)
+        elif reset is not None:
             self._apply(state, PhaseEvent.RESET_ASKED)
             state.reset_to = reset
         return state
@@ -321,23 +221,35 @@ class Subscription:
             del self._by_topic[partition[0]]
         self._failed.pop(partition, None)
         self._pending.pop(partition, None)
+        self._said.pop(state, None)
 
     # Positions
 
-    def seek(self, state: PartitionState, offset: int, leader_epoch: int = -1) -> None:
-        """The user gives the next offset to read."""
+    def seek(
+        self,
+        state: PartitionState,
+        offset: int,
+        leader_epoch: int = -1,
+        *,
+        by_user: bool = True,
+    ) -> None:
+        """The next offset to read. The user who gives it has finished with what was before."""
         self.recall()
+        if by_user:
+            state.visit = -1
         self._apply(state, PhaseEvent.SOUGHT)
         self._place(state, offset, leader_epoch)
 
-    def ask_reset(self, state: PartitionState, to: OffsetSpec) -> None:
+    def ask_reset(self, state: PartitionState, to: Reset, *, by_user: bool = False) -> None:
         """Look the position up anew; what is buffered belongs to the old one."""
         self.recall()
+        if by_user:
+            state.visit = -1
         self._apply(state, PhaseEvent.RESET_ASKED)
         state.reset_to = to
         self._place(state, None)
 
-    def reset_out_of_range(self, state: PartitionState, to: OffsetSpec) -> bool:
+    def reset_out_of_range(self, state: PartitionState, to: Reset) -> bool:
         """The leader has nothing at this offset. True where it wasn't the first time in a row.
 
         Then the lookup and the fetch contradict each other, and should not do so in a rush.
@@ -352,7 +264,7 @@ class Subscription:
         """The broker has the offset that was asked for."""
         state.failures = state.resets = 0
 
-    def lose_position(self, state: PartitionState) -> OffsetSpec | None:
+    def lose_position(self, state: PartitionState) -> Reset | None:
         """The position means nothing any more: reset it by policy. None if there is no policy."""
         if self.default_reset is not None:
             self.ask_reset(state, self.default_reset)
@@ -382,8 +294,79 @@ class Subscription:
             self._on_change(placed)
         return placed
 
+    def committed_found(
+        self, state: PartitionState, fence: int, offset: int, leader_epoch: int
+    ) -> bool:
+        """The group has committed ``offset``. False where the answer comes too late."""
+        if not self._awaits_committed(state, fence):
+            return False
+        self._apply(state, PhaseEvent.COMMITTED_FOUND)
+        self._set(state, offset, leader_epoch)
+        if 0 <= leader_epoch < state.leader_epoch:
+            self._apply(state, PhaseEvent.LEADER_CHANGED)
+        self._on_change((state,))
+        return True
+
+    def nothing_committed(self, state: PartitionState, fence: int) -> bool:
+        """The group has committed nothing: the reset policy counts. False where it is too late."""
+        if not self._awaits_committed(state, fence):
+            return False
+        self._apply(state, PhaseEvent.NOTHING_COMMITTED)
+        if self.default_reset is not None:
+            self._apply(state, PhaseEvent.RESET_ASKED)
+            state.reset_to = self.default_reset
+        self._place(state, None)
+        return True
+
+    def _awaits_committed(self, state: PartitionState, fence: int) -> bool:
+        awaits = state.phase is Phase.AWAITING_COMMITTED and state.fence == fence
+        return awaits and state.assigned
+
+    def finished(
+        self, state: PartitionState, in_hand: Record | None = None
+    ) -> tuple[int, int] | None:
+        """Offset and leader epoch up to which the user has finished; None while unknown.
+
+        Whoever asks has called ``recall``: what was taken and not handed over is not finished.
+        """
+        if state.position is None:
+            return None
+        position = (state.position, state.position_epoch)
+        if state.visit != self.visit or state.finished is None:
+            return position
+        finished = (state.finished, state.finished_epoch)
+        if in_hand is not None:
+            if in_hand.topic_partition != state.topic_partition:
+                return position
+            if in_hand.offset > state.finished:
+                epoch = in_hand.leader_epoch
+                finished = (in_hand.offset, -1 if epoch is None else epoch)
+        return min(finished, position)  # the log may have been cut
+
+    def finish(
+        self, partition: TopicPartition, offset: int, leader_epoch: int, *, at_least: bool
+    ) -> None:
+        """The user says, by committing it, how far it has finished what the latest call gave."""
+        state = self._states.get(partition)
+        if state is None or state.visit != self.visit or state.finished is None:
+            return
+        if not at_least or offset > state.finished:
+            state.finished, state.finished_epoch = offset, leader_epoch
+        self._said[state] = self.visit
+
+    def finish_all(self) -> None:
+        """All that was handed over is finished, but where a commit of the user's said otherwise."""
+        said = [one for one, visit in self._said.items() if visit == one.visit == self.visit]
+        self._said.clear()
+        self.visit += 1
+        for state in said:
+            state.visit = self.visit
+
     def advance(self, state: PartitionState, offset: int, leader_epoch: int) -> None:
         """Records up to ``offset`` are handed over, or skipped since nobody may see them."""
+        if state.visit != self.visit:
+            state.visit = self.visit
+            state.finished, state.finished_epoch = state.position, state.position_epoch
         if offset != state.position:
             state.failures = 0  # to have looked at a batch is no progress: it may fail yet
         state.position = offset
@@ -405,7 +388,7 @@ class Subscription:
         """The log has the position, but maybe not what was taken or buffered beyond it."""
         position, epoch = state.position, state.position_epoch
         if position is not None:
-            self.seek(state, position, epoch)
+            self.seek(state, position, epoch, by_user=False)
 
     def see(self, state: PartitionState, topic_id: bytes | None, leader_epoch: int) -> bool:
         """The view of the cluster tells of the partition. True where its topic was made anew.
@@ -452,15 +435,45 @@ class Subscription:
 
     def pause(self, state: PartitionState) -> None:
         """Stop fetching and handing over; twice is once."""
-        if not state.paused:
-            state.paused = True
-            self._on_change((state,))
+        state.kept_back = True
+        self._rest((state,))
 
     def resume(self, state: PartitionState) -> None:
         """Go on; nothing happens to a partition that isn't paused."""
-        if state.paused:
-            state.paused = False
-            self._on_change((state,))
+        state.kept_back = False
+        self._rest((state,))
+
+    def hold(self, states: Iterable[PartitionState]) -> None:
+        """As ``pause``, for the group: whether the user paused them, too, is kept apart."""
+        self.recall()
+        held = list(states)
+        for state in held:
+            state.held = True
+        self._rest(held)
+
+    def release(self, states: Iterable[PartitionState]) -> None:
+        """Undo ``hold``."""
+        released = [state for state in states if state.assigned]
+        for state in released:
+            state.held = False
+        self._rest(released)
+
+    def crowd(self, state: PartitionState, *, crowded: bool) -> None:
+        """As ``pause`` and ``resume``, for whoever hands records to handlers."""
+        state.crowded = crowded
+        self._rest((state,))
+
+    def _rest(self, states: Iterable[PartitionState]) -> None:
+        """What the user and the group want of these may have changed."""
+        changed = []
+        for state in states:
+            rests = state.kept_back or state.held or state.crowded
+            if state.paused is not rests:
+                state.paused = rests
+                state.restarts += not rests
+                changed.append(state)
+        if changed:
+            self._on_change(changed)
 
     def back_off(self, state: PartitionState, until: float) -> None:
         """Don't ask a broker for it before ``until``."""
@@ -477,6 +490,7 @@ class Subscription:
         """Keep ``error`` for the next poll."""
         if state.assigned:
             state.error = error
+            state.restarts += 1
             self._failed[state.topic_partition] = state
             self._on_change((state,))
 

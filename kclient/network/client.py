@@ -266,6 +266,15 @@ class NetworkClient:
         if line is not None:
             line.retire("it is made anew")
 
+    def cut(self, node_id: int, lane: Lane, why: str) -> None:
+        """Close the present connection at once, if it is usable: what is under way on it fails.
+
+        For an answer that nobody waits for any more and that everything else would wait behind.
+        """
+        line = self._lines.get((node_id, lane))
+        if line is not None:
+            line.cut(why)
+
     def fail_waiting(self, node_id: int, lane: Lane, error: KafkaError) -> None:
         """Fail the requests that wait to be written to a node with errors like ``error``."""
         line = self._lines.get((node_id, lane))

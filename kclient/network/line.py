@@ -235,6 +235,13 @@ class Line:
         else:
             channel.retire()
 
+    def cut(self, why: str) -> None:
+        """The usable connection, if there is one, closes now, whatever is under way on it."""
+        channel = self.channel
+        if channel is not None and self._established:
+            where, node_id = channel.connection.where, self.key.node_id
+            channel.end(closed_by_us(where, why, node_id), blameless=True)
+
     def close(self, error: KafkaError) -> None:
         """Fail what waits and stop the timer, for good; the selector ends the channel."""
         self._closed = True

@@ -12,8 +12,16 @@ from array import array
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.cluster.slices import run_sliced
-from kclient.errors import InvalidArgument, KafkaError, RowsRejected, SerializationFailed
+from kclient.errors import (
+    InvalidArgument,
+    KafkaError,
+    MetadataTimedOut,
+    RowsRejected,
+    SerializationFailed,
+)
+from kclient.producer.absent import no_such_partition, not_known, unsure
 from kclient.producer.arrow_source import ArrowSource
 from kclient.producer.bulk import watch
 from kclient.producer.flush import FlushWait
@@ -179,23 +187,31 @@ class ArrowSend:
             raise self._rejected(count, base - self.taken, listed)
 
     async def _partitions(self, highest: int) -> int:
-        """How many the topic has; asks anew where ``highest`` isn't one of them.
+        """How many the topic has; where ``highest`` isn't one of them, when that is sure.
 
         Raises:
             UnknownTopicOrPartition, MetadataTimedOut: That can't be learned within ``max_block``.
         """
-        metadata, limit = self._metadata, self._intake.max_block
-        limit = _FOREVER if limit is None else limit
-        found = await metadata.wait_for_topic(self._topic, limit, grace=limit)
-        count = len(found.partitions)
-        known = self._accumulator.topics.get(self._topic)
-        if highest >= max(count, 0 if known is None else known.count):
-            version = metadata.view.version
-            metadata.request_update(self._topic)
-            await metadata.wait_newer(version, limit)
-            found = await metadata.wait_for_topic(self._topic, limit, grace=limit)
-        self._check()
-        return max(len(found.partitions), 0 if known is None else known.count)
+        metadata, topic, limit = self._metadata, self._topic, self._intake.max_block
+        since = self._clock.now()
+        until = since + (_FOREVER if limit is None else limit)
+        while True:
+            version, left = metadata.view.version, until - self._clock.now()
+            found = await metadata.wait_for_topic(topic, left, grace=left)
+            known = self._accumulator.topics.get(topic)
+            count = max(len(found.partitions), 0 if known is None else known.count)
+            self._check()
+            if highest < count:
+                return count
+            if metadata.fewer_since(topic, highest, UNKNOWN_TOPIC_GRACE) > since:
+                return count
+            metadata.count_partitions(topic)
+            metadata.request_update(topic)
+            try:
+                await metadata.wait_newer(version, until - self._clock.now())
+            except MetadataTimedOut as late:
+                words = not_known(topic, highest, count)
+                raise unsure(words, f"max_block={limit} s") from late
 
     def _fault(
         self,
@@ -221,11 +237,7 @@ class ArrowSend:
         name = "partition" if fault == BAD_PARTITION else "timestamp"
         given = self._source.given(batch, name, first + row)
         if fault == BAD_PARTITION and partitions:
-            return InvalidArgument(
-                f"partition {given} of topic {self._topic} doesn't exist: it has {partitions}, 0 "
-                f"to {partitions - 1}",
-                maybe_written=False,
-            )
+            return no_such_partition(self._topic, given, partitions)
         allowed = (
             "the first partition is 0"
             if name == "partition"

@@ -66,8 +66,11 @@ class Doors:
 
         Returns:
             The delivery: ``await`` gives RecordMetadata, or raises why it was not delivered within
-            ``delivery_timeout`` (DeliveryTimedOut, a BrokerError, UnknownTopicOrPartition ...).
-            ``maybe_written`` of that error says whether the record may be in the log all the same.
+            ``delivery_timeout`` (DeliveryTimedOut, a BrokerError ...). ``maybe_written`` of that
+            error says whether the record may be in the log all the same. For a topic that was
+            never there it raises UnknownTopicOrPartition once brokers have said so for 5 s, or for
+            10 s where only one of several can be asked; three times as long with
+            ``allow_auto_create_topics``.
 
         Raises:
             SerializationFailed: Key, value or headers are of a type that can't be sent.

@@ -16,6 +16,9 @@ repeat of one of the last five with the same success, and refuses anything else.
   would hide it from the broker's check, and it could be written twice. What is trusted is that
   a broker which answers OUT_OF_ORDER behind a gap does remember us; one that forgot takes any
   number (since 2.5) or says UNKNOWN_PRODUCER_ID.
+* A log that knows nothing of us takes any number: so a batch can be written before the one that was
+  sent before it and certainly refused, when both came to the log of a topic that was made anew. The
+  earlier one fails then, instead of being renumbered and written behind the later one.
 * Only the partition concerned changes its epoch. Epochs end at 32767: then a new producer id.
 
 ``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` in ``sequences`` one

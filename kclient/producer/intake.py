@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.broker_errors import InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition
+from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.errors import (
     BufferFull,
     DeliveryTimedOut,
@@ -23,6 +24,7 @@ from kclient.errors import (
     RecordTooLarge,
     broker_error,
 )
+from kclient.producer.absent import AbsentPartitions, Counted
 from kclient.producer.hot import Delivery, QuickWay
 from kclient.producer.no_room import NoRoom
 from kclient.producer.parking import Parked, ParkingLot
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 
 BATCH_OVERHEAD = 61
 """Bytes of a batch header."""
+_GRACE_FOR_NEW = 3 * UNKNOWN_TOPIC_GRACE
+"""Seconds for which brokers may say that they don't know a topic that they are to create."""
 _SERVED_AT_ONCE = 1000
 """Parked records that leave their line before others get their turn on the loop."""
 
@@ -62,7 +66,7 @@ _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.cod
 logger = logging.getLogger("kclient.producer")
 
 
-class Topics(Protocol):
+class Topics(Counted, Protocol):
     """What the intake asks of the metadata updater."""
 
     @property
@@ -70,12 +74,8 @@ class Topics(Protocol):
         """The cluster as known now."""
         ...
 
-    def touch(self, topic: str) -> None:
-        """Keep the topic in the view."""
-        ...
-
-    def request_update(self, topic: str | None = None) -> None:
-        """Have it refreshed soon."""
+    def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
+        """Whether brokers have said for so long that there is no such topic."""
         ...
 
     def apply_leader_hints(
@@ -121,7 +121,10 @@ class Intake:
         self.max_record = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
         self.quick = QuickWay(accumulator.account, self.max_record)
         self._delivery_timeout = config.delivery_timeout
+        self._grace = _GRACE_FOR_NEW if config.allow_auto_create_topics else UNKNOWN_TOPIC_GRACE
+        self._absent = AbsentPartitions(self.lot, self._known, topics, accumulator.wake)
         self._unknown: set[str] = set()  # topics that were warned about
+        self._hopeless: dict[str, float] = {}  # which aren't there, and how long that was said
         self._followed: Cluster | None = None
         self.max_block = config.max_block
 
@@ -297,9 +300,10 @@ class Intake:
         planned = self.lot.next_due()
         if for_room:
             self.lot.wait_for_room(parked)
+        elif known is not None and partition is not None and not self.lot.has_line(topic):
+            self._absent.hold(parked, partition, now)
         else:
-            parked.version = self._metadata.view.version
-            self.lot.wait_for_topic(parked)
+            self.lot.wait_for_topic(parked, now)
             self._metadata.touch(topic)
             self._learn_or_ask(topic, self._metadata.view, known_now=known is None)
         if parked.deadline < (math.inf if planned is None else planned):
@@ -391,6 +395,7 @@ class Intake:
         for name in self.lot.unknown_topics():
             self._learn(name, view)
             self._serve_line(name, view)
+        self._absent.look()
         self.admit()
 
     def _learn(self, name: str, view: Cluster) -> None:
@@ -398,6 +403,7 @@ class Intake:
         if found is None or found.error or not found.leaders:
             return
         self._unknown.discard(name)
+        self._hopeless.pop(name, None)
         topic = self._accumulator.topic(name)
         topic.learn(found.leaders, found.leader_epochs, view.topic_id(name))
         if self._partitioner is None and self._key_serializer is None is self._value_serializer:
@@ -412,22 +418,18 @@ class Intake:
             if code in _FATAL_TOPIC_ERRORS:
                 for parked in self.lot.line_of(name):
                     parked.refused(broker_error(code, f"send to topic {name}", maybe_written=False))
+            elif self._metadata.surely_unknown(name, self.lot.begun(name), self._grace):
+                self._hopeless[name] = self._clock.now() - self.lot.begun(name)
+                self._accumulator.wake()  # the sender has them given up
             else:
                 self._metadata.touch(name)
                 self._metadata.request_update(name)
                 self._warn_of_unknown(name, code)
             return
+        now = self._clock.now()
         for parked in self.lot.line_of(name):
             if parked.wanted is not None and parked.wanted >= known.count:
-                if parked.version >= view.version:
-                    return  # the view that couldn't place it; a newer one is on its way
-                parked.refused(
-                    InvalidArgument(
-                        f"partition {parked.wanted} of topic {name} doesn't exist: it has "
-                        f"{known.count}, 0 to {known.count - 1}",
-                        maybe_written=False,
-                    )
-                )
+                self._absent.hold(parked, parked.wanted, now)
         self.lot.go_for_room(name)
 
     def _warn_of_unknown(self, name: str, code: int) -> None:
@@ -435,22 +437,42 @@ class Intake:
         if code == UnknownTopicOrPartition.code and name not in self._unknown:
             self._unknown.add(name)
             self.log.warning(
-                "topic %s doesn't exist: its records wait for it, send() up to %g s "
-                "(create it, or check its spelling)",
+                "topic %s doesn't exist: its records wait for it, %g s at most as long as brokers "
+                "say so (create it, or check its spelling)",
                 name,
-                self._delivery_timeout,
+                min(2 * self._grace, self._delivery_timeout),
             )
 
     # Time.
 
     def expire(self, now: float) -> None:
         """Give up parked records whose time is over, some at once and the others soon."""
-        for _ in range(_SERVED_AT_ONCE):
+        left = _SERVED_AT_ONCE - self._refuse_hopeless(_SERVED_AT_ONCE)
+        left -= self._absent.refuse(left)
+        for _ in range(left):
             parked = self.lot.pop_due(now)
             if parked is None:
                 return
             parked.refused(self._overdue(parked))
         self._accumulator.wake()  # the sender asks again when others had their turn
+
+    def _refuse_hopeless(self, most: int) -> int:
+        """Give up who waits for a topic that there isn't. Whoever comes later waits as long."""
+        refused = 0
+        for name, waited in list(self._hopeless.items()):
+            for parked in self.lot.first_of(name, most - refused):
+                parked.refused(
+                    broker_error(
+                        UnknownTopicOrPartition.code,
+                        f"topic {name} doesn't exist: brokers have said so for {waited:.1f} s",
+                        hint=f"create topic {name} first, or check its spelling",
+                        maybe_written=False,
+                    )
+                )
+                refused += 1
+            if not self.lot.has_line(name):
+                del self._hopeless[name]
+        return refused
 
     def _overdue(self, parked: Parked) -> KafkaError:
         enqueued = parked.waiter is not None
@@ -459,6 +481,9 @@ class Intake:
             if enqueued and self.max_block is not None
             else f"delivery_timeout={self._delivery_timeout:g} s"
         )
+        absent = self._absent.overdue(parked, setting)
+        if absent is not None:
+            return absent
         if parked.line is not None and self.lot.has_line(parked.topic):
             return self._topic_missing(parked, setting)
         if enqueued:
@@ -492,6 +517,9 @@ class Intake:
 
     def _waits_for(self, parked: Parked) -> str:
         name = parked.topic
+        absent = self._absent.words(parked)
+        if absent is not None:
+            return absent
         if not self.lot.has_line(name):
             return f"a record for topic {name} found no room: {self._memory_words()}"
         code = self._metadata.view.topic_error(name)

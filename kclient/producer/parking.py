@@ -1,6 +1,7 @@
 """Records that can't be put into a batch yet: no room in memory, or no metadata of their topic.
 
-Two kinds of line, each a strict FIFO: one for room, one per topic that isn't known yet. For room,
+Three kinds of line, each a strict FIFO: one for room, one per topic that isn't known yet, and one
+per partition that a known topic doesn't have, which holds up nobody else. For room,
 ``send`` parks up to ``max_parked`` records and a quarter of the memory budget beyond it; for
 metadata, as much as memory has room for. ``enqueue`` waits in the same lines but is not counted,
 as each of its callers is suspended. A parked record that is cancelled or that times out is
@@ -10,11 +11,13 @@ definitely not written. The intake drives this. Sans-IO.
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kclient.errors import BufferFull
 from kclient.producer.due_list import DueList
 from kclient.producer.hot import BatchOutcome
+from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,11 +43,12 @@ class Parked(BatchOutcome):
         delivery: The handle that ``send`` gave out; None when it left the line.
         waiter: Set by ``enqueue``: woken when the record is in a batch, or given up.
         deadline: When it is given up.
-        version: Metadata version that couldn't place it.
+        came: When it began to wait for a partition that its topic lacks.
         line: Where it stands; None when it left.
     """
 
     __slots__ = (
+        "came",
         "deadline",
         "delivery",
         "flushes",
@@ -55,7 +59,6 @@ class Parked(BatchOutcome):
         "size",
         "timestamp",
         "value",
-        "version",
         "waiter",
         "wanted",
     )
@@ -76,7 +79,7 @@ class Parked(BatchOutcome):
         self.delivery: Delivery | None = None
         self.waiter: asyncio.Future[None] | None = None
         self.deadline = _NEVER
-        self.version = -1
+        self.came = 0.0
         self.line: Line | None = None
         self.flushes: list[FlushWait] | None = None
 
@@ -157,6 +160,8 @@ class ParkingLot:
         self._memory = account.limit
         self._room: Line = OrderedDict()
         self._topics: dict[str, Line] = {}
+        self._begun: dict[str, float] = {}
+        self._partitions: dict[TopicPartition, Line] = {}
         self._deadlines: DueList[Parked] = DueList(_is_waiting)
 
     @property
@@ -196,20 +201,36 @@ class ParkingLot:
         """Put a new record at the end of the line for memory."""
         self._enter(parked, self._room)
 
-    def wait_for_topic(self, parked: Parked) -> None:
+    def wait_for_topic(self, parked: Parked, now: float) -> None:
         """Put a new record at the end of its topic's line."""
         line = self._topics.get(parked.topic)
         if line is None:
             line = self._topics[parked.topic] = OrderedDict()
+            self._begun[parked.topic] = now
         self._enter(parked, line)
+
+    def wait_for_partition(self, parked: Parked, partition: int, now: float) -> None:
+        """Put a record, a new one or of its topic's line, at the end of that of ``partition``."""
+        self.left(parked)
+        parked.came = now
+        place = TopicPartition(parked.topic, partition)
+        self._enter(parked, self._partitions.setdefault(place, OrderedDict()))
 
     def go_for_room(self, topic: str) -> None:
         """The topic is known now: its line goes on to the end of the line for memory."""
-        for parked in self._topics.pop(topic, ()):
+        self._begun.pop(topic, None)
+        self._go(self._topics.pop(topic, None))
+
+    def partition_came(self, place: TopicPartition) -> None:
+        """The topic has that partition now: the same for its line."""
+        self._go(self._partitions.pop(place, None))
+
+    def _go(self, line: Line | None) -> None:
+        for parked in line or ():
             parked.line = self._room
             self._room[parked] = None
             if parked.waiter is None:
-                self._count(parked, self._topics, -1)
+                self._count(parked, line, -1)
                 self._count(parked, self._room, 1)
 
     def room_head(self) -> Parked | None:
@@ -220,6 +241,24 @@ class ParkingLot:
         """Topics with a line."""
         return list(self._topics)
 
+    def absent_partitions(self) -> list[TopicPartition]:
+        """Partitions with a line."""
+        return list(self._partitions)
+
+    def first_for(self, place: TopicPartition) -> Parked | None:
+        """Who is first in the line for that partition; None if there is no such line."""
+        return next(iter(self._partitions.get(place, ())), None)
+
+    def awaits_partition(self, parked: Parked) -> bool:
+        """Whether it stands in such a line."""
+        if parked.line is None or parked.wanted is None:
+            return False
+        return parked.line is self._partitions.get(TopicPartition(parked.topic, parked.wanted))
+
+    def begun(self, topic: str) -> float:
+        """Since when somebody has waited for this topic without a break."""
+        return self._begun[topic]
+
     def has_line(self, topic: str) -> bool:
         """Somebody waits for this topic's metadata."""
         return topic in self._topics
@@ -228,9 +267,14 @@ class ParkingLot:
         """Who waits for this topic."""
         return list(self._topics.get(topic, ()))
 
+    def first_of(self, topic: str, count: int) -> list[Parked]:
+        """The first of those who wait for this topic."""
+        return list(islice(self._topics.get(topic, ()), count))
+
     def everybody(self) -> list[Parked]:
         """All who wait, line by line."""
-        return [parked for line in (self._room, *self._topics.values()) for parked in line]
+        lines = (self._room, *self._topics.values(), *self._partitions.values())
+        return [parked for line in lines for parked in line]
 
     def pop_due(self, now: float) -> Parked | None:
         """Somebody whose time is over; None if there is nobody."""
@@ -247,10 +291,16 @@ class ParkingLot:
             return
         del line[parked]
         if not line and line is not self._room:
-            del self._topics[parked.topic]
+            self._ended(parked, line)
         self._account.waiting -= 1
         if parked.waiter is None:
             self._count(parked, line, -1)
+
+    def _ended(self, last: Parked, line: Line) -> None:
+        if self._topics.get(last.topic) is line:
+            del self._topics[last.topic], self._begun[last.topic]
+        elif last.wanted is not None:
+            del self._partitions[TopicPartition(last.topic, last.wanted)]
 
     def _enter(self, parked: Parked, line: Line) -> None:
         parked.line = line

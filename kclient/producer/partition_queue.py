@@ -300,11 +300,19 @@ class PartitionQueue:
             self.sequences.broken()
 
     def doubtful(self) -> list[ProducerBatch]:
-        """Batches that must not be renumbered: an attempt may be in a log that forgot about it."""
+        """Batches that must not be renumbered.
+
+        An attempt may be in a log that forgot about it; or the log has batches that were sent
+        behind it, and it would come behind those.
+        """
+        sequences = self.sequences
+        overtaken = 0 if sequences is None else sequences.acked_end
         return [
             batch
             for batch in self.outstanding
-            if batch.split_in_doubt or (self._forgotten and batch.maybe_written)
+            if batch.split_in_doubt
+            or (self._forgotten and batch.maybe_written)
+            or 0 <= batch.sequence < overtaken
         ]
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:

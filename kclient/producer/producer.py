@@ -150,13 +150,12 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         dialer: Dialer | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
-        given: dict[str, Any] = dict(settings)
-        if bootstrap is not None:
-            given["bootstrap"] = bootstrap
-        self._config = ProducerConfig.of(config, given)
+        named: dict[str, Any] = {} if bootstrap is None else {"bootstrap": bootstrap}
+        self._config = ProducerConfig.of(config, {**settings, **named})
         refuse_transactions(self._config)
         require_callable("key_serializer", key_serializer)
         require_callable("value_serializer", value_serializer)
+        self._serializers = (key_serializer, value_serializer)
         if partitioner is not None:
             require_method("partitioner", partitioner, "partition")
         self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
@@ -168,7 +167,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             self._failures,
             core.clock,
             core.metadata,
-            (key_serializer, value_serializer),
+            self._serializers,
             partitioner,
         )
         self._intake.log = self._failures.log = core.hooks.log(logger)
@@ -333,7 +332,9 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
         Raises:
             BufferFull: No room within ``max_block`` seconds (0: at once, None: never raised).
-            UnknownTopicOrPartition, MetadataTimedOut: The topic did not turn up in that time.
+            UnknownTopicOrPartition: Brokers say that there is no such topic, for as long as in
+                ``send`` or for all of ``max_block``.
+            MetadataTimedOut: Nothing was heard of the topic in that time.
             SerializationFailed, RecordTooLarge, InvalidArgument: As in ``send``.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here), or
                 was closed meanwhile.
@@ -547,6 +548,18 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     def _failed(self, error: KafkaError) -> None:
         self._quick.close()
         self._ending.give_up(error)
+
+    def _unfit_to_relay(self, *, running: bool) -> str | None:
+        """Why a consumer can't have this send records on as they are stored; None if it can."""
+        name = self._core.name
+        if self._core.closed or self._core.failure is not None:
+            return f"{name} is closed" if self._core.closed else f"{name} has failed"
+        if running and self._task is None:
+            return f"{name} was not started, and must be open all along"
+        for role, serializer in zip(("key", "value"), self._serializers, strict=True):
+            if serializer is not None:
+                return f"{name} has a {role}_serializer, and records are sent on as stored"
+        return None
 
     def _closed(self) -> None:
         raise ClientClosed("this producer is closed", hint="make a new one", maybe_written=False)

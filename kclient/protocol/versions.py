@@ -7,6 +7,7 @@ before each request. Values only: no I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kclient.errors import NoCommonVersion
@@ -27,6 +28,12 @@ class VersionRange(NamedTuple):
 
     def __str__(self) -> str:
         return str(self.min) if self.min == self.max else f"{self.min} to {self.max}"
+
+
+@lru_cache(maxsize=256)
+def _range_of(low: int, high: int) -> VersionRange:
+    """One object for each range: every connection keeps about ninety, of a few dozen kinds."""
+    return VersionRange(low, high)
 
 
 class NodeApiVersions:
@@ -69,16 +76,13 @@ class NodeApiVersions:
     def from_response(cls, response: ApiVersionsResponse, node_id: int | None = None) -> Self:
         """From a broker's ApiVersions response of any version."""
         return cls(
-            {
-                key.api_key: VersionRange(key.min_version, key.max_version)
-                for key in response.api_keys
-            },
+            {key.api_key: _range_of(key.min_version, key.max_version) for key in response.api_keys},
             supported_features={
-                feature.name: VersionRange(feature.min_version, feature.max_version)
+                feature.name: _range_of(feature.min_version, feature.max_version)
                 for feature in response.supported_features
             },
             finalized_features={
-                feature.name: VersionRange(feature.min_version_level, feature.max_version_level)
+                feature.name: _range_of(feature.min_version_level, feature.max_version_level)
                 for feature in response.finalized_features
             },
             finalized_features_epoch=response.finalized_features_epoch,

@@ -43,6 +43,8 @@ PORTS = range(24000, 25000)
 
 _PORT_ATTEMPTS = 3
 """Starts before giving up: another program may take a port between the choice and the bind."""
+_REMOVALS, _REMOVAL_PAUSE = 3, 1.0
+"""Attempts, and seconds between them: an engine may find a file system busy for a moment."""
 _PLAIN, _TLS, _CONTROL, _INTERNAL = 9092, 9093, 9094, 9095
 _SETTINGS: Mapping[str, object] = {
     **COMMON,
@@ -157,7 +159,7 @@ def running(wanted: str = DEFAULT_IMAGE) -> Iterator[RunningContainer]:
             _await_ready(container, addresses[0], found.name)
             yield RunningContainer(found, *addresses)
         finally:
-            container.stop()
+            _remove(container)
 
 
 def remove_orphans(client: docker.DockerClient) -> None:
@@ -169,6 +171,23 @@ def remove_orphans(client: docker.DockerClient) -> None:
         if not pid_exists(int(container.labels[_OWNER_LABEL])):
             with contextlib.suppress(NotFound):  # another one's sweep took it
                 container.remove(force=True, v=True)
+
+
+def _remove(container: DockerContainer) -> None:
+    """End a container. What the engine holds on to nevertheless goes when the next one starts."""
+    from docker.errors import APIError, NotFound
+
+    for attempt in range(_REMOVALS):
+        try:
+            container.stop()
+            return
+        except NotFound:
+            return
+        except APIError as error:
+            if attempt + 1 == _REMOVALS:
+                sys.stderr.write(f"a container was not removed: {error}\n")
+            else:
+                time.sleep(_REMOVAL_PAUSE)
 
 
 def variables(settings: Mapping[str, object]) -> dict[str, str]:

@@ -113,6 +113,46 @@ def test_a_port_that_is_always_taken_is_an_error(monkeypatch: pytest.MonkeyPatch
         container._start("any", "nowhere")
 
 
+class Held:
+    """A container that the engine doesn't remove at the first attempts."""
+
+    def __init__(self, refusals: int, then: type[Exception] | None = None) -> None:
+        self.refusals = refusals
+        self.then = then
+        self.attempts = 0
+
+    def stop(self) -> None:
+        from docker.errors import APIError
+
+        self.attempts += 1
+        if self.attempts <= self.refusals:
+            raise APIError("device or resource busy")
+        if self.then is not None:
+            raise self.then("gone")
+
+
+def test_a_container_that_is_busy_is_removed_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from docker.errors import NotFound
+
+    monkeypatch.setattr(container, "_REMOVAL_PAUSE", 0.0)
+    for held in (Held(0), Held(1), Held(2), Held(1, then=NotFound)):
+        container._remove(held)  # type: ignore[arg-type]
+        assert held.attempts == held.refusals + 1
+    assert not capsys.readouterr().err
+
+
+def test_a_container_that_stays_busy_is_told_and_ends_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(container, "_REMOVAL_PAUSE", 0.0)
+    held = Held(100)
+    container._remove(held)  # type: ignore[arg-type]
+    assert held.attempts == container._REMOVALS
+    assert "not removed: device or resource busy" in capsys.readouterr().err
+
+
 @contextlib.contextmanager
 def pretended(wanted: str) -> Iterator[container.RunningContainer]:
     yield container.RunningContainer(container.FoundImage(wanted, "no x"), "h:1", "h:2")

@@ -16,7 +16,7 @@ from kclient.testing import Cluster
 async def test_a_tiny_cell_is_written_and_read_through_the_runner() -> None:
     cells = (
         replace(CELLS["produce: base"], doors=("kclient send_many",)),
-        replace(CELLS["consume: base"], doors=("kclient poll",)),
+        replace(CELLS["consume: base"], doors=("kclient poll", "kclient poll, in a group")),
     )
     async with Cluster(brokers=1) as cluster:
         address = Address(cluster.bootstrap, None, None, "embedded")
@@ -24,7 +24,11 @@ async def test_a_tiny_cell_is_written_and_read_through_the_runner() -> None:
         session = Session(address, Plan(cells, rounds=1, records=1_000), topics)
         found: list[Run] = await asyncio.to_thread(session.run)
         await asyncio.to_thread(topics.delete, sorted(topics.alive))
-    assert [run.door for run in found] == ["kclient send_many", "kclient poll"]
+    assert [run.door for run in found] == [
+        "kclient send_many",
+        "kclient poll",
+        "kclient poll, in a group",
+    ]
     for run in found:
         assert "error" not in run.outcome, run.outcome
         assert run.outcome["records"] == 1_000

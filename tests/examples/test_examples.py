@@ -18,10 +18,12 @@ FILES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.st
 TESTS = [name for name in FILES if name.startswith("test_")]
 """The examples that are tests themselves."""
 SMALL = [name for name in FILES if name not in TESTS]
-OWN_CLUSTER = {"elections", "virtual_time"}
+OWN_CLUSTER = {"elections", "virtual_time", "worker_pool"}
 ANYWHERE: dict[str, list[str]] = {name: [] for name in SMALL if name not in OWN_CLUSTER}
 ANYWHERE["flights"] = ["--limit", "2000"]
 """The examples that take `--bootstrap`, with what makes them quick."""
+TOPICS = {"dead_letters": 3}
+"""How many topics a run makes, where it is more than one."""
 COMPOSE = (ROOT / "examples" / "compose.yaml").read_text(encoding="utf-8")
 
 
@@ -61,8 +63,9 @@ async def test_an_example_runs_again_on_the_same_broker(name: str) -> None:
         command = [f"examples.{name}", *ANYWHERE[name], "--bootstrap", cluster.bootstrap]
         runs = [await asyncio.to_thread(run, *command) for _ in range(2)]
         assert [(done.returncode, done.stderr) for done in runs] == [(0, "")] * 2
-        assert len(cluster.topics) == 2
-        for topic in cluster.topics:
+        topics = [topic for topic in cluster.topics if topic != "__consumer_offsets"]
+        assert len(topics) == 2 * TOPICS.get(name, 1)
+        for topic in topics:
             assert any(topic in done.stdout for done in runs)
 
 
@@ -74,6 +77,16 @@ def test_the_example_of_elections_tells_what_happens_when_a_leader_is_cut_off() 
         *("BrokerUp", "LogTruncated", "IsrExpanded"),
     ]
     assert told.endswith("In the log: [b'committed']\n")
+
+
+def test_the_tasks_of_a_killed_worker_move_to_the_others() -> None:
+    before, after = run("examples.worker_pool").stdout.split("worker-3 was killed\n")
+    had, has = (
+        set(re.findall(r"^generation \d+: worker-1 runs (.*)$", told, re.M)[-1].split(", "))
+        for told in (before, after)
+    )
+    assert len(had) == 3
+    assert len(has) in (4, 5)  # of nine, for two
 
 
 def test_flights_come_back_once_and_in_order() -> None:

@@ -36,7 +36,8 @@ ALLOWED = {
     "network": {"protocol", "record"},
     "cluster": {"protocol", "record", "network"},
     "producer": {"protocol", "record", "network", "cluster"},
-    "consumer": {"protocol", "record", "network", "cluster"},
+    "group": {"protocol", "network", "cluster"},
+    "consumer": {"protocol", "record", "network", "cluster", "group"},
     "admin": {"protocol", "record", "network", "cluster"},
     "testing": {"protocol", "record"},
     "pytest_plugin": {"testing"},
@@ -72,14 +73,19 @@ SANS_IO = tuple(
         "settings.py config.py",
         "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
         "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
-        "cluster": "broker.py merge.py metadata.py missing.py offset_query.py partition.py "
-        "retry.py targets.py topic.py view.py",
-        "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py feed.py "
-        "idempotence.py partition_queue.py partitioner.py flush.py outgoing.py serializing.py "
-        "shipment.py transactions.py verdict.py",
-        "consumer": "aborted.py arguments.py epoch_query.py fetch_buffer.py fetch_plan.py "
+        "cluster": "broker.py hearsay.py merge.py metadata.py missing.py offset_query.py "
+        "partition.py retry.py targets.py topic.py view.py",
+        "producer": "absent.py accumulator.py batch.py cargo.py delivery_host.py due_list.py "
+        "feed.py gone.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
+        "serializing.py shipment.py transactions.py verdict.py",
+        "consumer": "aborted.py arguments.py commit_calls.py commit_queue.py epoch_query.py "
+        "fetch_buffer.py fetch_plan.py handover_stage.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py half_read.py homeless.py "
-        "subscription.py",
+        "interest.py partition_state.py progress.py reset.py subscription.py unplaced.py "
+        "watchdog.py running/bounds.py running/dead_letters.py running/health.py running/plan.py "
+        "running/retries.py running/schedule.py running/tracker.py",
+        "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "
+        "generation.py host.py",
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
         "testing": "batch_filter.py batch_rules.py broker_config_rules.py broker_configs.py "
         "compaction.py config_change.py config_defs.py config_descriptions.py config_rules.py "

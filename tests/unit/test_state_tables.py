@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tools.state_diagrams import MACHINES, PAGE, page
+from tools.state_diagrams import GUIDE, MACHINES, PAGE, PICTURE, guide, page
 
 Table = Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]]
 TABLES = [pytest.param(table, id=title) for title, (_, table) in MACHINES.items()]
@@ -52,3 +52,9 @@ def test_no_state_is_a_dead_end_unless_it_is_an_end(table: Table) -> None:
 
 def test_the_page_of_diagrams_is_what_the_tables_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_the_guide_has_the_picture_of_a_member_as_its_table_says() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    assert PICTURE.search(text)
+    assert text == guide(text)

@@ -171,7 +171,10 @@ def client_timers(loop: Any) -> list[asyncio.TimerHandle]:
     ]
 
 
-_OURS = ("kclient.network", "kclient.cluster", "kclient.producer", "kclient.consumer", "asyncio")
+_OURS = (
+    *("kclient.network", "kclient.cluster", "kclient.group"),
+    *("kclient.producer", "kclient.consumer", "asyncio"),
+)
 
 
 def _module_of(callback: Any) -> str:

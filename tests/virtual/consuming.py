@@ -17,6 +17,7 @@ from kclient.errors import (
     BrokerError,
     BrokerUnreachable,
     ConnectionLost,
+    ConsumerStalled,
     CorruptRecord,
     MetadataTimedOut,
     RequestTimedOut,
@@ -26,7 +27,14 @@ from tests.virtual.casting import API_TIMEOUT, BOOTSTRAP_TIMEOUT, Cast
 from tests.virtual.stopwatch import within
 
 CLOSE_TIMEOUT = 5.0
-BEARABLE = (BrokerError, BrokerUnreachable, ConnectionLost, CorruptRecord, RequestTimedOut)
+BEARABLE = (
+    BrokerError,
+    BrokerUnreachable,
+    ConnectionLost,
+    ConsumerStalled,
+    CorruptRecord,
+    RequestTimedOut,
+)
 """What a poll may raise while brokers fail, or have for a minute; the next one goes on."""
 
 

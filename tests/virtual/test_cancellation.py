@@ -19,11 +19,14 @@ import pytest
 import kclient
 from kclient.testing import Cluster, run_virtually
 from tests.virtual.cancelling import enumerate_points
+from tests.virtual.group_scenes import GROUP_CALLS, GroupState
 from tests.virtual.scenes import CALLS, Scene, State
 
 LEAST = 1_000
 ALL = [(kind, call) for kind, calls in CALLS for call in calls]
 NAMES = [f"{kind.__name__}-{call.__name__}" for kind, call in ALL]
+IN_GROUPS = [(kind, call) for kind, calls in GROUP_CALLS for call in calls]
+NAMES_IN_GROUPS = [f"{kind.__name__}-{call.__name__}" for kind, call in IN_GROUPS]
 COVERED_BY = {
     "__aenter__": "body",
     "__aexit__": "body",
@@ -33,7 +36,9 @@ COVERED_BY = {
 
 
 @functools.cache
-def points_of(kind: type[Scene], call: Callable[[Any], Awaitable[Any]], state: State) -> int:
+def points_of(
+    kind: type[Scene], call: Callable[[Any], Awaitable[Any]], state: State | GroupState
+) -> int:
     """How many points there are, all of which were tried; raises if something is wrong."""
     count, trouble = enumerate_points(lambda: kind(state, call))
     assert not trouble, f"{len(trouble)} of {count} points: " + "\n".join(trouble[:5])
@@ -44,6 +49,14 @@ def points_of(kind: type[Scene], call: Callable[[Any], Awaitable[Any]], state: S
 @pytest.mark.parametrize(("kind", "call"), ALL, ids=NAMES)
 def test_a_call_may_be_cancelled_at_every_suspension(
     kind: type[Scene], call: Callable[[Any], Awaitable[Any]], state: State
+) -> None:
+    points_of(kind, call, state)
+
+
+@pytest.mark.parametrize("state", GroupState, ids=lambda state: state.name.lower())
+@pytest.mark.parametrize(("kind", "call"), IN_GROUPS, ids=NAMES_IN_GROUPS)
+def test_a_call_in_a_group_may_be_cancelled_at_every_suspension(
+    kind: type[Scene], call: Callable[[Any], Awaitable[Any]], state: GroupState
 ) -> None:
     points_of(kind, call, state)
 
@@ -61,7 +74,7 @@ def test_there_are_at_least_a_thousand_points(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("client", [kclient.Producer, kclient.Consumer, kclient.Admin])
 def test_every_public_coroutine_is_among_them(client: type) -> None:
     room = client.__name__
-    tried = {call.__name__ for kind, call in ALL if room in kind.__name__}
+    tried = {call.__name__ for kind, call in ALL + IN_GROUPS if room in kind.__name__}
     coroutines = {
         name
         for name, member in inspect.getmembers(client)

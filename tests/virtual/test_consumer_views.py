@@ -10,7 +10,8 @@ import pytest
 
 from kclient.broker_errors import LeaderNotAvailable
 from kclient.consumer.fetch_plan import FetchPlan
-from kclient.consumer.subscription import PartitionState, Subscription
+from kclient.consumer.partition_state import PartitionState
+from kclient.consumer.subscription import Subscription
 from kclient.testing import Cluster
 from kclient.types import TopicPartition
 from tests.unit.consumer.log_bytes import batch

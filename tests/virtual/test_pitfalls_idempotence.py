@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kclient.broker_errors import OutOfOrderSequenceNumber
 from kclient.error_codes import ErrorCode
 from kclient.errors import DeliveryTimedOut
 from kclient.testing import Cluster
@@ -324,3 +325,30 @@ async def test_pitfall_10_only_the_partition_concerned_gets_another_epoch_once_i
                 assert values(cluster, "t", partition) == numbers(9)
                 if partition != 7:  # nothing of theirs was even sent twice
                     assert [one.sequence for one in wire.in_partition(partition)] == [*range(9)]
+
+
+# 53: the topic is created again
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+async def test_pitfall_53_a_batch_that_later_ones_overtook_is_failed_and_not_written_behind_them(
+    refused: int,
+) -> None:
+    """It was refused for sure, and the new log took the next one: it takes any number."""
+    async with one_broker() as cluster:
+        cluster.brokers[1].speak("Produce", 3, 12)  # by name, so that it can come to another topic
+        async with sending(cluster) as (wire, producer):
+            wire.on_sent = only(b"1")
+            under_way = send(producer, 1, 5)
+            await asyncio.sleep(0.1)
+            assert len(wire.sent) == 5
+            cluster.delete_topic("t")
+            cluster.create_topic("t")
+            cluster.faults.error("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=refused)
+            wire.let_requests_go()
+            found = await outcomes(under_way + send(producer, 5, 8))
+        assert values(cluster) == numbers(8)[1 + refused :]
+        assert found == [False] * refused + list(range(7 - refused))
+        error = under_way[0].exception()
+        assert isinstance(error, OutOfOrderSequenceNumber)
+        assert "took batches that were sent behind it" in str(error)

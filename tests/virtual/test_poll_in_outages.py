@@ -30,6 +30,8 @@ async def read(consumer: Any, errors: list[KafkaError], values: list[Any], *, po
                 return
         except KafkaError as error:
             errors.append(error)
+            if not error.retriable:
+                return  # else it would come at once, again and again
 
 
 async def reads_through_an_outage(how: str, *, polls: bool) -> None:

@@ -68,10 +68,13 @@ def quiet_collector() -> Iterator[None]:
     gc.unfreeze()
 
 
-def refresh(state: MetadataState, data: bytes) -> tuple[Cluster, float, float]:
+def refresh(
+    state: MetadataState, data: bytes, *, everything: bool = False
+) -> tuple[Cluster, float, float]:
     """The view, all CPU, and the longest step."""
     decoding: Any = MetadataResponse.decode_steps(data, VERSION)
-    steps = state.absorb_steps(Ask((), True, 9), decoding, VERSION, 0.0)
+    ask = Ask((), True, 9, everything=everything)
+    steps = state.absorb_steps(ask, decoding, VERSION, 0.0)
     started = last = time.thread_time()
     longest = 0.0
     try:
@@ -86,18 +89,21 @@ def refresh(state: MetadataState, data: bytes) -> tuple[Cluster, float, float]:
 
 
 @pytest.mark.usefixtures("quiet_collector")
-def test_a_refresh_is_cheap_and_comes_in_slices() -> None:
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_refresh_is_cheap_and_comes_in_slices(everything: bool) -> None:
     state = MetadataState(
         max_age=300.0, max_idle=300.0, backoff=Backoff(0.1, 1.0), rng=random.Random(1)
     )
-    for number in range(TOPICS):
+    if everything:
+        state.watch_all()
+    for number in range(0 if everything else TOPICS):
         state.pin(f"topic-{number:05}")
     costs = []
     for epoch in (1, 1, 2):
         data = encoded(epoch)
         gc.collect()
         unit = yardstick()
-        view, cpu, longest = refresh(state, data)
+        view, cpu, longest = refresh(state, data, everything=everything)
         assert view.partition_total == TOPICS * PARTITIONS
         assert view.leader_epoch("topic-09999", 9) == epoch
         costs.append((cpu / unit, longest / unit))

@@ -572,3 +572,19 @@ class TestRequest:
     def test_one_topic_makes_a_small_request(self) -> None:
         message = metadata_request(Ask(("orders",), True, 1), 13, allow_auto_create=False)
         assert len(message.encode(13)) < 64
+
+
+def test_a_brokers_word_on_where_another_one_listens_is_taken_until_the_next_answer() -> None:
+    meta = ready("t")
+    version, known = meta.view.version, meta.view.brokers[1]
+    assert not meta.meet(Broker(1, known.host, known.port))
+    assert meta.view.version == version
+    assert meta.meet(Broker(9, "far", 9092))
+    assert meta.meet(Broker(1, "moved", 9092))
+    assert meta.view.version == version + 2
+    assert (meta.view.brokers[9].host, meta.view.brokers[1].host) == ("far", "moved")
+    assert meta.view.leader("t", 0) == 1
+    meta.need()
+    absorb(meta, ask(meta, 1000.0), answer(topic("t", [(1, 1)])), 1000.0)
+    assert 9 not in meta.view.brokers
+    assert meta.view.brokers[1] == known

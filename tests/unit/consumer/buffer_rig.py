@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from kclient.consumer.batch_span import measure
 from kclient.consumer.fetch_buffer import FetchBuffer
 from kclient.consumer.fetched_data import FetchedData
-from kclient.consumer.subscription import PartitionState, Subscription
+from kclient.consumer.partition_state import PartitionState
+from kclient.consumer.subscription import Subscription
 from kclient.errors import CorruptRecord
 from kclient.record import read_batches
 from kclient.types import TopicPartition

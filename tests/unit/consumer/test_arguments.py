@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kclient.consumer.arguments import (
+    checked_group,
     checked_limit,
     checked_offset,
     checked_partition,
@@ -77,10 +78,13 @@ def test_no_time(value: Any) -> None:
         checked_time(value)
 
 
-def test_groups_are_refused_with_what_to_do_instead() -> None:
-    for group in (None, "audit"):
-        error = refuse_group(group)
-        assert isinstance(error, InvalidConfig)
-        assert "not in this release" in str(error)
-        assert "assign()" in str(error)
-    assert "audit" in str(refuse_group("audit"))
+def test_what_needs_a_group_says_how_to_have_one() -> None:
+    error = refuse_group()
+    assert isinstance(error, InvalidConfig)
+    assert "has no group" in str(error) and 'group="audit"' in str(error)
+
+
+@pytest.mark.parametrize("group", ["", 5, b"audit"])
+def test_a_group_is_a_name(group: object) -> None:
+    with pytest.raises(InvalidConfig, match="a str that is not empty"):
+        checked_group(group)

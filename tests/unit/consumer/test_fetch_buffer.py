@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kclient.consumer.fetch_buffer import BATCHES_PER_TAKE, PIECES_PER_PARTITION
-from kclient.consumer.subscription import PartitionState
+from kclient.consumer.partition_state import PartitionState
 from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import Batch, Compression
 from tests.unit.consumer.buffer_rig import BufferRig

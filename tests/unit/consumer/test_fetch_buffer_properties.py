@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kclient.consumer.fetched_data import FetchedData
-from kclient.consumer.subscription import PartitionState
+from kclient.consumer.partition_state import PartitionState
 from kclient.record import Batch, Compression, reader
 from kclient.types import OffsetSpec
 from tests.unit.consumer.buffer_rig import BufferRig

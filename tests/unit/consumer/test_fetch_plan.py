@@ -13,7 +13,7 @@ from kclient.cluster.topic import Topic
 from kclient.cluster.view import Cluster
 from kclient.consumer.fetch_plan import SHORT_POLL, BrokerQueue, FetchPlan
 from kclient.consumer.fetch_session import Ask
-from kclient.consumer.subscription import PartitionState
+from kclient.consumer.partition_state import PartitionState
 from kclient.types import OffsetSpec, TopicPartition
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch

@@ -9,7 +9,7 @@ import pytest
 from kclient.broker_errors import CorruptMessage, OffsetOutOfRange, UnknownServerError
 from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
 from kclient.consumer.fetch_session import Ask
-from kclient.consumer.subscription import Phase
+from kclient.consumer.partition_state import Phase
 from kclient.error_codes import ErrorCode
 from kclient.errors import CorruptRecord, KafkaError
 from kclient.protocol.messages.fetch import AbortedTransaction, LeaderIdAndEpoch, PartitionData

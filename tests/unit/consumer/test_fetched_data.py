@@ -6,7 +6,7 @@ import pytest
 
 from kclient.consumer.batch_span import measure
 from kclient.consumer.fetched_data import FetchedData, FrameLease
-from kclient.consumer.subscription import PartitionState
+from kclient.consumer.partition_state import PartitionState
 from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import Compression, read_batches
 from kclient.types import TopicPartition

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kclient.consumer.subscription import PartitionState
+from kclient.consumer.partition_state import PartitionState
 from kclient.record import Batch, Compression, reader
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch

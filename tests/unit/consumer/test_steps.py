@@ -27,6 +27,8 @@ def steps(request: pytest.FixtureRequest) -> Any:
 class FakePoller:
     """Gives the records of ``later`` one by one, to whoever waits; None closes it."""
 
+    closed = True  # who raises ClientClosed is this one
+
     def __init__(self, steps: Any, *records: Any) -> None:
         self.handout = steps.Handout()
         self.handout.left = iter(records)

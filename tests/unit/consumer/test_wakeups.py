@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kclient.consumer.wakeups import Alarm, Bell
+from kclient.cluster.wakeups import Alarm, Bell
 
 
 async def test_an_alarm_wakes_its_sleeper() -> None:

@@ -4,6 +4,7 @@ network and metadata are values in the test's hand.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -81,11 +82,32 @@ class HandMetadata:
         self.missed: list[int] = []
         self.doubted: list[int] = []
         self.touched: list[str] = []
+        self.made_anew: set[str] = set()
+        """Topics that were surely made anew as the view has them."""
+        self.wondered: list[tuple[str, int, float, float]] = []
+        self.counted: list[str] = []
+        self.fewer = -math.inf
+        """Until when brokers have said, in turn, that topics have no more partitions."""
+        self.unknown: dict[str, float] = {}
+        """Topics that brokers say there aren't, and for how long they have."""
         self.hints: list[Any] = []
         self.listeners: list[Callable[[Cluster], object]] = []
 
     def touch(self, topic: str) -> None:
         self.touched.append(topic)
+
+    def surely_lacks(self, topic: str, partition: int, since: float, grace: float) -> bool:
+        self.wondered.append((topic, partition, since, grace))
+        return topic in self.made_anew
+
+    def count_partitions(self, topic: str) -> None:
+        self.counted.append(topic)
+
+    def fewer_since(self, topic: str, partition: int, grace: float) -> float:
+        return self.fewer - grace
+
+    def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
+        return self.unknown.get(topic, -1.0) >= grace
 
     def request_update(self, topic: str | None = None) -> None:
         self.asked.append(topic)

@@ -111,23 +111,6 @@ def test_explicit_partitions_are_taken() -> None:
     assert [rig.send(b"v", partition=p).partition for p in (2, 0, 1)] == [2, 0, 1]
 
 
-def test_a_partition_that_does_not_exist_fails_after_one_look_at_fresh_metadata() -> None:
-    rig = Rig(2)
-    delivery = rig.send(b"v", partition=2)
-    assert not delivery.done()
-    assert "t" in rig.metadata.asked
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1, 1])))
-    with pytest.raises(InvalidArgument, match="partition 2 of topic t doesn't exist: it has 2"):
-        delivery.result()
-
-
-def test_a_partition_that_was_just_added_is_found() -> None:
-    rig = Rig(2)
-    delivery = rig.send(b"v", partition=2)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1, 1, 1])))
-    assert delivery.partition == 2 and not isinstance(delivery._outcome, Parked)
-
-
 def test_stale_metadata_with_fewer_partitions_is_not_believed() -> None:
     rig = Rig(4)
     known = make_topic("t", [1] * 4, topic_id=b"i" * 16)
@@ -247,6 +230,65 @@ def test_an_unknown_topic_fails_after_delivery_timeout_with_what_brokers_say() -
     assert isinstance(error, BrokerError) and error.code == code
     assert "delivery_timeout=5 s" in str(error) and "create topic t" in str(error)
     assert error.maybe_written is False
+
+
+def say_unknown(rig: Rig, seconds: float) -> None:
+    """Brokers say that there is no topic t, and have for so long."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rig.metadata.unknown["t"] = seconds
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [], error=code)))
+    rig.step()
+
+
+def test_an_unknown_topic_fails_when_brokers_have_said_so_for_long() -> None:
+    rig = unknown()
+    delivery = rig.send(b"v")
+    say_unknown(rig, 4.9)
+    assert not delivery.done()
+    say_unknown(rig, 5.0)
+    error = delivery.exception()
+    assert isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "topic t doesn't exist" in str(error) and error.maybe_written is False
+    assert rig.intake.lot.total == 0
+
+
+def test_a_topic_that_may_be_created_is_waited_for_longer() -> None:
+    rig = unknown(allow_auto_create_topics=True)
+    delivery = rig.send(b"v")
+    say_unknown(rig, 14.9)
+    assert not delivery.done()
+    say_unknown(rig, 15.0)
+    assert delivery.done()
+
+
+def test_records_for_an_unknown_topic_are_given_up_in_several_steps() -> None:
+    rig = unknown()
+    deliveries = [rig.send(b"v") for _ in range(2500)]
+    say_unknown(rig, 5.0)
+    assert [one.done() for one in deliveries] == [True] * 1000 + [False] * 1500
+    rig.step()
+    rig.step()
+    assert all(one.done() for one in deliveries)
+
+
+def test_a_topic_that_comes_while_its_records_are_given_up_takes_the_others() -> None:
+    rig = unknown()
+    deliveries = [rig.send(b"v", partition=0) for _ in range(1500)]
+    say_unknown(rig, 5.0)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    serve_all(rig)
+    failed = [one.exception() is not None for one in deliveries]
+    assert failed == [True] * 1000 + [False] * 500
+
+
+def test_a_topic_that_was_known_is_never_given_up() -> None:
+    rig = Rig()
+    delivery = rig.send(b"v")
+    say_unknown(rig, 99.0)
+    later = rig.send(b"v")
+    rig.pass_time(60.0)
+    assert not later.done()
+    assert not delivery.done()
 
 
 def test_no_metadata_at_all_is_another_error() -> None:

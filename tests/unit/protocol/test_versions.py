@@ -103,3 +103,12 @@ def test_a_range_knows_its_members() -> None:
     assert text not in VersionRange(4, 6)
     assert str(VersionRange(4, 6)) == "4 to 6"
     assert str(VersionRange(4, 4)) == "4"
+
+
+def test_ranges_that_are_equal_are_kept_once() -> None:
+    """Each of thousands of connections keeps one for each API."""
+    keys = [ApiVersion(key, 0, 3) for key in range(90)]
+    first, second = (
+        NodeApiVersions.from_response(ApiVersionsResponse(api_keys=keys)) for _ in range(2)
+    )
+    assert len({id(one) for one in (*first.ranges.values(), *second.ranges.values())}) == 1

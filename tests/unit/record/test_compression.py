@@ -45,6 +45,24 @@ def test_what_was_compressed_comes_back(codec: Compression, size: int) -> None:
         assert decompress(codec, memoryview(packed), CAP) == data
 
 
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4])
+def test_what_shrank_a_lot_is_inflated_in_few_steps(codec: Compression) -> None:
+    """Beside a busy loop a thread waits for the GIL after each of them, for 5 ms at a time."""
+    packed = compress(codec, bytes(3 * CHUNK))
+    steps = 0
+
+    def count(_frame: Any, event: str, called: Any) -> None:
+        nonlocal steps
+        steps += event == "c_call" and called.__name__.startswith("decompress")
+
+    sys.setprofile(count)
+    try:
+        assert len(decompress(codec, packed, CAP)) == 3 * CHUNK
+    finally:
+        sys.setprofile(None)
+    assert 0 < steps <= 8
+
+
 @pytest.mark.parametrize(
     ("codec", "levels"),
     [

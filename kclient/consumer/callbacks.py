@@ -1,0 +1,135 @@
+"""Callbacks: the user's callbacks of rebalances: what they are told, raise, and hang on.
+
+The group side has one. ``UserCalls`` calls them. What one raises is kept for the user's next call:
+neither the group nor the consumer is harmed. What a callback is called for, and what waits for it,
+is the group side's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.errors import ConsumerStalled
+from kclient.group.user_calls import UserCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kclient.cluster.core import ClientCore
+    from kclient.consumer.health import CallbackHealth
+    from kclient.consumer.listener import Listener, RebalanceCallback
+    from kclient.types import TopicPartition
+
+logger = logging.getLogger("kclient.consumer")
+
+SHOWN = 3
+"""Partitions that a line names; the others are counted."""
+
+
+class Callbacks:
+    """Whoever calls the user's callbacks.
+
+    Tasks: those of ``UserCalls``.
+
+    Args:
+        core: The client's inside.
+        listener: The callbacks.
+        patience: Seconds that one may take, ``max_poll_interval``.
+        on_late: Told each time that they are over: the user is to ``look``.
+
+    Attributes:
+        listener: The callbacks; another may take its place at any time.
+        errors: What callbacks raised and nobody was told yet.
+    """
+
+    def __init__(
+        self, core: ClientCore, listener: Listener, patience: float, on_late: Callable[[], object]
+    ) -> None:
+        self._log = core.hooks.log(logger)
+        self._calls = UserCalls(core.clock, self._log, patience, "max_poll_interval", on_late)
+        self._partitions: Sequence[TopicPartition] = ()
+        self.listener = listener
+        self.errors: list[Exception] = []
+
+    # Calling
+
+    async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call ``on_assigned``.
+
+        Cancellation: it is cancelled, too, and let go where it doesn't end soon.
+        """
+        await self._call("on_assigned", self.listener.on_assigned, partitions)
+
+    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call ``on_revoked``. Cancellation: as there."""
+        await self._call("on_revoked", self.listener.on_revoked, partitions)
+
+    async def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call ``on_lost``. Cancellation: as there."""
+        await self._call("on_lost", self.listener.on_lost, partitions)
+
+    async def _call(
+        self,
+        name: str,
+        callback: RebalanceCallback | None,
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        if callback is None:
+            return
+        self._partitions = told = sorted(partitions)
+        try:
+            await self._calls.call(name, lambda: callback(list(told)), _on(told))
+        except Exception as error:
+            self.keep(name, error)
+
+    def hurry(self, deadline: float) -> None:
+        """Whichever is under way has no longer than ``deadline``."""
+        self._calls.hurry(deadline)
+
+    @property
+    def calls(self) -> bool:
+        """Whether it is a callback that makes this call."""
+        return self._calls.makes_this_call
+
+    def keep(self, name: str, error: Exception) -> None:
+        """``error`` of the user's code ``name`` is for the next poll."""
+        # A close may come before any other call of the user's.
+        what = type(error).__name__
+        self._log.warning("%s raised %s; the next poll does, too", name, what, exc_info=error)
+        if all(repr(error) != repr(one) for one in self.errors):
+            self.errors.append(error)
+
+    # One that takes long
+
+    def look(self) -> None:
+        """Raise what callbacks raised, or ConsumerStalled where one goes on for too long.
+
+        That is raised again after as long.
+        """
+        if self.errors:
+            raise self.errors.pop(0)
+        if not self._calls.take_stall():
+            return
+        raise ConsumerStalled(
+            f"{self._calls.title} has not ended {self._calls.figures}: until it does, none of them "
+            "is read",
+            topic_partition=self._partitions[0] if self._partitions else None,
+            hint="see what the callback awaits, and give that a timeout: nothing goes on before it",
+        )
+
+    def health(self) -> CallbackHealth | None:
+        """The callback that is under way."""
+        from kclient.consumer.health import CallbackHealth
+
+        calls = self._calls
+        if calls.name is None:
+            return None
+        return CallbackHealth(calls.name, tuple(self._partitions), calls.seconds, calls.stalled)
+
+
+def _on(partitions: Sequence[TopicPartition]) -> str:
+    """What a callback is called for, for texts."""
+    names = ", ".join(map(str, partitions[:SHOWN])) or "no partitions"
+    more = len(partitions) - SHOWN
+    return f" on {names} and {more} more" if more > 0 else f" on {names}"

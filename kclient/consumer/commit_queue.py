@@ -1,0 +1,399 @@
+"""CommitQueue: which offsets are to be committed next, and whom to tell what became of it. Sans-IO.
+
+``commits`` drives it: one request under way at a time. Per partition there is at most one *wish*
+that waits, that of the latest call, and one that is under way. A wish that failed for a passing
+reason waits again, unless a later call has wished something else meanwhile: then who asked for the
+earlier one gets the outcome of the later one. So offsets reach the coordinator in the order of the
+calls, retries included, and an older one never follows a newer one.
+
+A partition that is taken away (``forget``) takes its wishes along: should it come back, somebody
+else may have committed meanwhile. It doesn't know of members and generations; it is told.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kclient.consumer.commit_calls import Call, Wish
+from kclient.errors import KafkaError
+from kclient.group.offset_commit import Course, course, is_unknown
+
+if TYPE_CHECKING:
+    import random
+
+    from kclient.backoff import Backoff
+    from kclient.types import OffsetAndMetadata, TopicPartition
+
+T = TypeVar("T")
+
+_SHARED = 0.1
+"""Part of its time that a call may lose by sharing an outcome with an earlier one."""
+_SLACK = 100
+"""Calls that are done and may be kept until their deadline."""
+
+
+class CommitQueue(Generic[T]):
+    """The commits of one consumer.
+
+    Args:
+        group_id: For texts.
+        backoff: Waits between attempts.
+        rng: For their jitter.
+        patience: For how many seconds the coordinator may say that it doesn't know a partition
+            until that is sure.
+
+    Attributes:
+        committed: What we know to be committed of the partitions that are ours.
+        obstacle: Why nothing can be sent at the moment, for texts; empty if it can.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        backoff: Backoff,
+        rng: random.Random,
+        patience: Callable[[TopicPartition], float],
+    ) -> None:
+        self._group_id = group_id
+        self._backoff = backoff
+        self._rng = rng
+        self._patience = patience
+        self.committed: dict[TopicPartition, int] = {}
+        self.obstacle = ""
+        # What an attempt without an answer may have committed, if it is more than we know of.
+        self._doubtful: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._waiting: dict[TopicPartition, Wish[T]] = {}
+        self._sent: dict[TopicPartition, Wish[T]] = {}
+        self._open: dict[Call[T], None] = {}
+        self._deadlines: list[tuple[float, int, Call[T]]] = []
+        self._finished: list[Call[T]] = []
+        self._calls = 0
+        self._failures = 0
+        self._resume_at = -math.inf
+
+    # What there is
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is to be sent, and nothing is under way."""
+        return not self._waiting and not self._sent
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were."""
+        return self._calls
+
+    @property
+    def open(self) -> int:
+        """How many calls have no outcome yet."""
+        return len(self._open)
+
+    def open_before(self, number: int) -> bool:
+        """One of the first ``number`` calls has no outcome yet."""
+        first = next(iter(self._open), None)
+        return first is not None and first.number < number
+
+    @property
+    def deadline(self) -> float:
+        """When the next call must have an outcome; infinite for none."""
+        while self._deadlines and self._deadlines[0][2].done:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else math.inf
+
+    @property
+    def limit(self) -> float:
+        """Until when the attempt that is under way is of use to anybody."""
+        deadlines = [call.deadline for wish in self._sent.values() for call in wish.calls]
+        return max(deadlines, default=-math.inf)
+
+    @property
+    def due(self) -> float:
+        """When something that waits may be sent."""
+        soonest = min((wish.retry_at for wish in self._waiting.values()), default=math.inf)
+        return max(soonest, self._resume_at)
+
+    def latest(self, partition: TopicPartition) -> int | None:
+        """What is committed once all that was asked for is done; None where that isn't known."""
+        wish = self._waiting.get(partition) or self._sent.get(partition)
+        if wish is not None and not wish.forgotten:
+            return wish.offset.offset
+        return None if partition in self._doubtful else self.committed.get(partition)
+
+    def changes(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Those that aren't committed, nor about to be."""
+        return {
+            partition: wanted
+            for partition, wanted in offsets.items()
+            if self.latest(partition) != wanted.offset
+        }
+
+    def unconfirmed(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Those that aren't committed; what is about to be isn't yet."""
+        return {
+            partition: wanted
+            for partition, wanted in offsets.items()
+            if partition in self._waiting
+            or partition in self._sent
+            or self.latest(partition) != wanted.offset
+        }
+
+    def finished(self) -> list[Call[T]]:
+        """The calls that have an outcome since this was asked last."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    # Calls
+
+    def add(
+        self,
+        call: Call[T],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        is_ours: Callable[[TopicPartition], bool],
+        *,
+        at_least: bool = False,
+    ) -> None:
+        """Have ``offsets`` committed for ``call``.
+
+        Args:
+            call: A new one.
+            offsets: What to commit.
+            is_ours: Whether a partition is; others are refused at once.
+            at_least: Don't move an offset back: what is committed, or about to be, may be higher.
+        """
+        call.number = self._calls
+        self._calls += 1
+        self._open[call] = None
+        for partition, offset in offsets.items():
+            if not is_ours(partition):
+                call.foreign.append(partition)
+                continue
+            wish = self._wish(partition, offset, at_least)
+            if wish is not None:
+                wish.calls[call] = None
+                call.open[partition] = wish
+        if not call.open:
+            self._finish(call)
+        elif call.deadline < math.inf:
+            heapq.heappush(self._deadlines, (call.deadline, call.number, call))
+            if len(self._deadlines) > 2 * len(self._open) + _SLACK:
+                self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
+                heapq.heapify(self._deadlines)
+
+    def _wish(
+        self, partition: TopicPartition, offset: OffsetAndMetadata, at_least: bool
+    ) -> Wish[T] | None:
+        """The wish for ``offset``; None where it is fulfilled."""
+        waiting = self._waiting.get(partition)
+        if at_least:
+            sent = self._sent.get(partition)
+            wish = waiting or (sent if sent is not None and not sent.forgotten else None)
+            if wish is not None and wish.offset.offset >= offset.offset:
+                return wish
+            if wish is None:
+                doubtful = self._doubtful.get(partition)
+                known = self.committed.get(partition)
+                if doubtful is not None and doubtful.offset > offset.offset:
+                    offset = doubtful
+                elif doubtful is None and known is not None and known >= offset.offset:
+                    return None
+        if waiting is None:
+            sent = self._sent.get(partition)
+            if sent is not None and not sent.forgotten and sent.offset == offset:
+                return sent
+            waiting = self._waiting[partition] = Wish(offset)
+        waiting.offset = offset
+        return waiting
+
+    def join(
+        self,
+        now: float,
+        deadline: float,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        at_least: bool = False,
+    ) -> Call[T] | None:
+        """Have ``offsets`` committed for a call that waits already, in place of another one.
+
+        Returns:
+            The newest call of the same partitions, if all of them wait, and it has no more and not
+            much less time left; else None, and nothing has changed.
+        """
+        found: Call[T] | None = None
+        for partition in offsets:
+            wish = self._waiting.get(partition)
+            newest = next(reversed(wish.calls), None) if wish is not None else None
+            if newest is None or (found is not None and newest is not found):
+                return None
+            found = newest
+        if found is None or found.spoilt or len(found.open) != len(offsets):
+            return None
+        if not deadline * (1 - _SHARED) + now * _SHARED <= found.deadline <= deadline:
+            return None
+        for partition, offset in offsets.items():
+            self._wish(partition, offset, at_least)
+        return found
+
+    def expire(self, now: float) -> None:
+        """Calls whose time is up fail; what nobody waits for any more isn't sent."""
+        while self.deadline <= now:
+            call = self._deadlines[0][2]
+            sent = any(self._sent.get(key) is wish for key, wish in call.open.items())
+            late = call.too_late(self._group_id, now, self.obstacle, sent=sent)
+            for partition, wish in list(call.open.items()):
+                self._decide(call, partition, late)
+                if not wish.calls and self._waiting.get(partition) is wish:
+                    del self._waiting[partition]
+
+    # Attempts
+
+    def take(
+        self, now: float, is_ours: Callable[[TopicPartition], bool]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to send now, which is under way from here on; nothing where that must wait."""
+        for partition in [one for one in self._waiting if not is_ours(one)]:
+            self._give_up(partition, self._waiting.pop(partition), None)
+        if now < self._resume_at:
+            return {}
+        ready = [one for one, wish in self._waiting.items() if wish.retry_at <= now]
+        self._sent = {partition: self._waiting.pop(partition) for partition in ready}
+        return {partition: wish.offset for partition, wish in self._sent.items()}
+
+    def put_off(self, now: float) -> None:
+        """Nothing can be sent at the moment."""
+        self._resume_at = now + self._backoff.delay(self._failures, self._rng)
+        self._failures += 1
+
+    def hurry(self) -> None:
+        """Something changed that may help: wait no longer."""
+        self._resume_at = -math.inf
+        for wish in self._waiting.values():
+            wish.retry_at = -math.inf
+
+    def answered(
+        self, answers: Mapping[TopicPartition, KafkaError | None], now: float, *, outdated: bool
+    ) -> None:
+        """The attempt has ended.
+
+        Args:
+            answers: What became of each partition.
+            now: The time.
+            outdated: We were in another generation by the time of the answer, so one that is
+                refused for its generation may be sent again for those partitions that we kept.
+        """
+        sent, self._sent = self._sent, {}
+        if all(error is not None and _concerns_all(error) for error in answers.values()):
+            self.put_off(now)
+        else:
+            self._failures, self._resume_at = 0, -math.inf
+        failures = max((wish.failures for wish in sent.values()), default=0)
+        # One time for all, so that they go together again.
+        again = max(now + self._backoff.delay(failures, self._rng), self._resume_at)
+        for partition, wish in sent.items():
+            self._answer(partition, wish, answers[partition], now, again, outdated)
+
+    def _answer(
+        self,
+        partition: TopicPartition,
+        wish: Wish[T],
+        error: KafkaError | None,
+        now: float,
+        again: float,
+        outdated: bool,
+    ) -> None:
+        if error is None:
+            if not wish.forgotten:
+                self.committed[partition] = wish.offset.offset
+                self._doubtful.pop(partition, None)
+            self._settle(partition, wish, None)
+            return
+        what = course(error)
+        if wish.forgotten or (what is Course.OUSTED and not outdated):
+            self._give_up(partition, wish, error)
+        elif what is Course.REFUSED:
+            self._settle(partition, wish, error)
+        else:
+            wish.failed(error, now, again)
+            if is_unknown(error):
+                self._lose_patience(partition, wish, error, now)
+            elif what is Course.RETRY:
+                self._doubtful[partition] = wish.offset
+            self._wait_again(partition, wish)
+
+    def _lose_patience(
+        self, partition: TopicPartition, wish: Wish[T], error: KafkaError, now: float
+    ) -> None:
+        """Whoever has heard for long enough that there is no such partition is refused."""
+        since = now - self._patience(partition)
+        if wish.unknown_since <= since:
+            for call in [one for one in wish.calls if one.begun <= since]:
+                self._decide(call, partition, error)
+
+    def _wait_again(self, partition: TopicPartition, wish: Wish[T]) -> None:
+        later = self._waiting.get(partition)
+        if later is None:
+            if wish.calls:
+                self._waiting[partition] = wish
+            return
+        for call in wish.calls:
+            call.open[partition] = later
+        later.calls = {**wish.calls, **later.calls}
+        later.fared_like(wish)
+
+    # Partitions that come and go
+
+    def learned(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The coordinator said that these are committed, before anything was asked of us."""
+        for partition, found in offsets.items():
+            self.committed.setdefault(partition, found.offset)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not ours any more: nothing of them is sent again."""
+        for partition in partitions:
+            self.committed.pop(partition, None)
+            self._doubtful.pop(partition, None)
+            if partition in self._sent:
+                self._sent[partition].forgotten = True
+            wish = self._waiting.pop(partition, None)
+            if wish is not None:
+                self._give_up(partition, wish, None)
+
+    def end(self, error: KafkaError) -> None:
+        """Nothing will be sent any more: all calls fail."""
+        for partition, wish in [*self._waiting.items(), *self._sent.items()]:
+            self._settle(partition, wish, error)
+        self._waiting, self._sent = {}, {}
+
+    # Outcomes
+
+    def _settle(self, partition: TopicPartition, wish: Wish[T], error: KafkaError | None) -> None:
+        for call in list(wish.calls):
+            self._decide(call, partition, error)
+
+    def _give_up(self, partition: TopicPartition, wish: Wish[T], error: KafkaError | None) -> None:
+        for call in list(wish.calls):
+            call.taken[partition] = error
+            self._decide(call, partition, None)
+
+    def _decide(self, call: Call[T], partition: TopicPartition, error: KafkaError | None) -> None:
+        call.open.pop(partition).calls.pop(call)
+        if error is not None:
+            call.failed[partition] = error
+        if not call.open:
+            self._finish(call)
+
+    def _finish(self, call: Call[T]) -> None:
+        del self._open[call]
+        call.finish(self._group_id)
+        self._finished.append(call)
+
+
+def _concerns_all(error: KafkaError) -> bool:
+    """Whether others had better wait, too."""
+    return course(error) in (Course.RETRY, Course.REBALANCING) and not is_unknown(error)

@@ -1,0 +1,338 @@
+"""Commits: the one way by which a consumer's offsets reach its group, one request after the other.
+
+``group_side`` makes one. What is to be sent next, and what became of each call, ``commit_queue``
+knows; here are the task that sends, the timer of the earliest deadline, and the futures of the
+callers. A refused generation is told to the membership. It never decides what is to be committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from kclient.backoff import Backoff
+from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm, Bell
+from kclient.consumer.commit_calls import Call
+from kclient.consumer.commit_outcome import Outcome
+from kclient.consumer.commit_queue import CommitQueue
+from kclient.errors import ClientClosed, KafkaError
+from kclient.group.generation import OUTSIDE
+from kclient.group.offset_commit import Course, course, patience
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kclient.cluster.core import ClientCore
+    from kclient.group.generation import Generation
+    from kclient.group.offsets import GroupOffsets
+    from kclient.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger("kclient.consumer")
+
+CROWD = 1000
+"""Calls without an outcome, from which on later ones may become part of earlier ones: while no
+coordinator answers, a commit for each record must not fill the memory."""
+OUTSIDE_GROUP = "the consumer is no member of its group at the moment"
+BACKOFF_FLOOR = 0.01
+"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
+
+
+class Commits:
+    """The commits of one consumer.
+
+    Tasks: ``commits``, while something is to be sent; it ends by itself or with ``close``.
+    Timers: one, at the earliest deadline of a call.
+
+    Args:
+        core: The client's inside.
+        offsets: Where they go.
+        current: The present generation; None while there is none.
+        is_ours: Whether a partition is assigned to this consumer.
+        refused: Is told that the coordinator refused a generation, and with which error.
+
+    Attributes:
+        last_commit: When, on the client's clock, a commit last succeeded; None before that.
+        last_error: Why the latest attempt failed; None after one that didn't.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        offsets: GroupOffsets,
+        current: Callable[[], Generation | None],
+        is_ours: Callable[[TopicPartition], bool],
+        refused: Callable[[KafkaError, Generation], object],
+    ) -> None:
+        self._core = core
+        self._log = core.hooks.log(logger)
+        self._offsets = offsets
+        self._current = current
+        self._is_ours = is_ours
+        self._refused = refused
+        initial = max(core.config.retry_backoff, BACKOFF_FLOOR)
+        backoff = Backoff(initial, max(core.config.retry_backoff_max, initial))
+        self._queue: CommitQueue[Outcome] = CommitQueue(
+            offsets.group_id, backoff, core.rng, lambda one: patience(one, core.metadata.view)
+        )
+        self._alarm = Alarm()
+        self._bell = Bell()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._attempts = 0
+        self._under_way = False
+        self._ended: KafkaError | None = None
+        self.last_commit: float | None = None
+        self.last_error: KafkaError | None = None
+        core.add_end_listener(self._end)
+
+    # What is known
+
+    @property
+    def committed(self) -> Mapping[TopicPartition, int]:
+        """What is known to be committed of the partitions that are ours: the next one to read."""
+        return self._queue.committed
+
+    def changes(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Those of ``offsets`` that are neither committed nor about to be."""
+        return self._queue.changes(offsets)
+
+    def unconfirmed(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Those of ``offsets`` that aren't committed; for whoever waits until they are."""
+        return self._queue.unconfirmed(offsets)
+
+    def learned(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These were committed when the partitions were assigned."""
+        self._queue.learned(offsets)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not ours any more: what waits fails, what is under way isn't sent again."""
+        self._queue.forget(partitions)
+        self._tell()
+        self._alarm.ring()
+
+    def wake(self) -> None:
+        """There is another generation, or another reason not to wait any longer."""
+        self._queue.hurry()
+        self._alarm.ring()
+
+    # Commits
+
+    def submit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout: float | None = None,
+        *,
+        at_least: bool = False,
+    ) -> asyncio.Future[None]:
+        """Commit ``offsets`` after all that was submitted before; returns at once.
+
+        Where an earlier commit of a partition was not sent yet, only the latest is.
+
+        Args:
+            offsets: What to commit.
+            timeout: Seconds; ``api_timeout`` by default.
+            at_least: Where more is committed, or about to be, leave it so.
+
+        Returns:
+            Its outcome: None, or an error as ``commit`` raises it. A failure for which nobody waits
+            when it comes is logged. Cancelling it doesn't stop the commit.
+        """
+        now, queue, loop = self._core.clock.now(), self._queue, asyncio.get_running_loop()
+        deadline = now + (self._core.config.api_timeout if timeout is None else timeout)
+        if queue.open >= CROWD:
+            shared = queue.join(now, deadline, offsets, at_least=at_least)
+            if shared is not None:
+                return shared.token.share()
+        call = Call(Outcome(loop=loop), now, deadline)
+        queue.add(call, offsets, self._is_ours, at_least=at_least)
+        if self._ended is not None:
+            queue.end(self._ended)
+        if call.error is None:
+            self._tell()
+            self._start()
+        else:  # whoever waits for it does so by then
+            loop.call_soon(self._tell)
+        return call.token
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout: float | None = None,
+        *,
+        at_least: bool = False,
+    ) -> None:
+        """Commit ``offsets`` and wait for the outcome.
+
+        Args:
+            offsets, timeout, at_least: As with ``submit``.
+
+        Raises:
+            CommitFailed: Partitions are, or may be, another's by now; it names them. The others
+                are committed.
+            OffsetMetadataTooLarge, InvalidCommitOffsetSize, GroupAuthorizationFailed,
+                TopicAuthorizationFailed: Refused.
+            UnknownTopicOrPartition: There is no such partition, which the coordinator has said
+                for some seconds.
+            RequestTimedOut: Time is up; ``__cause__`` is the last of the failures, and what was
+                under way may be committed all the same.
+            ClientClosed, BackgroundTaskDied: The client ended.
+
+        Cancellation: abandons the waiting only; the commit goes on.
+
+        Example::
+
+            await commits.commit({TopicPartition("flights", 0): OffsetAndMetadata(7)})
+        """
+        await self.submit(offsets, timeout, at_least=at_least)
+
+    async def flush(self, deadline: float, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Wait for all that was submitted so far, and for the request that is under way.
+
+        Args:
+            deadline: On the client's clock, when the waiting ends.
+            go_on: Asked whether to wait on, after each ``look`` too.
+
+        Returns:
+            Whether all of it has an outcome.
+
+        Cancellation: abandons the waiting only.
+        """
+        calls, attempts = self._queue.calls, self._attempts
+        while self._queue.open_before(calls) or (self._under_way and self._attempts <= attempts):
+            left = deadline - self._core.clock.now()
+            if left <= 0 or not go_on():
+                return False
+            await self._bell.wait(left)
+        return True
+
+    def look(self) -> None:
+        """Whoever waits in ``flush`` shall look whether to wait on."""
+        self._bell.ring()
+
+    async def close(self, deadline: float) -> None:
+        """Wait for what is under way and what waits, until ``deadline``; then nothing goes on.
+
+        What has no outcome by then fails with ClientClosed. Twice is fine.
+
+        Args:
+            deadline: On the client's clock.
+
+        Cancellation: it is closed all the same.
+        """
+        try:
+            if self._ended is None:
+                await self.flush(deadline)
+        finally:
+            self._end(ClientClosed("the consumer was closed before its commit was acknowledged"))
+            if self._task is not None:
+                await self._core.stop(self._task)
+
+    # The task
+
+    def _start(self) -> None:
+        if self._queue.idle or self._ended is not None:
+            return
+        if self._task is None:
+            self._task = self._core.spawn(self._run(), "commits")
+        self._alarm.ring()
+
+    async def _run(self) -> None:
+        try:
+            while not self._queue.idle:
+                await self._step()
+        finally:
+            self._task = None
+
+    async def _step(self) -> None:
+        """Send what can be sent and take the answer, or wait until something can be."""
+        now, generation = self._core.clock.now(), self._current()
+        self._queue.obstacle = OUTSIDE_GROUP if generation is None else ""
+        if generation is None and now >= self._queue.due:
+            self._queue.put_off(now)
+        batch = self._queue.take(now, self._is_ours)
+        self._tell()
+        if not batch or generation is None:
+            if not self._queue.idle:
+                await self._alarm.sleep(self._queue.due - now)
+            return
+        self._attempts += 1
+        self._under_way = True
+        try:
+            answers = await self._offsets.attempt(batch, generation, self._queue.limit)
+        finally:
+            self._under_way = False
+        self._answered(answers, generation)
+
+    def _answered(
+        self, answers: Mapping[TopicPartition, KafkaError | None], generation: Generation
+    ) -> None:
+        now = self._core.clock.now()
+        errors = [error for error in answers.values() if error is not None]
+        self.last_error = errors[0] if errors else None
+        if len(errors) < len(answers):
+            self.last_commit = now
+        outdated = self._current() != generation
+        self._queue.answered(answers, now, outdated=outdated)
+        if errors:
+            self._log.debug("commit failed partitions=%d: %s", len(errors), errors[0])
+        for error in errors:
+            if course(error) in (Course.OUSTED, Course.REBALANCING):
+                if generation != OUTSIDE and not outdated:
+                    self._refused(error, generation)
+                break
+        self._tell()
+        self._bell.ring()
+
+    # The callers
+
+    def _tell(self) -> None:
+        """Give outcomes to those who wait, and see to the next deadline."""
+        ignored: list[Call[Outcome]] = []
+        finished = self._queue.finished()
+        for call in finished:
+            name = "consumer.commits" if call.error is None else "consumer.commit_failures"
+            self._core.counters.add(name)
+            if not call.token.settle(call.error) and call.error is not None:
+                ignored.append(call)
+        if ignored:
+            self._log_ignored(ignored)
+        if finished:
+            self._bell.ring()
+        self._set_timer()
+
+    def _log_ignored(self, calls: list[Call[Outcome]]) -> None:
+        group, error = self._offsets.group_id, calls[0].error
+        self._log.warning("offsets not committed commits=%d group=%s: %s", len(calls), group, error)
+
+    def _set_timer(self) -> None:
+        deadline = self._queue.deadline
+        if self._timer is not None:
+            if self._timer_at <= deadline < math.inf:
+                return  # it comes early enough, and is set anew then
+            self._timer.cancel()
+            self._timer = None
+        if deadline < math.inf:
+            wait = min(max(0.0, deadline - self._core.clock.now()), LONGEST_SLEEP)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._expire)
+            self._timer_at = deadline
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._queue.expire(self._core.clock.now())
+        self._tell()
+        self._alarm.ring()
+
+    def _end(self, error: KafkaError) -> None:
+        """Nothing is sent any more; whoever waits gets ``error``."""
+        if self._ended is None:
+            self._ended = error
+            self._queue.end(error)
+            self._tell()
+            self._alarm.ring()

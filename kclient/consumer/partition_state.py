@@ -1,0 +1,196 @@
+"""One assigned partition: its phase, and all that the room knows of it. Sans-IO.
+
+The table of phases is here, ``subscription`` takes the steps. A partition without a position gets
+one from ``seek``, from what its group has committed, or by a lookup that the reset policy or
+``seek_to_beginning`` / ``seek_to_end`` asks for. A change of leader sends it through VALIDATING
+where the broker can tell whether the log was cut below our position (KIP-320).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+from kclient.cluster.partition import NO_EPOCH
+from kclient.types import OffsetSpec, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kclient.consumer.reset import Reset
+    from kclient.errors import KafkaError
+
+
+class Phase(enum.Enum):
+    """Where one assigned partition stands."""
+
+    NO_POSITION = "Nobody said where to start, and no reset policy does: poll raises NoPosition."
+    AWAITING_COMMITTED = "The coordinator is asked what the group has committed."
+    AWAITING_RESET = "The start offset is being looked up."
+    VALIDATING = "The leader changed: the position is compared with the new leader's log."
+    FETCHING = "The position is known and good: data is fetched, unless paused."
+
+    __hash__ = object.__hash__  # Enum's own is a call of Python, at each step of each partition
+
+
+class PhaseEvent(enum.Enum):
+    """What moves a partition from one phase to another."""
+
+    SOUGHT = "The user gave the position."
+    GROUP_ASKED = "It belongs to a group, which may have a position."
+    RESET_ASKED = "The user or the reset policy wants the beginning or the end."
+    RESET_DONE = "The lookup brought the offset."
+    COMMITTED_FOUND = "The group has committed an offset."
+    NOTHING_COMMITTED = "The group has committed none."
+    LEADER_CHANGED = "A leader epoch above the one that the position was read under."
+    VALIDATED = "The new leader's log contains the position."
+    POSITION_LOST = "The position means nothing any more, and there is no reset policy."
+
+    __hash__ = object.__hash__
+
+
+_P, _E = Phase, PhaseEvent
+TRANSITIONS: Final[Mapping[Phase, Mapping[PhaseEvent, Phase]]] = {
+    _P.NO_POSITION: {
+        _E.GROUP_ASKED: _P.AWAITING_COMMITTED,
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+    _P.AWAITING_COMMITTED: {
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.COMMITTED_FOUND: _P.FETCHING,
+        _E.NOTHING_COMMITTED: _P.NO_POSITION,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+    _P.AWAITING_RESET: {
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.RESET_DONE: _P.FETCHING,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+    _P.VALIDATING: {
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.LEADER_CHANGED: _P.VALIDATING,
+        _E.VALIDATED: _P.FETCHING,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+    _P.FETCHING: {
+        _E.SOUGHT: _P.FETCHING,
+        _E.RESET_ASKED: _P.AWAITING_RESET,
+        _E.LEADER_CHANGED: _P.VALIDATING,
+        _E.POSITION_LOST: _P.NO_POSITION,
+    },
+}
+
+
+class PartitionState:
+    """One assigned partition. Read by the whole room, changed by ``Subscription`` only, except for
+    the fields marked with their writer.
+
+    Attributes:
+        topic_partition: Which one.
+        phase: See ``Phase``.
+        position: Offset of the next record to hand over; None while unknown.
+        position_epoch: Leader epoch of the last record handed over, -1 unknown (KIP-320).
+        fetch_offset: Where the next fetch goes on: ``position`` plus what is buffered.
+        fence: Counts the positions that were set; data of an earlier count is void, even where
+            the new position is the old one.
+        paused: Neither fetched nor handed over, as it is ``kept_back``, ``held`` or ``crowded``.
+        kept_back: The user paused it.
+        crowded: Handlers have enough of it to do.
+        held: The group gives it up, or has not handed it to the user's listener yet.
+        assigned: False once it was unassigned; whoever still holds it must drop it.
+        reset_to: What AWAITING_RESET looks up.
+        error: Raised by the next poll, then cleared.
+        failures: Tries in a row that brought nothing but an error (fetch, lookup).
+        retry_at: Not to be asked for before this time.
+        visit: Of the user, in which it last handed over: ``finished`` is how far it was before.
+        finished, finished_epoch: Position and its epoch before that visit.
+        restarts: Counts what the watchdog's patience begins anew with: errors for poll, and pauses
+            that ended.
+        resets: Resets in a row, by policy, after which the offset was out of range again.
+        leader_epoch: Newest leader epoch seen, -1 unknown.
+        topic_id: The incarnation of the topic that the position belongs to (KIP-516).
+        buffered_bytes: Of data that waits for poll. Writer: fetch_buffer.
+        high_watermark, last_stable_offset, log_start_offset: As last told by the broker, -1
+            unknown. Writer: fetch_reply.
+        replica, replica_until: Preferred follower and until when (KIP-392). Writer: fetch_plan.
+        node_id: Broker that is asked for it, None where there is none. Writer: fetch_plan.
+    """
+
+    __slots__ = (
+        "assigned",
+        "buffered_bytes",
+        "crowded",
+        "error",
+        "failures",
+        "fence",
+        "fetch_offset",
+        "finished",
+        "finished_epoch",
+        "held",
+        "high_watermark",
+        "kept_back",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "node_id",
+        "paused",
+        "phase",
+        "position",
+        "position_epoch",
+        "replica",
+        "replica_until",
+        "reset_to",
+        "resets",
+        "restarts",
+        "retry_at",
+        "topic_id",
+        "topic_partition",
+        "visit",
+    )
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.phase = Phase.NO_POSITION
+        self.position: int | None = None
+        self.position_epoch = -1
+        self.fetch_offset: int | None = None
+        self.fence = 0
+        self.paused = False
+        self.kept_back = False
+        self.held = False
+        self.crowded = False
+        self.assigned = True
+        self.reset_to: Reset = OffsetSpec.LATEST
+        self.error: KafkaError | None = None
+        self.failures = 0
+        self.retry_at = 0.0
+        self.resets = 0
+        self.restarts = 0
+        self.leader_epoch = NO_EPOCH
+        self.topic_id: bytes | None = None
+        self.visit = -1
+        self.finished: int | None = None
+        self.finished_epoch = -1
+        self.buffered_bytes = 0
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.replica: int | None = None
+        self.replica_until = 0.0
+        self.node_id: int | None = None
+
+    def __repr__(self) -> str:
+        paused = ", paused" if self.paused else ""
+        return f"<{self.topic_partition} {self.phase.name} at {self.position}{paused}>"
+
+    def lag(self, *, read_committed: bool) -> int | None:
+        """Records between the position and the end that this reader can see; None if unknown."""
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        if end < 0 or self.position is None:
+            return None
+        return max(end - self.position, 0)

@@ -1,0 +1,165 @@
+"""What a record carries into a retry or dead-letter topic: where it was, and why. Sans-IO.
+
+All of it is in headers, as text in UTF-8, under names that begin with ``kclient.``; key, value and
+all other headers stay as they were. What is read back may have been written by anybody, so every
+number has its range, and what is out of it counts as absent: a forged time must not hold up a
+partition for longer than its topic's delay (the fault of CVE-2026-41727).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kclient.frozen import Frozen, frozen
+
+if TYPE_CHECKING:
+    from kclient.consumer.records import ConsumerRecord
+    from kclient.record import Record
+    from kclient.types import Headers
+
+PREFIX = "kclient."
+TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPTS, EXCEPTION, MESSAGE, DUE = (
+    f"{PREFIX}{name}"
+    for name in (
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "attempts",
+        "exception",
+        "message",
+        "due",
+    )
+)
+OURS = frozenset((TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPTS, EXCEPTION, MESSAGE, DUE))
+
+LONGEST_MESSAGE = 1_000
+"""Characters of an exception's text that are kept."""
+LONGEST_NAME = 250
+"""Characters of the name of a topic or an exception's class."""
+MOST_ATTEMPTS = 1_000_000
+_INT64 = 2**63 - 1
+_INT32 = 2**31 - 1
+
+
+@frozen
+class Failure(Frozen):
+    """Why a record is where it is. Of one that was sent on by ``Consumer.run``.
+
+    Attributes:
+        topic, partition, offset: Where it was first; None where that isn't told.
+        timestamp: Its timestamp there, int milliseconds since the epoch.
+        attempts: Calls of handlers that failed on it, in all topics together.
+        exception: Class of what the last one raised, with its module.
+        message: That exception's text, cut at 1,000 characters.
+        due: When it is to be handled again, int milliseconds; None in a dead-letter topic.
+    """
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    timestamp: int | None
+    attempts: int
+    exception: str | None
+    message: str | None
+    due: int | None
+
+
+def failure_of(record: ConsumerRecord[object, object]) -> Failure | None:
+    """What a record of a retry topic or the dead-letter topic tells of its failure.
+
+    Args:
+        record: As ``poll`` or a handler gets it.
+
+    Returns:
+        The failure, with None for whatever isn't there or can't be; None where nothing is told.
+    """
+    found = {name: value for name, value in record.headers if name in OURS}
+    if not found:
+        return None
+    return Failure(
+        topic=_text(found.get(TOPIC), LONGEST_NAME),
+        partition=_number(found.get(PARTITION), _INT32),
+        offset=_number(found.get(OFFSET), _INT64),
+        timestamp=_number(found.get(TIMESTAMP), _INT64),
+        attempts=_number(found.get(ATTEMPTS), MOST_ATTEMPTS) or 0,
+        exception=_text(found.get(EXCEPTION), LONGEST_NAME),
+        message=_text(found.get(MESSAGE), LONGEST_MESSAGE),
+        due=_number(found.get(DUE), _INT64),
+    )
+
+
+def headers_of(
+    record: Record, error: BaseException, attempts: int, due: int | None, *, sent_on: bool
+) -> Headers:
+    """The headers under which ``record`` is sent on.
+
+    Args:
+        record: As it is stored here.
+        error: What its handler raised last.
+        attempts: Calls that failed here.
+        due: When it is to be handled again; None: never.
+        sent_on: It comes from a retry topic, so that its headers tell where it was first. Elsewhere
+            such headers are not ours.
+    """
+    before = failure_of(record) if sent_on else None
+    if before is not None:
+        attempts = min(attempts + before.attempts, MOST_ATTEMPTS)
+    told = before is not None and None not in (before.topic, before.partition, before.offset)
+    origin = before if told else None
+    fields: list[tuple[str, str | int | None]] = [
+        (TOPIC, origin.topic if origin else record.topic),
+        (PARTITION, origin.partition if origin else record.partition),
+        (OFFSET, origin.offset if origin else record.offset),
+        (TIMESTAMP, origin.timestamp if origin else record.timestamp),
+        (ATTEMPTS, attempts),
+        (EXCEPTION, _name_of(error)),
+        (MESSAGE, _message_of(error)),
+        (DUE, due),
+    ]
+    others = tuple(pair for pair in record.headers if pair[0] not in OURS)
+    return others + tuple(
+        (name, str(value).encode("utf-8", "backslashreplace"))
+        for name, value in fields
+        if value is not None
+    )
+
+
+def wait_of(record: Record, delay: float, now_ms: int) -> float:
+    """Seconds until a record of a retry topic is due, never more than that topic's ``delay``.
+
+    Nor later than ``delay`` after its timestamp, so that all that were sent at one time wait once.
+    """
+    for name, value in record.headers:
+        if name == DUE:
+            due = _number(value, _INT64)
+            if due is None:
+                return 0.0
+            if record.timestamp >= 0:
+                due = min(due, record.timestamp + round(delay * 1000))
+            return min(max(0.0, (due - now_ms) / 1000.0), delay)
+    return 0.0
+
+
+def _name_of(error: BaseException) -> str:
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}"[-LONGEST_NAME:].removeprefix("builtins.")
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)[:LONGEST_MESSAGE]
+    except Exception:  # a text of the user's making
+        return "(its text can't be had)"
+
+
+def _text(value: bytes | None, longest: int) -> str | None:
+    return None if value is None else value[: 4 * longest].decode("utf-8", "replace")[:longest]
+
+
+def _number(value: bytes | None, most: int) -> int | None:
+    """A decimal number of 0 to ``most``; nothing else is taken for one."""
+    if value is None or not 1 <= len(value) <= len(str(_INT64)) or not value.isdigit():
+        return None
+    number = int(value)
+    return number if number <= most else None

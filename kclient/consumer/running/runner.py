@@ -1,0 +1,412 @@
+"""Runner: one ``Consumer.run`` at work: takes records, has them handled, says what is finished.
+
+``door`` makes one per call. The feeder takes records as long as ``bounds`` has room, so the group
+sees polls however slow handlers are; ``workers`` handle them as ``schedule`` allows; ``tracker``
+knows what is finished, which the consumer commits, as this is its ``Progress`` meanwhile. When the
+run ends while the consumer goes on, what isn't finished is given back: the positions go back to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+from kclient.backoff import Backoff
+from kclient.cluster.wakeups import Alarm, Bell
+from kclient.consumer.running.bounds import Bounds
+from kclient.consumer.running.dead_letters import wait_of
+from kclient.consumer.running.failures import Failures
+from kclient.consumer.running.schedule import Schedule
+from kclient.consumer.running.tracker import Tracker
+from kclient.consumer.running.workers import Workers
+from kclient.errors import ClientClosed, InvalidArgument, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from kclient.consumer.running.health import RunHealth
+    from kclient.consumer.running.host import RunHost, Sender
+    from kclient.consumer.running.plan import Plan
+    from kclient.consumer.running.tracker import Job, Track
+    from kclient.record import Record
+    from kclient.types import OffsetAndMetadata, TopicPartition
+
+TICK = 1.0
+"""Seconds that a poll waits at most, so that slow handlers are noticed."""
+GRACE = 1.0
+"""Seconds that cancelled handlers are given to end."""
+
+
+class Runner:
+    """One run. Implements ``Progress`` for the consumer and ``Outcomes`` for the workers.
+
+    Tasks: ``run-feeder``, from ``run`` to its end, and those of ``Workers``.
+
+    Args:
+        host: The consumer.
+        handler: The user's; called with one record.
+        plan: What else the user asked for.
+        producer: Sends records on; only asked where the plan has a topic for it.
+    """
+
+    def __init__(
+        self, host: RunHost, handler: Callable[[Any], Any], plan: Plan, producer: Sender | None
+    ) -> None:
+        self._host = host
+        self._drain_timeout = plan.drain_timeout
+        self._bounds = Bounds(plan.max_in_flight, plan.concurrency)
+        self._schedule = Schedule(plan.ordering)
+        self._tracker = Tracker(plan.policy.delays)
+        self._workers = Workers(host, self._schedule, self, handler, plan.concurrency)
+        self._failures = Failures(
+            host, plan.policy, producer, self._put_back, self._finish, self._stop
+        )
+        self._tick = min(TICK, host.max_poll_interval / 3)
+        self._look_at = 0.0
+        self._room = Alarm()
+        self._full = False
+        self._rested = Bell()
+        self._cancel_at = self._drained_by = math.inf
+        self._end: asyncio.Future[BaseException | None] | None = None
+        self._handled = 0
+        self._counted = 0
+
+    # Life
+
+    async def run(self) -> None:
+        """Handle records until the consumer is closed, or something ends it before.
+
+        Cancellation: handlers are cancelled, what isn't finished is given back.
+        """
+        host = self._host
+        host.check()
+        self._failures.check()
+        self._end = asyncio.get_running_loop().create_future()
+        host.use_progress(self)
+        feeder = host.spawn(self._feed(), "run-feeder")
+        feeder.add_done_callback(lambda _: self._stop())
+        try:
+            error = await self._end
+            await host.stop(feeder)
+            if isinstance(error, Exception):
+                await self._come_to_rest()
+        finally:
+            await self._leave(feeder)
+        if error is None:
+            with contextlib.suppress(ClientClosed):
+                host.check()
+        else:
+            raise error
+
+    def check_outside(self, call: str) -> None:
+        """Refuse what would wait for the handler that waits for it."""
+        if self._workers.includes(asyncio.current_task()):
+            raise InvalidArgument(
+                f"{call}() can't be awaited in a handler of run(), as it waits for that one",
+                hint="cancel the task of run(), or set an event for whoever shall call it",
+            )
+
+    def stop_for(self, error: BaseException) -> None:
+        """``run`` raises ``error``, once it has come to rest."""
+        self._stop(error)
+
+    def _stop(self, error: BaseException | None = None) -> None:
+        self._schedule.stopped = True
+        if self._end is not None and not self._end.done():
+            self._end.set_result(error)
+
+    async def _come_to_rest(self) -> None:
+        """What runs may end, and what is finished is committed."""
+        tracks = list(self._tracker)
+        for track in tracks:
+            track.halted = True
+        until = self._host.clock.now() + self._drain_timeout
+        await self._wait_for(tracks, lambda: until)
+        try:
+            await self._host.commit()
+        except KafkaError as error:
+            self._host.log.warning("what handlers have finished was not committed: %s", error)
+
+    async def _leave(self, feeder: asyncio.Task[Any]) -> None:
+        """Nothing of this run is left, and the consumer stands at what isn't finished."""
+        self._schedule.stopped = True
+        self._workers.stop()
+        try:
+            await self._host.stop(feeder)
+            for worker in await self._workers.wait_ended(self._drain_timeout):
+                job = worker.job
+                if job is not None:
+                    where, offset = job.track.partition, job.record.offset
+                    text = "handler doesn't end, though cancelled partition=%s offset=%d"
+                    self._host.log.warning(text, where, offset)
+        finally:
+            self._count()
+            try:
+                self._host.check()
+            except KafkaError:
+                pass  # closed, or of no more use: what is finished is still asked for
+            else:
+                self._host.commit_nowait()
+                for track in self._tracker:
+                    self._give_back(track)
+                self._host.use_progress(None)
+
+    # Feeding
+
+    async def _feed(self) -> None:
+        """The feeder's task: it ends when the consumer does, or can't be read from."""
+        host, backoff, failures = self._host, Backoff(0.1, 1.0), 0
+        try:
+            await self._failures.find_topics()
+        except Exception as error:
+            self._stop(error)
+            return
+        while True:
+            try:
+                records = await self._take()
+            except KafkaError as error:
+                if not error.retriable:
+                    self._stop(None if isinstance(error, ClientClosed) and host.closed else error)
+                    return
+                level = logging.DEBUG if failures else logging.WARNING  # once per outage
+                host.log.log(level, "polling failed, and goes on: %s", error)
+                await asyncio.sleep(backoff.delay(failures, host.rng))
+                failures += 1
+                continue
+            except Exception as error:  # of a listener of the user's
+                self._stop(error)
+                return
+            failures = 0
+            if records:
+                self._admit(records)
+                await asyncio.sleep(0)  # the handlers' turn
+            self._count()
+            if host.clock.now() >= self._look_at:
+                self._look_for_slow_ones()
+
+    async def _take(self) -> Sequence[Record]:
+        """Records, as many as there is room for; none after a while."""
+        host, bounds, tracker = self._host, self._bounds, self._tracker
+        bounds.resize(host.partition_count)
+        limit = bounds.limit(tracker.in_flight)
+        if limit:
+            return await host.poll(limit, self._tick)
+        host.check()
+        host.touch()
+        self._full = True
+        await self._room.sleep(self._tick)
+        self._full = False
+        return ()
+
+    def _admit(self, records: Iterable[Record]) -> None:
+        """``records`` were handed over just now."""
+        tracker, schedule = self._tracker, self._schedule
+        track: Track | None = None
+        partition, topic = -1, ""
+        for record in records:
+            if track is None or record.partition != partition or record.topic != topic:
+                if track is not None:
+                    self._check_share(track)
+                partition, topic = record.partition, record.topic
+                track = tracker.track_of(record)
+            job = tracker.add(track, record)
+            if track.delay:
+                self._put_off(job, track)
+            schedule.add(job)
+        if track is not None:
+            self._check_share(track)
+        self._workers.wake()
+
+    def _put_off(self, job: Job, track: Track) -> None:
+        """A record of a retry topic isn't started before it is due."""
+        clock = self._host.clock
+        wait = wait_of(job.record, track.delay, clock.wall_ms())
+        if wait > 0:
+            job.due = clock.now() + wait
+            track.rest_until = max(track.rest_until, job.due)
+
+    def _check_share(self, track: Track) -> None:
+        """Pause a partition that has its share in flight, or whose records aren't due yet."""
+        if track.paused or track.halted:
+            return
+        many = len(track.jobs) >= self._bounds.share(self._tracker.in_flight)
+        if many or track.rest_until > self._host.clock.now():
+            track.paused = True
+            self._host.pause(track.partition)
+
+    def _look_for_slow_ones(self) -> None:
+        """Name each handler once that is at work for longer than polls may be apart."""
+        now, limit = self._host.clock.now(), self._host.max_poll_interval
+        self._look_at = now + self._tick
+        for worker in self._workers.busy:
+            job, seconds = worker.job, now - worker.since
+            if job is None or seconds < limit:
+                break
+            if not worker.told:
+                worker.told = True
+                self._host.log.warning(
+                    "handler is slow partition=%s offset=%d seconds=%.1f max_poll_interval=%g: "
+                    "the consumer goes on, and its partition waits",
+                    job.track.partition,
+                    job.record.offset,
+                    seconds,
+                    limit,
+                )
+
+    def _count(self) -> None:
+        if self._handled > self._counted:
+            self._host.count("consumer.handled", self._handled - self._counted)
+            self._counted = self._handled
+
+    # Outcomes
+
+    def done(self, job: Job) -> None:
+        """The handler has finished."""
+        self._handled += 1
+        self._finish(job)
+
+    def _finish(self, job: Job) -> None:
+        track, tracker = job.track, self._tracker
+        if track.void:
+            return
+        self._schedule.leave(job)
+        tracker.finish(job)
+        if track.paused and not track.halted:
+            share = self._bounds.share(tracker.in_flight)
+            if 2 * len(track.jobs) <= share and self._host.clock.now() >= track.rest_until:
+                track.paused = False
+                self._host.resume(track.partition)
+        if self._full and 2 * tracker.in_flight <= self._bounds.total:
+            self._room.ring()
+
+    async def failed(self, job: Job, error: BaseException, waits: Callable[[], object]) -> None:
+        """The handler has raised ``error``, now or, where the job was to be sent on, before.
+
+        Cancellation: the record isn't finished.
+        """
+        await self._failures.take(job, error, waits)
+
+    def _put_back(self, job: Job, wait: float) -> None:
+        if not job.track.halted:
+            self._schedule.delay(job, self._host.clock.now() + wait)
+            self._workers.arm()
+
+    def rested(self, track: Track) -> None:
+        """One handler less is at work on a partition that is given up."""
+        if not track.running:
+            self._rested.ring()
+
+    # Progress
+
+    def finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """By partition, the offset up to which all records are finished."""
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition in self._host.assigned():
+            track = self._tracker.get(partition)
+            done = None if track is None else track.done
+            if track is None or not track.jobs:
+                # Then the position may be further on, behind what nobody may see.
+                position = self._host.position(partition)
+                if position is not None and (done is None or position.offset > done.offset):
+                    done = position
+            if done is not None:
+                found[partition] = done
+        return found
+
+    async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+        """Wait until no handler works on ``partitions``; what waits for one is given back.
+
+        Past the run's ``drain_timeout``, or shortly before ``deadline``, they are cancelled.
+
+        Cancellation: safe; they are cancelled then.
+        """
+        tracks = self._tracker.those_of(partitions)
+        for track in tracks:
+            track.halted = True
+        self._schedule.forget_void()
+        now = self._host.clock.now()
+        self._cancel_at = _shortly_before(min(deadline, now + self._drain_timeout), now)
+        self._drained_by = deadline
+        try:
+            await self._wait_for(tracks, lambda: self._cancel_at)
+            late = self._workers.retire(tracks)
+            if late:
+                self._host.log.warning(
+                    "handlers are cancelled, as their partitions are given up count=%d", len(late)
+                )
+                grace = self._host.clock.now() + GRACE
+                await self._wait_for(tracks, lambda: min(self._drained_by, grace))
+        finally:
+            self._workers.retire(tracks)
+            for track in tracks:
+                self._give_back(track)
+
+    def hurry(self, deadline: float) -> None:
+        """Whoever waits in ``drain`` has no longer than that."""
+        self._cancel_at = min(self._cancel_at, _shortly_before(deadline, self._host.clock.now()))
+        self._drained_by = min(self._drained_by, deadline)
+        self._rested.ring()
+
+    def dropped(self, partitions: Collection[TopicPartition]) -> None:
+        """These were taken away: their handlers are cancelled."""
+        tracks = self._tracker.those_of(partitions)
+        self._workers.retire(tracks)
+        for track in tracks:
+            if track.paused:  # it may be assigned still, of a topic that was made anew
+                self._host.resume(track.partition)
+            self._tracker.drop(track)
+        self._schedule.forget_void()
+        self._rested.ring()
+        self._room.ring()
+
+    def _give_back(self, track: Track) -> None:
+        """Whatever of it isn't finished is to be handed over again."""
+        if track.void:
+            return
+        start = track.first_unfinished()
+        self._tracker.restart(track)
+        self._room.ring()
+        if start is not None and track.jobs:
+            self._host.rewind(track.partition, start)
+        if track.paused:
+            self._host.resume(track.partition)
+
+    async def _wait_for(self, tracks: Iterable[Track], until: Callable[[], float]) -> None:
+        """Wait until no handler works on them, or for ``until``, which may come to be sooner."""
+        clock = self._host.clock
+        while any(track.running and not track.void for track in tracks):
+            left = until() - clock.now()
+            if left <= 0:
+                return
+            await self._rested.wait(left)
+
+    # Health
+
+    def health(self) -> RunHealth:
+        """A snapshot."""
+        from kclient.consumer.running.health import RunHealth, SlowHandler
+
+        now, busy = self._host.clock.now(), self._workers.busy
+        slow = [
+            SlowHandler(worker.job.track.partition, worker.job.record.offset, now - worker.since)
+            for worker in busy
+            if worker.job is not None and now - worker.since >= self._host.max_poll_interval
+        ]
+        return RunHealth(
+            running=len(busy),
+            in_flight=self._tracker.in_flight,
+            delayed=self._schedule.delayed,
+            paused=sum(track.paused for track in self._tracker),
+            handled=self._handled,
+            failures=self._failures.count,
+            sent_on=self._failures.sent_on,
+            slow=tuple(slow),
+        )
+
+
+def _shortly_before(deadline: float, now: float) -> float:
+    """When handlers are cancelled that may take until ``deadline``: they need a moment to end."""
+    return deadline - min(GRACE, max(0.0, deadline - now) / 10)

@@ -1,0 +1,116 @@
+"""Wanted: the topics that a consumer in a group subscribes to, as the cluster has them now.
+
+Kept by the group side. A pattern means other topics with each view, and a name may be that of none;
+one broker that lags behind proves neither. Has no tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
+from kclient.consumer.interest import NOTHING, Interest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kclient.cluster.core import ClientCore
+    from kclient.cluster.view import Cluster
+
+logger = logging.getLogger("kclient.consumer")
+
+LOOK = 2.0
+"""Seconds between two looks whether all names are of topics."""
+SHOWN = 3
+"""Topics that an error names; the others are counted."""
+
+
+class Wanted:
+    """What is subscribed to.
+
+    Args:
+        core: The client's.
+
+    Attributes:
+        interest: Names or a pattern.
+        joined: The topics that the latest JoinGroup named.
+    """
+
+    def __init__(self, core: ClientCore) -> None:
+        self._core = core
+        self._log = core.hooks.log(logger)
+        self.interest: Interest = NOTHING
+        self.joined: tuple[str, ...] = ()
+        self._look_at = 0.0
+        self._gone: tuple[str, ...] = ()
+        self._told: dict[str, float] = {}
+        self._pins: dict[str, tuple[str, ...]] = {}
+
+    def topics_in(self, view: Cluster) -> tuple[str, ...]:
+        """What is meant, by ``view``; a listing that lacks a topic proves nothing yet."""
+        topics = self.interest.topics_in(view)
+        missing, means = set(self.joined).difference(topics), self.interest.means
+        stay = [topic for topic in missing if means(topic, view) and not self.is_gone(topic)]
+        return tuple(sorted((*topics, *stay))) if stay else topics
+
+    def is_gone(self, topic: str) -> bool:
+        """Whether brokers have kept saying that there is no such topic: one of them may lag."""
+        return self._core.metadata.surely_unknown(topic, 0.0, UNKNOWN_TOPIC_GRACE)
+
+    def pin(self, why: str, topics: Iterable[str]) -> None:
+        """Keep ``topics`` in the view, in place of those of before that were kept for ``why``."""
+        metadata, before = self._core.metadata, self._pins.get(why, ())
+        after = tuple(topics)
+        for topic in after:
+            metadata.add_topic(topic)
+        for topic in before:
+            metadata.remove_topic(topic)
+        self._pins[why] = after
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Names that are of no topic, as was sure at the latest look."""
+        return tuple(sorted(set(self._gone).intersection(self.lacking()))) if self._gone else ()
+
+    def lacking(self) -> list[str]:
+        """Names of which no topic is known, sure or not."""
+        count_of = self._core.metadata.view.partition_count
+        return [topic for topic in self.interest.topics if count_of(topic) is None]
+
+    def look(self) -> None:
+        """Ask for what is lacking, not too often, and see what is sure by now."""
+        now = self._core.clock.now()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK
+        lacking = self.lacking()
+        for topic in lacking:
+            self._core.metadata.request_update(topic)
+        self._gone = tuple(filter(self.is_gone, lacking)) if lacking else ()
+
+    def check(self) -> None:
+        """Raise UnknownTopicOrPartition where names are of no topic: once, and again after long."""
+        self.look()
+        unknown, now = self.unknown, self._core.clock.now()
+        again = now - self._core.config.api_timeout
+        before = self._told
+        self._told = {topic: before[topic] for topic in unknown if before.get(topic, again) > again}
+        untold = [topic for topic in unknown if topic not in self._told]
+        if not untold:
+            return
+        self._told.update(dict.fromkeys(untold, now))
+        others = len(self.interest.topics) > len(unknown)
+        meanwhile = "; the other topics are read meanwhile" if others else ""
+        error = UnknownTopicOrPartition(
+            f"no broker knows topic {', '.join(untold[:SHOWN])}{_more(untold)}, which this "
+            "consumer subscribes to",
+            hint=f"create it, or check its spelling{meanwhile}",
+        )
+        self._log.warning("%s", error)
+        raise error
+
+
+def _more(topics: Sequence[str]) -> str:
+    return f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else ""

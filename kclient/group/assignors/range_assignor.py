@@ -1,0 +1,160 @@
+"""The assignor "range": each topic is cut into ranges, one for each member that wants it.
+
+Members are sorted, static ones first, so that topics of equal size and with the same readers are
+cut alike: partition 3 of each goes to the same member (co-partitioning). The first members get one
+partition more where it doesn't come out even. With racks (KIP-881) a member gets what has a
+replica in its rack first, as far as neither balance nor co-partitioning suffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from kclient.group.assignors.inputs import (
+    NO_RACKS,
+    by_rank,
+    members_in_order,
+    racks_matter,
+    wanted_counts,
+)
+from kclient.hooks import MemberSubscription, TopicsView
+from kclient.types import TopicPartition
+
+Shares = dict[str, list[TopicPartition]]
+
+
+class RangeAssignor:
+    """Java's RangeAssignor. Keeps nothing, so that a rebalance may move everything."""
+
+    name = "range"
+    cooperative = False
+
+    def user_data(self, topics: Collection[str]) -> bytes | None:
+        """Nothing."""
+        return None
+
+    def assigned(self, partitions: Sequence[TopicPartition], generation: int) -> None:
+        """Not remembered."""
+
+    def assign(
+        self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """See ``hooks.Assignor``."""
+        ordered = members_in_order(members)
+        readers: dict[str, list[str]] = {}
+        for member in by_rank(ordered):
+            for name in dict.fromkeys(ordered[member].topics):
+                readers.setdefault(name, []).append(member)
+        racks = {member: one.rack for member, one in ordered.items() if one.rack}
+        topics = [
+            _Topic(name, count, readers[name], racks, cluster)
+            for name, count in wanted_counts(cluster, ordered).items()
+        ]
+        shares: Shares = {member: [] for member in ordered}
+        rack_aware = any(topic.rack_aware for topic in topics)
+        if rack_aware:
+            _share_within_racks(topics, shares)
+        for topic in topics:
+            topic.share_ranges(shares, near=False)
+        if rack_aware:
+            for share in shares.values():
+                share.sort()
+        return shares
+
+
+def _share_within_racks(topics: Sequence[_Topic], shares: Shares) -> None:
+    alike: dict[tuple[Sequence[str], int], list[_Topic]] = {}
+    for topic in topics:
+        known = len(topic.partition_racks)
+        alike.setdefault((tuple(topic.readers), known), []).append(topic)
+    for (readers, count), same in alike.items():
+        if len(same) > 1:
+            _share_together(readers, count, same, shares)
+        elif same[0].rack_aware:
+            same[0].share_ranges(shares, near=True)
+
+
+def _share_together(
+    readers: Sequence[str], count: int, topics: Sequence[_Topic], shares: Shares
+) -> None:
+    """The same partition of each of these topics to one member, where the racks of all agree."""
+    open_readers = list(readers)
+    for index in range(count):
+        for member in open_readers:
+            if all(topic.is_near(member, index) and topic.room(member) for topic in topics):
+                break
+        else:
+            continue
+        for topic in topics:
+            topic.give(member, [index], shares)
+        if not any(topic.room(member) for topic in topics):
+            open_readers.remove(member)
+
+
+class _Topic:
+    """A topic while it is shared out."""
+
+    __slots__ = (
+        "_extra",
+        "_given",
+        "_least",
+        "_left",
+        "_name",
+        "_racks",
+        "partition_racks",
+        "rack_aware",
+        "readers",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        readers: list[str],
+        racks: Mapping[str, str],
+        cluster: TopicsView,
+    ) -> None:
+        self.readers = readers
+        self._name = name
+        self._racks = racks
+        self._left = dict.fromkeys(range(count))
+        self._given = dict.fromkeys(readers, 0)
+        self._least, self._extra = divmod(count, len(readers))
+        near = [racks[member] for member in readers if member in racks]
+        self.partition_racks = (
+            [cluster.racks.get(TopicPartition(name, index), NO_RACKS) for index in range(count)]
+            if near
+            else []
+        )
+        self.rack_aware = racks_matter(near, self.partition_racks)
+
+    def is_near(self, member: str, index: int) -> bool:
+        """Whether a replica is in the member's rack; true where it has none."""
+        rack = self._racks.get(member)
+        return rack is None or rack in self.partition_racks[index]
+
+    def room(self, member: str) -> int:
+        """How many more partitions the member may get."""
+        return max(self._least + (self._extra > 0) - self._given[member], 0)
+
+    def give(self, member: str, indexes: list[int], shares: Shares) -> None:
+        """Partitions to a member."""
+        shares[member].extend([TopicPartition(self._name, index) for index in indexes])
+        self._given[member] += len(indexes)
+        if self._given[member] > self._least:
+            self._extra -= 1
+        for index in indexes:
+            del self._left[index]
+
+    def share_ranges(self, shares: Shares, *, near: bool) -> None:
+        """To each member as many as it may get of what is left, or of what is near of that."""
+        for member in self.readers:
+            room = self.room(member)
+            indexes: list[int] = []
+            for index in self._left:
+                if len(indexes) == room:
+                    break
+                if not near or self.is_near(member, index):
+                    indexes.append(index)
+            if indexes:
+                self.give(member, indexes, shares)

@@ -1,0 +1,196 @@
+"""The sticky assignors where members want different topics. Pure.
+
+First everyone keeps what it owns and still wants; what is left goes to whoever has the least of
+those that want it, within racks first; then partitions move from members with more to members with
+less, until no move makes it more even. If that didn't help, nothing moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kclient.group.assignors.sticky_input import NO_GENERATION, Input
+from kclient.group.assignors.sticky_levels import Levels
+from kclient.group.assignors.sticky_movements import Movements
+
+_MOVES_PER_PARTITION = 20
+"""Where it ends in any case. Two or three are many."""
+
+
+class General:
+    """One assignment.
+
+    Args:
+        given: The input.
+        newest: The highest generation that the assignor has ever heard of.
+
+    Attributes:
+        shares: Member -> partitions.
+    """
+
+    def __init__(self, given: Input, newest: int) -> None:
+        self._given = given
+        self._topic_of = given.topic_of
+        self._readers = [0] * len(given.topics)  # topic -> who wants it, as bits
+        self._interest = [0] * len(given.topics)  # topic -> how often it is wanted
+        for member, wants in enumerate(given.wants):
+            for topic in wants:
+                self._readers[topic] |= 1 << member
+                self._interest[topic] += 1
+        self._former = self._former_owners(newest)
+        self._owner = [-1] * len(given.parts)
+        self._shares: list[dict[int, None]] = [{} for _ in given.members]
+        self._of_topic: list[dict[int, int]] = [{} for _ in given.topics]
+        self._owners = [0] * len(given.topics)
+        self._movements = Movements(given.parts, given.topic_of, given.topics)
+        self._witness = (-1, -1, -1)
+        self._left = 100 + _MOVES_PER_PARTITION * len(given.parts)
+        revoked = self._keep()
+        self._balance(revoked)
+        self.shares = [list(share) for share in self._shares]
+
+    def _former_owners(self, newest: int) -> dict[int, int]:
+        """Partition -> who owned it in an older generation, if it is there and wants it still."""
+        found: dict[int, tuple[int, int]] = {}
+        for member in self._given.order:
+            claim = self._given.claims[member]
+            if claim.generation is None and newest <= NO_GENERATION:
+                continue
+            generation = NO_GENERATION if claim.generation is None else claim.generation
+            if claim.generation is not None and generation >= newest:
+                continue
+            for part in self._given.known(claim.partitions):
+                if part not in found or generation > found[part][1]:
+                    found[part] = member, generation
+        return {part: member for part, (member, _) in found.items() if self._wants(member, part)}
+
+    def _keep(self) -> bool:
+        """Everyone keeps what it may; whether somebody may not."""
+        revoked = False
+        for member, owned in enumerate(self._given.owned):
+            for part in owned:
+                if self._wants(member, part) and self._given.racks.near(part) >> member & 1:
+                    self._give(part, member)
+                else:
+                    revoked = True
+        return revoked
+
+    def _balance(self, revoked: bool) -> None:
+        given = self._given
+        by_interest = sorted(range(len(given.topics)), key=lambda one: (self._interest[one], one))
+        first = [0]
+        for count in given.counts:
+            first.append(first[-1] + count)
+        every = [part for topic in by_interest for part in range(first[topic], first[topic + 1])]
+        unassigned = [part for part in every if self._owner[part] < 0]
+        self._levels = Levels([len(share) for share in self._shares])
+        new_group = not any(self._shares)
+        if given.racks.matter:
+            self._hand_out(unassigned, within_racks=True)
+        self._hand_out(unassigned, within_racks=False)
+        movable = [part for part in every if self._interest[self._topic_of[part]] > 1]
+        active = {member for member in range(len(given.members)) if self._takes_part(member)}
+        for member in range(len(given.members)):
+            if member not in active:
+                self._levels.drop(member)
+        before = [share.copy() for share in self._shares]
+        if not revoked:
+            mine = set(unassigned)
+            self._even_out([part for part in movable if part in mine])
+        changed = self._even_out(movable)
+        if not new_group and changed and _score(self._shares, active) >= _score(before, active):
+            self._shares = before
+
+    def _hand_out(self, parts: list[int], *, within_racks: bool) -> None:
+        """Each to the one with the least that wants it, if there is one."""
+        for part in parts:
+            if self._owner[part] >= 0:
+                continue
+            readers = self._readers[self._topic_of[part]]
+            member = self._levels.first(
+                readers & self._given.racks.near(part) if within_racks else readers
+            )
+            if member >= 0:
+                self._give(part, member)
+                self._levels.change(member, 1)
+
+    def _takes_part(self, member: int) -> bool:
+        """Whether a member could get more, or has something that another one wants."""
+        wants = self._given.wants[member]
+        counts = self._given.counts
+        most = sum(counts) if len(wants) == len(counts) else sum(counts[one] for one in wants)
+        share = self._shares[member]
+        return len(share) < most or any(self._interest[self._topic_of[part]] > 1 for part in share)
+
+    def _even_out(self, parts: list[int]) -> bool:
+        """Moves partitions as long as that helps; whether it moved any."""
+        changed = False
+        moved = True
+        while moved:
+            moved = False
+            for part in parts:
+                if self._is_even() or not self._left:
+                    return changed
+                new = self._better_place(part)
+                if new >= 0:
+                    self._move(self._movements.better(part, self._owner[part], new), new)
+                    changed = moved = True
+        return changed
+
+    def _better_place(self, part: int) -> int:
+        sizes = self._levels.sizes
+        limit = sizes[self._owner[part]] - 1
+        former = self._former.get(part, -1)
+        if former >= 0 and sizes[former] < limit:
+            return former
+        least = self._levels.first(self._readers[self._topic_of[part]])
+        return least if sizes[least] < limit else -1
+
+    def _is_even(self) -> bool:
+        """Whether no move of one partition would make it more even."""
+        if self._levels.spread() < 2:
+            return True
+        sizes = self._levels.sizes
+        topic, rich, poor = self._witness
+        if topic >= 0 and rich in self._of_topic[topic] and sizes[rich] > sizes[poor] + 1:
+            return False
+        for topic, interest in enumerate(self._interest):
+            if interest < 2:
+                continue
+            poor = self._levels.first(self._readers[topic])
+            rich = self._levels.above(self._owners[topic], sizes[poor] + 1)
+            if rich >= 0:
+                self._witness = topic, rich, poor
+                return False
+        return True
+
+    def _move(self, part: int, new: int) -> None:
+        self._left -= 1
+        member, topic = self._owner[part], self._topic_of[part]
+        self._movements.note(part, member, new)
+        del self._shares[member][part]
+        owners = self._of_topic[topic]
+        owners[member] -= 1
+        if not owners[member]:
+            del owners[member]
+            self._owners[topic] &= ~(1 << member)
+        self._give(part, new)
+        self._levels.change(member, -1)
+        self._levels.change(new, 1)
+
+    def _give(self, part: int, member: int) -> None:
+        topic = self._topic_of[part]
+        self._shares[member][part] = None
+        self._owner[part] = member
+        self._of_topic[topic][member] = self._of_topic[topic].get(member, 0) + 1
+        self._owners[topic] |= 1 << member
+
+    def _wants(self, member: int, part: int) -> bool:
+        return bool(self._readers[self._topic_of[part]] >> member & 1)
+
+
+def _score(shares: list[dict[int, None]], members: Iterable[int]) -> int:
+    """How uneven: the sum of the differences between any two shares of these members."""
+    sizes = sorted(len(shares[member]) for member in members)
+    last = len(sizes) - 1
+    return sum(size * (2 * index - last) for index, size in enumerate(sizes))

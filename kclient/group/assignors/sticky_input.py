@@ -1,0 +1,175 @@
+"""The input of the sticky assignors, checked and numbered. Pure.
+
+Partitions become numbers in the order of topic and partition, members numbers in the order of their
+ids, so that sorting and comparing are cheap. What members say they own isn't trusted: partitions
+that don't exist are passed over, and one that two members claim goes to the newer generation, or
+to neither. ``Input.racks`` says who is near what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from kclient.group.assignors.inputs import (
+    NO_RACKS,
+    members_in_order,
+    partitions_of,
+    racks_matter,
+    wanted_counts,
+)
+from kclient.group.assignors.java_order import sorted_texts
+from kclient.hooks import MemberSubscription, TopicsView
+from kclient.types import TopicPartition
+
+NO_GENERATION = -1
+
+
+class Claim(NamedTuple):
+    """What a member says of its past.
+
+    Attributes:
+        partitions: What it owned.
+        generation: In which generation; None if it doesn't say.
+    """
+
+    partitions: Sequence[TopicPartition]
+    generation: int | None
+
+
+class Racks:
+    """Who is near which partition.
+
+    Attributes:
+        matter: Whether it makes any difference.
+        members: Number of the member -> its rack; empty where racks don't matter.
+    """
+
+    __slots__ = ("_everyone", "_near", "_of_partitions", "_readers", "matter", "members")
+
+    def __init__(self, cluster: TopicsView, parts: Sequence[TopicPartition], racks: dict[int, str]):
+        self._of_partitions = [cluster.racks.get(part, NO_RACKS) for part in parts] if racks else []
+        self.matter = racks_matter(racks.values(), self._of_partitions)
+        self.members = racks if self.matter else {}
+        self._readers: dict[str, int] = {}
+        for member, rack in racks.items():
+            self._readers[rack] = self._readers.get(rack, 0) | 1 << member
+        self._everyone = ~sum(self._readers.values()) if self.matter else -1
+        self._near: dict[frozenset[str], int] = {}
+
+    def near(self, part: int) -> int:
+        """The members that needn't leave their rack for a partition, as bits; -1 is all."""
+        if not self.matter:
+            return -1
+        return self._everyone | self.within(part)
+
+    def within(self, part: int) -> int:
+        """The members in a rack of the partition, as bits."""
+        racks = self._of_partitions[part]
+        found = self._near.get(racks)
+        if found is None:
+            found = sum(self._readers.get(rack, 0) for rack in racks)
+            self._near[racks] = found
+        return found
+
+    def sort(self, parts: list[int]) -> list[int]:
+        """Those that the fewest members are near first."""
+        if not self.matter:
+            return parts
+        return sorted(parts, key=lambda part: self.within(part).bit_count())
+
+
+class Input:
+    """One rebalance.
+
+    Args:
+        cluster: The topics.
+        members: Their subscriptions.
+        claim: Reads a member's past.
+
+    Attributes:
+        members: Ids, sorted; the index is a member's number.
+        order: Numbers of members in the order in which Java meets them.
+        wants: Member -> numbers of the topics that it wants; twice if it says so twice.
+        topics: Names, sorted; the index is a topic's number.
+        counts: Topic -> partitions.
+        parts: All partitions, sorted; the index is a partition's number.
+        topic_of: Partition -> its topic.
+        claims: Member -> what it says of its past.
+        owned: Member -> partitions that are still its own, as keys, in its order.
+        contested: Partitions that members of one generation claimed.
+        alike: Whether all members want the same.
+    """
+
+    def __init__(
+        self,
+        cluster: TopicsView,
+        members: Mapping[str, MemberSubscription],
+        claim: Callable[[MemberSubscription], Claim],
+    ) -> None:
+        ordered = members_in_order(members)
+        counts = wanted_counts(cluster, ordered)
+        self.topics = sorted_texts(counts)
+        self.counts = [counts[topic] for topic in self.topics]
+        self.parts = partitions_of(zip(self.topics, self.counts, strict=True))
+        self.topic_of = [topic for topic, count in enumerate(self.counts) for _ in range(count)]
+        self.members = sorted_texts(ordered)
+        number = {member: index for index, member in enumerate(self.members)}
+        self.order = [number[member] for member in ordered]
+        self.subscriptions = [members[member] for member in self.members]
+        topic_number = {topic: index for index, topic in enumerate(self.topics)}
+        self.wants = [
+            [topic_number[topic] for topic in one.topics if topic in topic_number]
+            for one in self.subscriptions
+        ]
+        self.alike = _alike([self.subscriptions[member] for member in self.order])
+        self.claims = [claim(one) for one in self.subscriptions]
+        self.owned: list[dict[int, None]] = [{} for _ in self.members]
+        self.contested: set[int] = set()
+        self._number = {part: index for index, part in enumerate(self.parts)}
+        self._settle()
+        racks = {number[member]: one.rack for member, one in ordered.items() if one.rack}
+        self.racks = Racks(cluster, self.parts, racks)
+
+    @property
+    def newest_generation(self) -> int:
+        """The highest that a member claims."""
+        said = (claim.generation for claim in self.claims)
+        return max((one for one in said if one is not None), default=NO_GENERATION)
+
+    def known(self, partitions: Sequence[TopicPartition]) -> list[int]:
+        """The numbers of those that exist."""
+        return [self._number[part] for part in partitions if part in self._number]
+
+    def _settle(self) -> None:
+        """Who owns what, of those that claim it."""
+        owner: dict[int, int] = {}
+        for member in self.order:
+            claim = self.claims[member]
+            generation = NO_GENERATION if claim.generation is None else claim.generation
+            for part in self.known(claim.partitions):
+                other = owner.get(part)
+                if other is None:
+                    self.owned[member][part] = None
+                    owner[part] = member
+                    continue
+                # Of the other one it is the subscription's generation that Java compares with.
+                others = max(self.subscriptions[other].generation, NO_GENERATION)
+                if generation < others:
+                    continue
+                self.owned[other].pop(part, None)
+                owner[part] = member
+                if generation == others:
+                    self.contested.add(part)
+                else:
+                    self.owned[member][part] = None
+
+
+def _alike(subscriptions: Sequence[MemberSubscription]) -> bool:
+    if not subscriptions:
+        return True
+    first = frozenset(subscriptions[0].topics)
+    return all(
+        len(one.topics) == len(first) and first == frozenset(one.topics)
+        for one in subscriptions[1:]
+    )

@@ -1,0 +1,146 @@
+"""What consumers of a group tell each other, as bytes: subscriptions and assignments. Sans-IO.
+
+The group side writes its own subscription, and its assignments when it leads; it reads its own
+assignment, and the others' subscriptions. The coordinator passes these bytes on unread. Both are
+written as Java's client writes them, byte for byte: in the newest version, with sorted topics.
+Whoever wrote what is read here isn't trusted: whatever can't be read is a ProtocolError.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from kclient.errors import ProtocolError
+from kclient.group.assignors.java_order import text_key
+from kclient.hooks import MemberSubscription
+from kclient.protocol.message import Message
+from kclient.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from kclient.protocol.primitives import DECODE_ERRORS
+from kclient.types import TopicPartition
+
+M = TypeVar("M", bound=Message)
+
+_VERSION = struct.Struct(">h")
+
+
+def encode_subscription(sub: MemberSubscription) -> bytes:
+    """The metadata of a JoinGroup. ``instance_id`` isn't part of it: the coordinator adds that.
+
+    Raises:
+        ProtocolError: A name is too long.
+    """
+    owned: list[ConsumerProtocolSubscriptionTopicPartition] = []
+    for topic, partition in sorted(sub.owned, key=_by_name):
+        if not owned or owned[-1].topic != topic:
+            owned.append(ConsumerProtocolSubscriptionTopicPartition(topic, []))
+        owned[-1].partitions.append(partition)
+    return _encode(
+        ConsumerProtocolSubscription(
+            sorted(sub.topics, key=text_key),
+            sub.user_data,
+            owned,
+            max(sub.generation, -1),
+            sub.rack,
+        )
+    )
+
+
+def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberSubscription:
+    """What a member wants. What it owns may be anything: assignors pass over what doesn't exist.
+
+    Args:
+        data: The metadata of its JoinGroup.
+        instance_id: Its ``group_instance_id``, which the coordinator tells.
+
+    Raises:
+        ProtocolError: These bytes are no subscription.
+    """
+    found = _decode(ConsumerProtocolSubscription, data)
+    return MemberSubscription(
+        tuple(found.topics),
+        found.user_data,
+        tuple(_flat(found.owned_partitions)),
+        max(found.generation_id, -1),
+        found.rack_id or None,
+        instance_id,
+    )
+
+
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None
+) -> bytes:
+    """The assignment of one member, for SyncGroup.
+
+    Raises:
+        ProtocolError: A name is too long.
+    """
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    parts = [ConsumerProtocolAssignmentTopicPartition(*item) for item in topics.items()]
+    return _encode(ConsumerProtocolAssignment(parts, user_data))
+
+
+def decode_assignment(data: bytes) -> list[TopicPartition]:
+    """What the leader gave us, each partition once; nothing where it left us out.
+
+    Raises:
+        ProtocolError: These bytes are no assignment, or a partition is negative.
+    """
+    if not data:
+        return []
+    assignment = _decode(ConsumerProtocolAssignment, data)
+    found = list(dict.fromkeys(_flat(assignment.assigned_partitions)))
+    for part in found:
+        if part.partition < 0:
+            raise ProtocolError(
+                f"the group's leader assigned {part.topic!r} partition {part.partition}",
+                struct="ConsumerProtocolAssignment",
+                field="partitions",
+            )
+    return found
+
+
+def _encode(message: Message) -> bytes:
+    out = bytearray(_VERSION.pack(message.MAX_VERSION))
+    message.encode_into(out, message.MAX_VERSION)
+    return bytes(out)
+
+
+def _decode(kind: type[M], data: bytes) -> M:
+    """Newer versions only add at the end, so that they are read as the newest that we know."""
+    if len(data) < _VERSION.size:
+        raise ProtocolError(
+            f"{kind.__name__} needs {_VERSION.size} bytes for its version, not {len(data)}",
+            struct=kind.__name__,
+            field="version",
+            offset=0,
+        )
+    (version,) = _VERSION.unpack_from(data)
+    version = min(version, kind.MAX_VERSION)
+    if version >= kind.MIN_VERSION:
+        try:
+            # Not `decode`, to which bytes after what it knows are an error.
+            return kind._read(data, _VERSION.size, len(data), version)[0]
+        except DECODE_ERRORS:
+            pass
+    return kind.decode(data, version, _VERSION.size)  # which says what is wrong
+
+
+def _by_name(part: tuple[str, int]) -> tuple[bytes, int]:
+    return text_key(part[0]), part[1]
+
+
+def _flat(
+    topics: Sequence[
+        ConsumerProtocolSubscriptionTopicPartition | ConsumerProtocolAssignmentTopicPartition
+    ],
+) -> Iterable[TopicPartition]:
+    return (TopicPartition(one.topic, partition) for one in topics for partition in one.partitions)

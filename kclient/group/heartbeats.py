@@ -1,0 +1,299 @@
+"""Heartbeats: tells the coordinator in time that a member is there, whatever else goes on.
+
+``Membership`` has one. While a JoinGroup waits for the others they go on on another connection,
+though the coordinator expects none: one that froze or lost the group would never answer, and it
+tells, too, whether it waits for the others or the JoinGroup or its answer got lost on the way. What
+an answer means is decided in ``verdicts``; the membership is told, and nothing else is done here.
+It must not wait for user code.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+from kclient.cluster.wakeups import Alarm
+from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from kclient.group.generation import Generation
+from kclient.group.pulse import Pulse
+from kclient.group.states import MemberState
+from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
+from kclient.network import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.cluster.core import ClientCore
+    from kclient.config import MembershipConfig
+    from kclient.group.coordinator import Coordinator
+    from kclient.group.member import Member
+    from kclient.group.membership_requests import Terms
+    from kclient.network import RequestFuture
+
+logger = logging.getLogger("kclient.group")
+
+_LOST = 2
+"""Heartbeats in a row that say so until a JoinGroup counts as lost: one may overtake its answer."""
+_NO_GENERATION = -1
+
+
+class Heartbeats:
+    """The heartbeats of one member.
+
+    Tasks: ``run``, one, of the membership.
+
+    Args:
+        core: The client's inside.
+        coordinator: To whom they go.
+        member: Who sends them.
+        config: ``heartbeat_interval`` and ``session_timeout``.
+        terms: Makes the requests.
+        on_answer: Told what a heartbeat was refused with, as (error, code, generation).
+        on_silence: Told why the session is over.
+
+    Attributes:
+        pulse: When the next is due.
+        parked: The node at which a JoinGroup or SyncGroup waits on lane GROUP; None if nowhere.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        coordinator: Coordinator,
+        member: Member,
+        config: MembershipConfig,
+        terms: Terms,
+        on_answer: Callable[[KafkaError, int, Generation], object],
+        on_silence: Callable[[KafkaError], object],
+    ) -> None:
+        self._core = core
+        self._coordinator = coordinator
+        self._member = member
+        self._terms = terms
+        self._instance_id = config.group_instance_id
+        self._alarm = Alarm()
+        self._on_answer = on_answer
+        self._on_silence = on_silence
+        self._log = core.hooks.log(logger)
+        self._failures = 0
+        self._trouble: KafkaError | None = None
+        self.pulse = Pulse(config.heartbeat_interval, config.session_timeout)
+        self.parked: int | None = None
+        self._known = True
+        self._waits_for: RequestFuture[Any] | None = None
+        self._asked = self._at_once = False
+        self._misses = 0
+        self._mute_until: float | None = None
+
+    async def run(self) -> None:
+        """Beat when it is time, until cancelled."""
+        while True:
+            now = self._core.clock.now()
+            if self._member.at_risk and now >= self.pulse.over_at:
+                self._over()
+                continue
+            at = self._next()
+            if at > now:
+                await self._alarm.sleep(at - now)
+                self._look_at_the_clock(at)
+            elif self._member.beats:
+                await self._beat()
+            else:
+                await self._watch()
+
+    def look(self) -> None:
+        """See whether the session is over by now, though ``run`` had no turn for that."""
+        if self._member.at_risk and self._core.clock.now() >= self.pulse.over_at:
+            self._over()
+
+    def begin(self) -> None:
+        """The coordinator has counted us in: the session runs from now on."""
+        self._failures = 0
+        self.pulse.begin(self._core.clock.now())
+        self._alarm.ring()
+
+    def wake(self) -> None:
+        """The member's state has changed."""
+        self._alarm.ring()
+
+    def park(self, node_id: int | None, *, known: bool = True) -> None:
+        """A request is about to wait at ``node_id`` until others have done something; None: no
+        more. ``known``: our generation is in that broker's books."""
+        if node_id is not None and not self._member.beats:
+            now, pulse = self._core.clock.now(), self.pulse
+            pulse.due = now + pulse.interval
+            if self._member.holds:  # it has a session to lose, which began with the last answer
+                pulse.due = max(now, pulse.answered_at + pulse.interval)
+        self.parked, self._known, self._waits_for = node_id, known, None
+        self._asked, self._at_once, self._misses = False, False, 0
+        self._mute_until = None
+        self._alarm.ring()
+
+    def waits_for(self, sent: RequestFuture[Any]) -> None:
+        """The request that was parked."""
+        self._waits_for = sent
+
+    def asked(self, *, at_once: bool) -> None:
+        """The JoinGroup is being written. ``at_once``: its answer waits for nobody."""
+        self._asked, self._at_once = True, at_once
+
+    def _next(self) -> float:
+        """When there is something to do."""
+        end = self.pulse.over_at if self._member.at_risk else math.inf
+        watches = self.parked is not None and self._member.state is MemberState.JOINING
+        return min(self.pulse.due, end) if self._member.beats or watches else end
+
+    def _look_at_the_clock(self, planned: float) -> None:
+        """A timer that comes late was kept from it: by user code, or as the process was stopped."""
+        if not self._member.beats or planned != self.pulse.due:
+            return
+        late = self.pulse.woke(self._core.clock.now())
+        if late:
+            self._core.counters.add("group.late_heartbeats")
+            self._log.warning(
+                "heartbeat of group %s is %.1f s late: the event loop was blocked for about as "
+                "long, by user code that doesn't await, or the process was stopped; after "
+                "session_timeout=%.1f s the group takes this member for gone",
+                self._terms.group_id,
+                late,
+                self.pulse.session,
+            )
+
+    def _over(self) -> None:
+        silent = self._core.clock.now() - self.pulse.answered_at
+        why = f"; last trouble: {self._trouble}" if self._trouble is not None else ""
+        error = RequestTimedOut(
+            f"no heartbeat of group {self._terms.group_id} was answered for {silent:.1f} s, "
+            f"session_timeout is {self.pulse.session:.1f} s{why}",
+            hint="what was assigned may be another member's by now",
+        )
+        error.__cause__ = self._trouble
+        self._on_silence(error)
+
+    async def _beat(self) -> None:
+        """Send one heartbeat, and find the coordinator first where it isn't known."""
+        generation, pulse = self._member.generation, self.pulse
+        assert generation is not None
+        over_at, node_id = pulse.over_at, None
+        sent = self._core.clock.now()
+        # Behind a request that waits at the broker it would wait, too.
+        lane = Lane.GROUP if self.parked is None else Lane.GENERAL
+        try:
+            node_id = await self._coordinator.find(over_at)
+            sent = self._core.clock.now()
+            request = self._terms.heartbeat(generation)
+            response = await self._coordinator.send(
+                node_id,
+                request,
+                api=type(request),
+                lane=lane,
+                timeout=min(pulse.patience, self._core.config.request_timeout),
+                limit=over_at,
+            )
+        except KafkaError as error:
+            self._core.calls.check_ended()
+            self._failed(node_id, error)
+            return
+        code = response.error_code
+        if self._member.generation is not generation:
+            return  # the answer is about one that is over
+        if not code:
+            self._answered(sent)
+            return
+        refused = refusal(Api.HEARTBEAT, code, self._terms.group_id, node_id, self._instance_id)
+        verdict = verdict_on(Api.HEARTBEAT, code)
+        if verdict is Verdict.REJOIN:
+            self._answered(sent)
+        else:
+            if verdict is Verdict.RETRY and type(refused) is not type(self._trouble):
+                self._log.warning("%s; it is sent again", refused)
+            self._failed(node_id, refused)
+        self._on_answer(refused, code, generation)
+
+    def _answered(self, sent: float) -> None:
+        self._failures, self._trouble = 0, None
+        if self._member.state is MemberState.STABLE:
+            self._member.last_error = None
+        self.pulse.answered(sent)
+
+    def _failed(self, node_id: int | None, error: KafkaError) -> None:
+        self._trouble = self._member.last_error = error
+        if node_id is not None:
+            self._coordinator.judge(node_id, error)
+        now = self._core.clock.now()
+        self.pulse.failed(now, self._core.calls.backoff.delay(self._failures, self._core.rng))
+        self._failures += 1
+
+    async def _watch(self) -> None:
+        """A JoinGroup waits: see whether there is still somebody to answer it."""
+        node_id, sent = self.parked, self._core.clock.now()
+        assert node_id is not None
+        limit = sent + self.pulse.patience
+        if self._member.holds:
+            limit = min(limit, self.pulse.over_at)
+        member, waits_for = self._member, self._waits_for
+        generation, ticket = member.generation, member.ticket
+        if self._mute_until is not None and sent < self._mute_until:
+            generation = None  # else the group would wait for a JoinGroup that never arrived
+        try:
+            if waits_for is None or not member.member_id or not self._known:
+                await self._coordinator.confirm(node_id, limit)
+                self._answered(sent)
+                self._count(waits_for, missing=self._at_once)
+                return
+            request = self._terms.heartbeat(
+                generation or Generation(_NO_GENERATION, member.member_id)
+            )
+            response = await self._coordinator.send(
+                node_id, request, api=type(request), limit=limit
+            )
+        except KafkaError as error:
+            self._core.calls.check_ended()
+            self._failed(node_id, error)
+            return
+        if member.ticket == ticket and self._waits_for is waits_for:
+            self._learned(response.error_code, sent, node_id, waits_for, generation)
+
+    def _learned(
+        self,
+        code: int,
+        sent: float,
+        node_id: int,
+        waits_for: RequestFuture[Any],
+        generation: Generation | None,
+    ) -> None:
+        """A coordinator at which a JoinGroup should wait answered a heartbeat with ``code``."""
+        verdict = verdict_on(Api.HEARTBEAT, code) if code else Verdict.DONE
+        member = self._member
+        if generation is None:  # a member is refused for its number, and who is none for its id
+            waits = verdict in (Verdict.DONE, Verdict.OVER, Verdict.REJOIN)
+            missing = verdict in (Verdict.FORGET, Verdict.FATAL) and member.generation is None
+        else:  # it is that of before for as long as joins are waited for
+            waits = verdict is Verdict.REJOIN
+            missing = verdict in (Verdict.DONE, Verdict.OVER)
+        if not waits and not missing:
+            refused: KafkaError
+            refused = refusal(Api.HEARTBEAT, code, self._terms.group_id, node_id, self._instance_id)
+            if verdict is Verdict.ELSEWHERE:  # nor would it answer what waits there
+                refused = ConnectionLost(str(refused), node_id=node_id)
+            self._failed(node_id, refused)
+            if member.generation is not None:
+                self._on_answer(refused, code, member.generation)
+            return
+        if generation is not None and waits and self._mute_until is None:
+            # Whom it knows still a session after that has a JoinGroup there: others are put out.
+            self._mute_until = sent + self.pulse.session + self.pulse.interval
+        if generation is not None and verdict is Verdict.OVER:
+            self.pulse.unproved(sent)
+        else:
+            self._answered(sent)
+        self._count(waits_for, missing=missing)
+
+    def _count(self, waits_for: RequestFuture[Any] | None, *, missing: bool) -> None:
+        """Is there nothing that a JoinGroup would wait for?"""
+        self._misses = self._misses + 1 if missing and self._asked else 0
+        if self._misses >= _LOST and waits_for is not None and self._waits_for is waits_for:
+            node_id = self.parked
+            why = f"broker {node_id} isn't waiting for others to join: the answer of it is lost"
+            self._coordinator.abandon(waits_for, KafkaError(why, node_id=node_id))

@@ -1,0 +1,434 @@
+"""Joining: the attempts of a membership to get in: JoinGroup, the assignment, SyncGroup.
+
+``Membership`` has one and calls ``join`` and ``sync`` for as long as the state asks for them; each
+call is one attempt, with the back-off before it. What follows from an answer is told to ``member``;
+what ends a membership goes through the functions that it is given. It starts no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kclient.backoff import Backoff
+from kclient.error_codes import ErrorCode
+from kclient.errors import (
+    BrokerError,
+    ClientError,
+    KafkaError,
+    NoCommonVersion,
+    ProtocolError,
+    RequestTimedOut,
+)
+from kclient.group.states import MemberState
+from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
+from kclient.network import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from kclient.cluster.core import ClientCore
+    from kclient.group.coordinator import Coordinator
+    from kclient.group.generation import Generation
+    from kclient.group.heartbeats import Heartbeats
+    from kclient.group.host import JoinedMember, MembershipHost
+    from kclient.group.member import Member
+    from kclient.group.membership_requests import Terms
+    from kclient.protocol.message import Request
+
+logger = logging.getLogger("kclient.group")
+
+SHY = Backoff(1.0, 30.0)
+"""Until the next attempt of who was refused in a way that may pass, got a share that is of no use,
+or led and couldn't assign: by then another one leads."""
+_SHY_LEAVE = 10.0
+"""Seconds that it takes at most to tell the others."""
+
+
+class Scope:
+    """Waits of one task for brokers, which may become void meanwhile."""
+
+    __slots__ = ("_timeout",)
+
+    def __init__(self) -> None:
+        self._timeout: asyncio.Timeout | None = None
+
+    async def run(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Wait for ``work``, which raises no KafkaError, until ``interrupt``.
+
+        Cancellation: is that of ``work``.
+        """
+        try:
+            async with asyncio.timeout(None) as self._timeout:
+                await work()
+        except TimeoutError as interrupted:
+            if isinstance(interrupted, KafkaError):
+                raise
+        finally:
+            self._timeout = None
+
+    def interrupt(self) -> None:
+        """End the wait that is under way, if one is."""
+        timeout, self._timeout = self._timeout, None
+        if timeout is not None:
+            timeout.reschedule(0.0)
+
+
+class Ends(Protocol):
+    """What a failed attempt may mean for the membership."""
+
+    def over(self, error: KafkaError, *, forget_id: bool = False) -> None:
+        """We are no member any more."""
+        ...
+
+    def fail(self, error: KafkaError, *, forget_id: bool = False) -> None:
+        """And never will be."""
+        ...
+
+    async def say_goodbye(self, member_id: str, reason: str, deadline: float) -> None:
+        """Leave the group."""
+        ...
+
+
+class Joining:
+    """The attempts of one member.
+
+    Args:
+        core: The client's inside.
+        coordinator: To whom they go.
+        member: Who makes them.
+        heart: Is told when a request parks and when a generation begins.
+        terms: Makes the requests.
+        rebalance_timeout: Seconds that the host's ``assign`` may take.
+        parking: Seconds for which a JoinGroup may wait at the coordinator. A SyncGroup is asked
+            again before that: it may be.
+        host: Whom the membership serves.
+        ends: The membership.
+
+    Attributes:
+        scope: Its waits for brokers, and for the host's ``assign``.
+        nameless: A static member has asked without an id, and nobody has answered: the coordinator
+            may know it by its name.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        coordinator: Coordinator,
+        member: Member,
+        heart: Heartbeats,
+        terms: Terms,
+        rebalance_timeout: float,
+        parking: float,
+        host: MembershipHost,
+        ends: Ends,
+    ) -> None:
+        self._core = core
+        self._coordinator = coordinator
+        self._member = member
+        self._heart = heart
+        self._terms = terms
+        self._patience = rebalance_timeout
+        self._parking = parking
+        session = heart.pulse.session
+        self._sync_patience = min(parking, session, core.config.request_timeout)
+        self._host = host
+        self._ends = ends
+        self._log = core.hooks.log(logger)
+        self.scope = Scope()
+        self.nameless = False
+        self._offered: frozenset[str] = frozenset()
+        self.forget_progress()
+
+    def forget_progress(self, *, keep_id: bool = False) -> None:
+        """Of attempts to get in; ``keep_id``: but for where our id is known."""
+        self._failures = 0
+        self._rejoins = 0
+        self._resigned = 0
+        self._refusals = 0
+        self._not_before = 0.0
+        self._members: Sequence[JoinedMember] = ()
+        self._skip_assignment = False
+        self._shares: Mapping[str, bytes] | None = None
+        self._joined_at: int | None = None
+        self.nameless = False
+        if not keep_id:
+            self._provisional: int | None = None
+
+    async def _back_off(self) -> None:
+        calls, waits = self._core.calls, self._failures + max(0, self._rejoins - 1)
+        wait = calls.backoff.delay(waits - 1, self._core.rng) if waits else 0.0
+        wait = max(wait, self._not_before - self._core.clock.now())
+        if wait > 0.0:
+            await calls.pause(wait)
+
+    async def join(self) -> None:
+        """One attempt at JoinGroup."""
+        from kclient.protocol.messages.join_group import JoinGroupRequest
+
+        member, node_id, wanted = self._member, None, True
+        ticket = member.ticket
+        await self._back_off()
+
+        def build(version: int) -> JoinGroupRequest:
+            if not wanted:  # a request outlives the wait for it: this one would be a ghost's
+                raise KafkaError("nobody waits for this JoinGroup any more", maybe_written=False)
+            self._heart.asked(at_once=self._terms.gives_id(member.member_id, version))
+            offers = self._host.offers()
+            self._offered = frozenset(offer.name for offer in offers)
+            request = self._terms.join(member.member_id, offers, member.asks(), version)
+            self.nameless = self._terms.instance_id is not None and not member.member_id
+            return request
+
+        try:
+            limit = self._core.clock.now() + self._core.config.api_timeout
+            node_id = await self._coordinator.find(limit)
+            if member.ticket != ticket:
+                return
+            self._check_id(node_id)
+            answer = await self._park(node_id, build, JoinGroupRequest, self._parking)
+        except KafkaError as error:
+            if member.ticket == ticket:
+                self._unreached(node_id, error)
+            return
+        finally:
+            wanted = False
+        if member.ticket != ticket:
+            return  # the wake-up with the answer was ahead of that of the interruption
+        self.nameless = False
+        code = answer.error_code
+        if not code and not self._terms.agrees(answer):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if code:
+            self._join_refused(code, node_id, answer.member_id)
+            return
+        nonsense = self._terms.nonsense(answer, self._offered)
+        if nonsense is not None:
+            why = f"JoinGroup of group {self._terms.group_id} was answered with {nonsense}"
+            self._later(ProtocolError(why, node_id=node_id))
+            return
+        generation = self._terms.generation(answer)
+        if generation.member_id != member.member_id:
+            self._provisional = node_id
+        self._failures, self._shares, self._joined_at = 0, None, node_id
+        self._members = self._terms.members(answer) if generation.is_leader else ()
+        self._skip_assignment = answer.skip_assignment
+        member.joined(generation)
+        self._heart.begin()
+        self._log.info(
+            "joined group=%s generation=%d member=%s leader=%s",
+            self._terms.group_id,
+            generation.generation_id,
+            generation.member_id,
+            generation.is_leader,
+        )
+
+    def _check_id(self, node_id: int) -> None:
+        """Is our id known to this coordinator?
+
+        What a static member is given in place of its id gets into the log with the generation. A
+        coordinator that took over before that knows the one before, and would take us for somebody
+        else of our name.
+        """
+        if self._provisional not in (None, node_id) and self._terms.instance_id is not None:
+            self._member.take_id("")
+            self._provisional = None
+
+    def _join_refused(self, code: int, node_id: int, member_id: str) -> None:
+        verdict = verdict_on(Api.JOIN, code)
+        if verdict is Verdict.TAKE_ID and self._member.take_id(member_id):
+            return
+        error = self._refusal(Api.JOIN, code, node_id)
+        self._failures += 1
+        match verdict:
+            case Verdict.OVER | Verdict.FORGET:
+                self._ends.over(error, forget_id=verdict is Verdict.FORGET)
+            case Verdict.FATAL:
+                self._ends.fail(error, forget_id=code == ErrorCode.FENCED_INSTANCE_ID)
+            case Verdict.LATER:
+                self._later(error)
+            case _:
+                self._coordinator.judge(node_id, error)
+                self._note(Api.JOIN, error)
+
+    async def _park(
+        self,
+        node_id: int,
+        build: Callable[[int], Request] | Request,
+        api: type[Request],
+        timeout: float,
+    ) -> Any:
+        """Send what waits at the coordinator until the others have done their part."""
+        # A generation that was never complete isn't in the log: another coordinator lacks it.
+        self._heart.park(node_id, known=self._joined_at in (None, node_id))
+        sent = self._coordinator.send(node_id, build, api=api, lane=Lane.GROUP, timeout=timeout)
+        self._heart.waits_for(sent)
+        try:
+            return await sent
+        except BaseException:
+            # It may wait there still, and everything else would wait behind it.
+            self._core.network.cut(node_id, Lane.GROUP, "nobody waits for its answer any more")
+            raise
+        finally:
+            self._heart.park(None)
+
+    def _unreached(self, node_id: int | None, error: KafkaError) -> None:
+        """No answer: the next attempt may go to another broker."""
+        self._core.calls.check_ended()
+        # What can't be read may be readable the next time; what can't be written never is.
+        unwritable = isinstance(error, ProtocolError) and error.maybe_written is False
+        refused = verdict_on(Api.FIND, error.code) if isinstance(error, BrokerError) else None
+        if unwritable or refused is Verdict.FATAL or isinstance(error, NoCommonVersion):
+            self._ends.fail(error)
+            return
+        if refused is Verdict.LATER:
+            self._later(error)
+            return
+        self._failures += 1
+        if node_id is not None:
+            self._coordinator.judge(node_id, error)
+        self._note(Api.JOIN if self._member.state is MemberState.JOINING else Api.SYNC, error)
+
+    def _later(self, error: KafkaError) -> None:
+        """Refused in a way that may pass: the user hears of each attempt, so they are rare."""
+        wait = SHY.delay(self._refusals, self._core.rng)
+        self._refusals += 1
+        self._not_before = self._core.clock.now() + wait
+        self._member.refuse(error)
+        self._log.warning(
+            "no member of group %s for now, tried again in %.1f s: %s",
+            self._terms.group_id,
+            wait,
+            error,
+        )
+        self._host.troubled(error)
+
+    def _note(self, api: Api, error: KafkaError) -> None:
+        self._member.last_error = error
+        level = logging.INFO if self._failures <= 1 else logging.DEBUG
+        self._log.log(level, "%s of group %s: %s", api.value, self._terms.group_id, error)
+
+    # Assigning
+
+    async def sync(self) -> bytes | None:
+        """The generation is known: assign where we lead, and ask for our share.
+
+        One attempt; None where it brought nothing.
+        """
+        member, generation = self._member, self._member.generation
+        assert generation is not None
+        if self._shares is None:
+            self._shares = await self._assign(generation) if generation.is_leader else {}
+        if member.state is not MemberState.SYNCING or member.generation is not generation:
+            return None
+        if self._shares is None:
+            return None
+        answers: list[bytes] = []
+        await self.scope.run(lambda: self._ask_share(generation, answers))
+        return answers[0] if answers else None
+
+    async def _assign(self, generation: Generation) -> Mapping[str, bytes] | None:
+        """What each member gets; None where that isn't to be sent any more."""
+        shares = await self._ask_host(generation)
+        if shares is None or self._member.generation is not generation:
+            return None
+        if not isinstance(shares, KafkaError):
+            # A static leader that came back (KIP-814): all keep what they have.
+            return {} if self._skip_assignment else shares
+        self._log.warning(
+            "leader of group %s can't assign and leaves, so that another one leads: %s",
+            self._terms.group_id,
+            shares,
+        )
+        now, member_id = self._core.clock.now(), self._member.member_id
+        self._not_before = now + SHY.delay(self._resigned, self._core.rng)
+        self._resigned += 1
+        self._ends.over(shares, forget_id=True)
+        until = min(self._not_before, now + _SHY_LEAVE)
+        await self._ends.say_goodbye(member_id, "the leader failed to assign", until)
+        return None
+
+    async def _ask_host(self, generation: Generation) -> Mapping[str, bytes] | KafkaError | None:
+        """For as long as the others wait; None where the membership ended meanwhile."""
+        said: list[Mapping[str, bytes] | KafkaError] = []
+        limit = self._patience
+
+        async def ask() -> None:
+            timeout = asyncio.timeout(limit)
+            try:
+                async with timeout:
+                    found = await self._host.assign(generation.protocol, self._members, generation)
+                    said.append(found)
+            except TimeoutError:
+                if not timeout.expired():
+                    raise
+                late = ClientError(
+                    f"assign() of group {self._terms.group_id} took longer than the rebalance "
+                    f"timeout, {limit:g} s, and was cancelled"
+                )
+                said.append(late)
+                self._host.troubled(late)
+
+        await self.scope.run(ask)
+        return said[0] if said else None
+
+    async def _ask_share(self, generation: Generation, answers: list[bytes]) -> None:
+        """One attempt. ``answers`` gets our share."""
+        member, node_id = self._member, None
+        ticket = member.ticket
+        await self._back_off()
+        request = self._terms.sync(generation, self._shares or {})
+        try:
+            node_id = await self._coordinator.find(self._heart.pulse.over_at)
+            if member.ticket != ticket:
+                return
+            if node_id != self._joined_at:
+                # It knows what is in the log, and this generation isn't yet.
+                raise self._refusal(Api.SYNC, ErrorCode.NOT_COORDINATOR, self._joined_at)
+            answer = await self._park(node_id, request, type(request), self._sync_patience)
+        except KafkaError as error:
+            if member.ticket != ticket:
+                return
+            if isinstance(error, BrokerError):
+                self._rejoin_from(error)
+            else:
+                # Heartbeats tell meanwhile whether somebody is there: the answer alone is lost.
+                lost = isinstance(error, RequestTimedOut)
+                self._unreached(None if lost else node_id, error)
+            return
+        if member.ticket != ticket:
+            return
+        code = answer.error_code
+        if not code and not self._terms.agrees(answer, generation):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if code:
+            self._sync_refused(code, node_id)
+            return
+        member.synced()
+        self._core.counters.add("group.rebalances")
+        self.forget_progress()
+        answers.append(bytes(answer.assignment))
+
+    def _sync_refused(self, code: int, node_id: int) -> None:
+        error, verdict = self._refusal(Api.SYNC, code, node_id), verdict_on(Api.SYNC, code)
+        match verdict:
+            case Verdict.OVER | Verdict.FORGET:
+                self._rejoins += 1  # failures are forgotten with the next JoinGroup
+                self._ends.over(error, forget_id=verdict is Verdict.FORGET)
+            case Verdict.FATAL:
+                self._ends.fail(error, forget_id=code == ErrorCode.FENCED_INSTANCE_ID)
+            case Verdict.LATER:
+                self._rejoin_from(error)
+                self._later(error)
+            case _:
+                self._coordinator.judge(node_id, error)
+                self._rejoin_from(error)
+
+    def _rejoin_from(self, error: KafkaError) -> None:
+        self._rejoins += 1
+        self._member.again(error)
+        self._log.info("group %s rebalances again: %s", self._terms.group_id, error)
+
+    def _refusal(self, api: Api, code: int, node_id: int | None) -> BrokerError:
+        return refusal(api, code, self._terms.group_id, node_id, self._terms.instance_id)

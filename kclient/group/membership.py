@@ -1,0 +1,429 @@
+"""Membership: takes part in a classic group for whom it serves, and never gives up silently.
+
+``consumer.group_side`` and ``group_member`` have one each. Its one task does what ``member`` says
+is next: have given up, join (``joining``), hand over; ``heartbeats`` has another. It knows nothing
+of what is shared out, and must not repeat a rebalance only because a broker is away: a generation
+outlives its coordinator.
+
+The host may call ``rejoin``, ``refused`` and ``leave`` from anywhere, from inside of its own
+methods, too. ``host.interrupt`` is called only while ``prepare``, ``assigned`` or ``leaving`` is
+under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm
+from kclient.errors import BrokerError, KafkaError
+from kclient.group.health import MembershipHealth
+from kclient.group.heartbeats import Heartbeats
+from kclient.group.joining import SHY, Joining
+from kclient.group.member import Member
+from kclient.group.states import MemberState
+from kclient.group.verdicts import Api, Verdict, verdict_on
+from kclient.network import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kclient.cluster.core import ClientCore
+    from kclient.config import MembershipConfig
+    from kclient.group.coordinator import Coordinator
+    from kclient.group.generation import Generation
+    from kclient.group.host import MembershipHost
+
+logger = logging.getLogger("kclient.group")
+
+GRACE = 5.0
+"""Seconds over the rebalance timeout for which a JoinGroup is waited for."""
+FAREWELL = 0.2
+"""Part of the time for ``close`` that is kept for LeaveGroup; at most a second."""
+KEPT = 0.2
+"""Part of what is left of it that is kept for the user's code, if brokers or handlers are late."""
+
+
+class Membership:
+    """One member of one group. No work and no loop access in the constructor.
+
+    Tasks: ``membership`` and ``heartbeats``, from ``start`` until ``close``.
+
+    Args:
+        core: The client's inside.
+        coordinator: Of the group.
+        config: ``session_timeout``, ``heartbeat_interval``, ``group_instance_id`` and the back-off.
+        group_id: The group.
+        rebalance_timeout: Seconds that members have to give up their work and join again, once they
+            know of it.
+        host: Whom it serves.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        coordinator: Coordinator,
+        config: MembershipConfig,
+        group_id: str,
+        rebalance_timeout: float,
+        host: MembershipHost,
+    ) -> None:
+        from kclient.group.membership_requests import Terms
+
+        # We may hear of a rebalance, and begin to count, a session after the coordinator began.
+        waited_for = rebalance_timeout + config.session_timeout
+        self._core = core
+        self._coordinator = coordinator
+        self._host = host
+        self._rebalance_timeout = rebalance_timeout
+        self._leave_timeout = min(config.api_timeout, config.session_timeout)
+        self._is_static = config.group_instance_id is not None
+        self._log = core.hooks.log(logger)
+        self._member = Member()
+        self._terms = Terms(
+            group_id,
+            config.group_instance_id,
+            _ms(config.session_timeout),
+            _ms(waited_for),
+            host.protocol_type,
+        )
+        self._heart = Heartbeats(
+            core,
+            coordinator,
+            self._member,
+            config,
+            self._terms,
+            lambda error, code, generation: self._heard(Api.HEARTBEAT, error, code, generation),
+            self.over,
+        )
+        self._joining = Joining(
+            core,
+            coordinator,
+            self._member,
+            self._heart,
+            self._terms,
+            rebalance_timeout,
+            waited_for + GRACE,
+            host,
+            self,
+        )
+        self._alarm = Alarm()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._host_works = False
+        self._leaves = 0
+        self._ending: float | None = None
+        self._farewell = ""
+        self._unsaid = False
+        self._spoilt = 0
+        self._again_at = math.inf
+
+    # What others ask of it
+
+    def start(self) -> None:
+        """Start the tasks. Nothing is joined before ``rejoin``."""
+        self._tasks = [
+            self._core.spawn(self._run(), "membership"),
+            self._core.spawn(self._heart.run(), "heartbeats", endless=True),
+        ]
+
+    @property
+    def state(self) -> MemberState:
+        """Where it stands."""
+        return self._member.state
+
+    @property
+    def generation(self) -> Generation | None:
+        """Who we are, for commits; None while we are no member.
+
+        While the group is joined again it is the old one, until the new one is known.
+        """
+        return self._member.generation
+
+    @property
+    def joined(self) -> bool:
+        """It is a member and has an assignment, also while the group rebalances, unless the
+        coordinator wouldn't have it when it was asked last."""
+        member = self._member
+        return member.holds and member.generation is not None and not member.refused
+
+    @property
+    def trouble(self) -> KafkaError | None:
+        """What went wrong last; None since the last success."""
+        return self._member.last_error
+
+    def rejoin(self, reason: str) -> None:
+        """Join the group, or join it again, as what is offered has changed.
+
+        Returns at once. What is asked for during a rebalance isn't lost: either that one brings it
+        or the next one follows at once. Nothing happens after a failure or ``close``.
+
+        Args:
+            reason: For the coordinator's log.
+        """
+        self._member.want(reason)
+        self._alarm.ring()
+
+    async def leave(
+        self, reason: str, *, tell: bool | None = None, timeout: float | None = None
+    ) -> None:
+        """Leave the group, until the next ``rejoin``. The host is not asked, nor told.
+
+        Out at once; what this waits for is that the others know. Where the coordinator can't be
+        told within ``timeout``, they find out when the session is over.
+
+        Args:
+            reason: For the coordinator's log.
+            tell: Whether the coordinator is told. None: yes, unless it is a static member, which
+                may come back within its session as if nothing had been.
+            timeout: Seconds; the session timeout by default, ``api_timeout`` at most.
+
+        Cancellation: it has left all the same; the others may find out later.
+        """
+        parked, tells = self._heart.parked is not None, self._tells(tell)
+        nameless = self._joining.nameless
+        member_id = self._member.leave(keep_id=not tells)
+        self._joining.forget_progress(keep_id=not tells)
+        self._again_at = math.inf
+        self._break_off()
+        if not tells or not (member_id or nameless):
+            return
+        self._leaves += 1
+        try:
+            now = self._core.clock.now()
+            until = now + (self._leave_timeout if timeout is None else timeout)
+            await self.say_goodbye(member_id, reason, until, parked=parked)
+        finally:
+            self._leaves -= 1
+            self._alarm.ring()
+
+    async def close(self, reason: str, deadline: float, *, tell: bool | None = None) -> None:
+        """Leave for good and stop: ``host.leaving``, then LeaveGroup. Twice is fine.
+
+        Args:
+            reason: For the coordinator's log.
+            deadline: On the client's clock; it is over by then, whatever brokers and host do. A
+                part of the time is kept for LeaveGroup, which ``host.leaving`` doesn't get.
+            tell: See ``leave``.
+
+        Cancellation: call it again; it goes on where it was.
+        """
+        parked, now = self._heart.parked is not None, self._core.clock.now()
+        left = max(0.0, deadline - now)
+        soft = deadline - min(1.0, FAREWELL * left)
+        self._ending = soft if self._ending is None else min(self._ending, soft)
+        self._alarm.ring()
+        self._joining.scope.interrupt()
+        self._host.hurry(self._host_deadline(self._ending))
+        if self._tasks and not self._tasks[0].done():
+            await asyncio.wait(self._tasks[:1], timeout=max(0.0, self._ending - now))
+        await self._core.stop(*self._tasks)
+        if self._member.state is not MemberState.CLOSED:
+            self._farewell = self._member.close()
+            self._unsaid = bool(self._farewell) or self._joining.nameless
+        if self._unsaid and self._tells(tell):
+            await self.say_goodbye(self._farewell, reason, deadline, parked=parked)
+        self._unsaid = False
+
+    def look(self) -> None:
+        """See at once whether the session is over: the loop may have stood still until now.
+
+        ``generation`` says what came of it. The host is told by the task, as ever.
+        """
+        self._heart.look()
+
+    def refused(self, error: KafkaError, generation: Generation) -> None:
+        """A commit of ``generation`` was refused: that tells of the membership, too."""
+        settled = self._member.state in (MemberState.STABLE, MemberState.PREPARING)
+        if isinstance(error, BrokerError) and settled and self._member.generation == generation:
+            self._heard(Api.COMMIT, error, error.code, generation)
+
+    def health(self) -> MembershipHealth:
+        """A snapshot of how the membership is; free to call at any time."""
+        member, pulse = self._member, self._heart.pulse
+        generation = member.generation
+        age = self._core.clock.now() - pulse.answered_at if generation is not None else None
+        return MembershipHealth(
+            group_id=self._terms.group_id,
+            state=member.state.name,
+            joined=self.joined,
+            generation=None if generation is None else generation.generation_id,
+            member_id=member.member_id or None,
+            instance_id=self._terms.instance_id,
+            is_leader=generation is not None and generation.is_leader,
+            coordinator=self._coordinator.name,
+            last_heartbeat_age=age,
+            rebalances=member.rebalances,
+            last_error=None if member.last_error is None else str(member.last_error),
+            late_heartbeats=pulse.blocks,
+            longest_block=pulse.longest_block,
+        )
+
+    # The task
+
+    async def _run(self) -> None:
+        try:
+            while self._ending is None and self._member.state is not MemberState.FAILED:
+                self._core.calls.check_ended()
+                await self._turn()
+                self._heart.wake()
+        except KafkaError:
+            if self._core.failure is None and not self._core.closed:
+                raise
+            return  # it has been told to whoever waits
+        await self._end()
+
+    async def _turn(self) -> None:
+        """Do what is next."""
+        match self._member.state:
+            case MemberState.OUTSIDE | MemberState.STABLE:
+                left = self._again_at - self._core.clock.now()
+                if left <= 0:
+                    self._member.want("what was assigned is of no use")
+                if self._leaves or not self._member.begin():
+                    await self._alarm.sleep(min(left, LONGEST_SLEEP))
+                else:
+                    self._again_at = math.inf
+            case MemberState.PREPARING:
+                await self._prepare()
+            case MemberState.JOINING:
+                await self._joining.scope.run(self._joining.join)
+            case MemberState.SYNCING:
+                await self._sync()
+            case MemberState.LOST:
+                await self._tell_of_loss()
+
+    async def _end(self) -> None:
+        """Nothing will be joined any more: whom we serve gives up what it has."""
+        member = self._member
+        if member.state is MemberState.LOST:
+            await self._tell_of_loss()
+        if member.state is MemberState.FAILED:
+            assert member.error is not None
+            if member.holds:
+                member.holds = False
+                await self._host.lost(member.error)
+            self._host.failed(member.error)
+            if self._ending is None and member.member_id and self._tells(None):
+                await self._joining.scope.run(self._part)
+        elif member.holds and self._ending is not None:
+            with self._interrupting_host():
+                await self._host.leaving(self._host_deadline(self._ending))
+
+    def _host_deadline(self, ending: float) -> float:
+        """Until when the host may wait for others, where all must be over at ``ending``."""
+        return ending - KEPT * max(0.0, ending - self._core.clock.now())
+
+    async def _part(self) -> None:
+        """Who will never be a member says so: the others wait for nobody. ``close`` breaks it off,
+        and says it in its own time."""
+        until = self._core.clock.now() + self._leave_timeout
+        await self.say_goodbye(self._member.member_id, "it can't be a member", until)
+        self._member.member_id = ""
+
+    async def _tell_of_loss(self) -> None:
+        error = self._member.error
+        assert error is not None
+        await self._host.lost(error)
+        if self._member.state is MemberState.LOST:
+            self._member.told()
+
+    async def _sync(self) -> None:
+        generation, share = self._member.generation, await self._joining.sync()
+        if share is not None and generation is not None and self._ending is None:
+            self._again_at = math.inf
+            with self._interrupting_host():
+                useless = await self._host.assigned(generation, share)
+            if useless is None:
+                self._spoilt = 0
+            elif self._member.generation is generation:
+                self._spoil(useless)
+
+    def _spoil(self, error: KafkaError) -> None:
+        """What was assigned is of no use. Not at once: it would come again, and all join along."""
+        wait = SHY.delay(self._spoilt, self._core.rng)
+        self._spoilt += 1
+        self._again_at = self._core.clock.now() + wait
+        self._log.warning("group %s: joined again in %.1f s: %s", self._terms.group_id, wait, error)
+
+    async def _prepare(self) -> None:
+        with self._interrupting_host():
+            await self._host.prepare(self._core.clock.now() + self._rebalance_timeout)
+        if self._member.state is MemberState.PREPARING and self._ending is None:
+            self._member.prepared()
+
+    @contextlib.contextmanager
+    def _interrupting_host(self) -> Iterator[None]:
+        """Within it the host is at work that is void once the generation is over."""
+        self._host_works = True
+        try:
+            yield
+        finally:
+            self._host_works = False
+
+    def _break_off(self) -> None:
+        """What is under way is void."""
+        self._joining.scope.interrupt()
+        if self._host_works:
+            self._host.interrupt()
+        self._alarm.ring()
+        self._heart.wake()
+
+    # News
+
+    def _heard(self, api: Api, error: KafkaError, code: int, generation: Generation) -> None:
+        """The coordinator refused a heartbeat or a commit of the present generation."""
+        verdict = verdict_on(api, code)
+        match verdict:
+            case Verdict.REJOIN if self._member.state is MemberState.STABLE:
+                self.rejoin("the group is rebalancing")
+            case Verdict.OVER | Verdict.FORGET:
+                self.over(error, forget_id=verdict is Verdict.FORGET)
+            case Verdict.FATAL:
+                self.fail(error, forget_id=True)
+
+    def over(self, error: KafkaError, *, forget_id: bool = False) -> None:
+        """We are no member any more."""
+        if self._member.over(error, forget_id=forget_id):
+            self._core.counters.add("group.losses")
+            self._log.warning("membership in group %s is lost: %s", self._terms.group_id, error)
+        self._break_off()
+
+    def fail(self, error: KafkaError, *, forget_id: bool = False) -> None:
+        """We will never be one. ``forget_id``: and there is nobody to say goodbye for."""
+        self._log.error("can't be a member of group %s: %s", self._terms.group_id, error)
+        self._member.fail(error, forget_id=forget_id)
+        self._break_off()
+
+    # Leaving
+
+    def _tells(self, tell: bool | None) -> bool:
+        return not self._is_static if tell is None else tell
+
+    async def say_goodbye(
+        self, member_id: str, reason: str, deadline: float, *, parked: bool = False
+    ) -> None:
+        """LeaveGroup, as often as need be. That it fails is nobody's trouble but the others'."""
+        from kclient.protocol.messages.leave_group import LeaveGroupRequest
+
+        try:
+            await self._coordinator.call(
+                lambda version: self._terms.leave(member_id, reason, version),
+                api=LeaveGroupRequest,
+                timeout=max(0.0, deadline - self._core.clock.now()),
+                check=self._terms.leave_verdict,
+                lane=Lane.GENERAL if parked else Lane.GROUP,
+            )
+        except KafkaError as error:
+            self._log.info(
+                "group %s couldn't be told that member %s leaves: %s",
+                self._terms.group_id,
+                member_id,
+                error,
+            )
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

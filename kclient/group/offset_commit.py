@@ -1,0 +1,215 @@
+"""One OffsetCommit: the request in any version, what its answer says of each partition. Sans-IO.
+
+Made by ``offsets`` for each attempt. ``course`` is the one place that says what an error means for
+a commit; whoever retries follows it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kclient.cluster.retry import MISSING_PARTITION_GRACE, UNKNOWN_TOPIC_GRACE
+from kclient.error_codes import ErrorCode
+from kclient.errors import BrokerError, KafkaError, NoCommonVersion, ProtocolError, broker_error
+from kclient.group.topic_ids import LAST_BY_NAME, TopicIds, by_topic
+from kclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kclient.cluster.view import Cluster
+    from kclient.group.generation import Generation
+
+_FIRST_IN_KAFKA: Final = 1
+"""Version 0 keeps offsets in ZooKeeper, and asks nobody whether a member may commit."""
+_FIRST_WITH_INSTANCES: Final = 7
+_NO_EPOCH: Final = -1
+_SHOWN: Final = 5
+"""Partitions that a text names."""
+
+
+class Course(enum.Enum):
+    """What follows from an error of a commit."""
+
+    RETRY = "the same commit may succeed in a while"
+    REBALANCING = "the group rebalances: it may succeed once, or until, this member has joined anew"
+    OUSTED = "the coordinator doesn't have this member, or not in that generation"
+    REFUSED = "it would fail again"
+
+
+_OUSTED = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_UNKNOWN_HINT: Final = (
+    "check that the topic exists, and how many partitions it has; without the right to describe a "
+    "topic it looks as if it did not exist"
+)
+_FINAL = frozenset({ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE})
+
+
+def course(error: KafkaError) -> Course:
+    """What to do after ``error``. A topic that is unknown may be on its way to the coordinator."""
+    if isinstance(error, BrokerError):
+        if error.code in _OUSTED:
+            return Course.OUSTED
+        if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return Course.REBALANCING
+        if error.code in _FINAL:
+            return Course.REFUSED
+    return Course.RETRY if error.retriable else Course.REFUSED
+
+
+def is_unknown(error: KafkaError) -> bool:
+    """Whether ``error`` says that there is no such partition; it may only be on its way."""
+    return isinstance(error, BrokerError) and error.code in _UNKNOWN
+
+
+def patience(partition: TopicPartition, view: Cluster) -> float:
+    """For how many seconds a coordinator may say of ``partition`` what ``is_unknown``.
+
+    For ever where the view has it, as then it is the coordinator that lags behind.
+    """
+    count = view.partition_count(partition.topic)
+    if count is None:
+        return UNKNOWN_TOPIC_GRACE
+    return MISSING_PARTITION_GRACE if partition.partition >= count else math.inf
+
+
+class OffsetCommit:
+    """A commit of some offsets in one request.
+
+    Args:
+        group_id: Of the group.
+        generation: Of the member that commits; ``OUTSIDE`` for whoever is none.
+        offsets: What to commit.
+        view: Where the ids of topics are looked up.
+
+    Attributes:
+        offsets: As given.
+        max_version: Highest version that can be built; None for no limit.
+    """
+
+    __slots__ = ("_generation", "_group_id", "_ids", "max_version", "offsets")
+
+    def __init__(
+        self,
+        group_id: str,
+        generation: Generation,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        view: Cluster,
+    ) -> None:
+        self._group_id = group_id
+        self._generation = generation
+        self.offsets = offsets
+        self._ids = TopicIds(view, {partition.topic for partition in offsets})
+        self.max_version = None if self._ids.complete else LAST_BY_NAME
+
+    def build(self, version: int) -> OffsetCommitRequest:
+        """The request for ``version``.
+
+        Raises:
+            NoCommonVersion: The version doesn't keep offsets in Kafka, or is over ``max_version``.
+        """
+        self._ids.check(version)
+        if version < _FIRST_IN_KAFKA:
+            raise NoCommonVersion(
+                "OffsetCommit version 0 keeps offsets in ZooKeeper",
+                hint="it needs Apache Kafka 0.9 or newer",
+            )
+        who = self._generation
+        request = OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=who.instance_id if version >= _FIRST_WITH_INSTANCES else None,
+        )
+        for name, partitions in by_topic(self.offsets).items():
+            topic = OffsetCommitRequestTopic(
+                partitions=[_entry(partition, self.offsets[partition]) for partition in partitions]
+            )
+            if version > LAST_BY_NAME:
+                topic.topic_id = self._ids.id_of(name)
+            else:
+                topic.name = name
+            request.topics.append(topic)
+        return request
+
+    def read(self, response: OffsetCommitResponse) -> dict[TopicPartition, KafkaError | None]:
+        """What became of each partition: None if its offset is committed.
+
+        One that the answer leaves out has a ``ProtocolError``.
+        """
+        found: dict[TopicPartition, KafkaError | None] = {}
+        for topic in response.topics:
+            name = self._ids.name_of(topic.name, topic.topic_id)
+            for said in topic.partitions:
+                key = TopicPartition(name, said.partition_index)
+                if not said.error_code:
+                    found.setdefault(key, None)
+                    continue
+                doing = f"commit of offset {self._offset(key)} of {key} by group {self._group_id}"
+                found[key] = broker_error(said.error_code, doing, topic_partition=key)
+        return {key: found[key] if key in found else self._left_out(key) for key in self.offsets}
+
+    def _offset(self, key: TopicPartition) -> int:
+        return self.offsets[key].offset if key in self.offsets else -1
+
+    def _left_out(self, key: TopicPartition) -> ProtocolError:
+        return ProtocolError(
+            f"the answer of OffsetCommit leaves out {key}",
+            struct="OffsetCommitResponse",
+            field="topics",
+            topic_partition=key,
+        )
+
+
+def _entry(partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetCommitRequestPartition:
+    epoch = committed.leader_epoch
+    return OffsetCommitRequestPartition(
+        partition_index=partition.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=_NO_EPOCH if epoch is None else epoch,
+        committed_metadata=committed.metadata,
+    )
+
+
+def united(errors: Mapping[TopicPartition, KafkaError], group_id: str) -> KafkaError:
+    """The one error of a commit that failed for these partitions.
+
+    That of the first partition, telling of all that have the like; others are in its notes.
+    """
+    kinds: dict[type[KafkaError], list[TopicPartition]] = {}
+    for partition, error in errors.items():
+        kinds.setdefault(type(error), []).append(partition)
+    (kind, partitions), *others = kinds.items()
+    error = errors[partitions[0]]
+    if issubclass(kind, BrokerError):
+        doing = f"commit of {some_of(partitions)} by group {group_id}"
+        about = partitions[0] if len(partitions) == 1 else None
+        hint = _UNKNOWN_HINT if is_unknown(error) else None
+        node_id = error.node_id
+        error = broker_error(kind.code, doing, topic_partition=about, node_id=node_id, hint=hint)
+    for other, some in others:
+        error.add_note(f"{some_of(some)}: {other.__name__}: {errors[some[0]]}")
+    return error
+
+
+def some_of(partitions: Sequence[TopicPartition]) -> str:
+    """Partitions in a text: the first of them, and how many there are."""
+    names = ", ".join(str(partition) for partition in partitions[:_SHOWN])
+    more = len(partitions) - _SHOWN
+    return f"{names} and {more} more" if more > 0 else names

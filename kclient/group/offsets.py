@@ -1,0 +1,210 @@
+"""GroupOffsets: the committed offsets of a group, kept by its coordinator.
+
+``consumer.commits`` makes attempts to commit through it, and says what is attempted again; the
+group side of a consumer reads here where to go on. It finds the coordinator through
+``Coordinator``; requests and answers are ``offset_commit`` and ``offset_fetch``. It has no task and
+keeps nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kclient.cluster.retry import Attempts, Verdict, judge
+from kclient.errors import BrokerError, KafkaError, RequestTimedOut
+from kclient.group.offset_commit import OffsetCommit
+from kclient.group.offset_fetch import OffsetFetch
+from kclient.network import Lane
+from kclient.protocol.messages.offset_commit import OffsetCommitRequest
+from kclient.protocol.messages.offset_fetch import OffsetFetchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kclient.cluster.calls import Effort
+    from kclient.cluster.core import ClientCore
+    from kclient.group.coordinator import Coordinator
+    from kclient.group.generation import Generation
+    from kclient.protocol.message import Request
+    from kclient.types import OffsetAndMetadata, TopicPartition
+
+_URGENT = (Verdict.REFRESH, Verdict.LOOK_AROUND, Verdict.BACK_OFF)
+
+
+class GroupOffsets:
+    """The committed offsets of one group.
+
+    Args:
+        core: The client's inside.
+        coordinator: Of the group.
+    """
+
+    def __init__(self, core: ClientCore, coordinator: Coordinator) -> None:
+        self._core = core
+        self._coordinator = coordinator
+
+    @property
+    def group_id(self) -> str:
+        """The group."""
+        return self._coordinator.group_id
+
+    async def attempt(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        generation: Generation,
+        limit: float,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Commit ``offsets`` in one request, once the coordinator is known.
+
+        Args:
+            offsets: What to commit.
+            generation: Under which.
+            limit: On the client's clock, until when there must be an outcome.
+
+        Returns:
+            What became of each partition, None where its offset is committed. Errors of the
+            request as a whole are those of each partition.
+
+        Cancellation: abandons the answer only. A request that is under way may take effect.
+        """
+        order = OffsetCommit(self.group_id, generation, offsets, self._core.metadata.view)
+        try:
+            node_id, response = await self._send(order, OffsetCommitRequest, limit)
+        except KafkaError as error:
+            return dict.fromkeys(offsets, error)
+        answers = order.read(response)
+        self._heed(node_id, answers.items())
+        return answers
+
+    async def fetch(
+        self,
+        partitions: Collection[TopicPartition],
+        timeout: float | None = None,
+        *,
+        require_stable: bool = True,
+    ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
+        """Read what is committed for ``partitions``, repeating what failed for a passing reason.
+
+        Args:
+            partitions: About which.
+            timeout: Seconds for all attempts together; ``api_timeout`` by default.
+            require_stable: Wait for transactions that are about to change these offsets (KIP-447);
+                brokers before 2.5 don't.
+
+        Returns:
+            For each partition the offset, None where nothing is committed, or why that can't be
+            told: ``RequestTimedOut``, ``GroupAuthorizationFailed``, ``TopicAuthorizationFailed``,
+            ``UnknownTopicOrPartition``, ``ProtocolError`` (the answer leaves it out).
+
+        Raises:
+            ClientClosed, BackgroundTaskDied: The client ended meanwhile.
+
+        Cancellation: safe, nothing is changed anywhere.
+
+        Example::
+
+            found = await offsets.fetch([TopicPartition("flights", 0)])
+        """
+        ordered = list(dict.fromkeys(partitions))
+        effort = self._core.calls.effort(f"OffsetFetch of group {self.group_id}", timeout)
+        outcomes: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = {}
+        failures: dict[TopicPartition, Attempts] = {}
+        left = ordered
+        while left:
+            version = self._core.metadata.view.version
+            answers = await self._ask(left, require_stable, effort)
+            self._core.calls.check_ended()
+            outcomes.update(answers)
+            verdicts = self._judge(answers, failures, effort)
+            left = list(verdicts)
+            if left and not await self._wait(verdicts.values(), effort, version):
+                now = self._core.clock.now()
+                outcomes.update((key, failures[key].out_of_time(now)) for key in left)
+                break
+        return {key: outcomes[key] for key in ordered}
+
+    async def _ask(
+        self, partitions: list[TopicPartition], require_stable: bool, effort: Effort
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None]:
+        question = OffsetFetch(
+            self.group_id,
+            partitions,
+            self._core.metadata.view,
+            require_stable=require_stable,
+        )
+        try:
+            node_id, response = await self._send(question, OffsetFetchRequest, effort.deadline)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error)
+        answers = question.read(response)
+        self._heed(node_id, answers.items())
+        return answers
+
+    def _judge(
+        self,
+        answers: Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None],
+        failures: dict[TopicPartition, Attempts],
+        effort: Effort,
+    ) -> dict[TopicPartition, Verdict]:
+        """What to ask about again."""
+        verdicts: dict[TopicPartition, Verdict] = {}
+        for key, error in answers.items():
+            if not isinstance(error, KafkaError):
+                continue
+            if key not in failures:
+                what = f"OffsetFetch of {key} in group {self.group_id}"
+                failures[key] = Attempts(what, effort.attempts.started)
+            failures[key].add(self._where(), error)
+            verdict = judge(error, effort.elapsed)
+            if verdict is not Verdict.GIVE_UP:
+                verdicts[key] = verdict
+        return verdicts
+
+    @staticmethod
+    async def _wait(verdicts: Iterable[Verdict], effort: Effort, version: int) -> bool:
+        """Wait as the most urgent verdict says; False if time is up."""
+        wanted = set(verdicts)
+        try:
+            await effort.wait(next(one for one in _URGENT if one in wanted), version)
+        except RequestTimedOut:
+            return False
+        return True
+
+    async def _send(
+        self, message: OffsetCommit | OffsetFetch, api: type[Request], limit: float
+    ) -> tuple[int, Any]:
+        """One request to the coordinator, and who that is; on a lane where no join is parked."""
+        node_id = await self._coordinator.find(limit)
+        try:
+            response = await self._coordinator.send(
+                node_id,
+                message.build,
+                api=api,
+                lane=Lane.GENERAL,
+                limit=limit,
+                max_version=message.max_version,
+            )
+        except KafkaError as error:
+            if self._core.clock.now() < limit:  # else it is our time that was up
+                self._coordinator.judge(node_id, error)
+            raise
+        return node_id, response
+
+    def _heed(self, node_id: int, answers: Iterable[tuple[TopicPartition, object]]) -> None:
+        """Have looked for what has moved, as the next attempt will need it."""
+        topics: dict[str, None] = {}
+        moved: BrokerError | None = None
+        for partition, error in answers:
+            if isinstance(error, BrokerError):
+                if error.refresh_metadata:
+                    topics[partition.topic] = None
+                if error.rediscover_coordinator:
+                    moved = error
+        for topic in topics:
+            self._core.metadata.touch(topic)
+            self._core.metadata.request_update(topic)
+        if moved is not None:
+            self._coordinator.lost(node_id, moved)
+
+    def _where(self) -> str:
+        return self._core.calls.name_of(self._coordinator.node_id)

@@ -1,0 +1,323 @@
+"""A user's own protocol as the host of a membership: what it is asked, when, and what it may break.
+
+``GroupMember`` has one ``ProtocolHost``. The user's functions may be plain or ``async`` and may
+raise: that is kept for the user's next call, is logged, and ends neither the membership nor the
+group. ``UserCalls`` calls them. Nothing is decided here about the group.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kclient.backoff import Backoff
+from kclient.cluster.wakeups import Alarm
+from kclient.errors import (
+    ClientError,
+    ConsumerStalled,
+    InvalidConfig,
+    KafkaError,
+    WrongContext,
+)
+from kclient.frozen import Frozen, frozen
+from kclient.group.host import JoinedMember, Offer
+from kclient.group.user_calls import UserCalls
+from kclient.hooks import require_method
+
+if TYPE_CHECKING:
+    from kclient.cluster.core import ClientCore
+    from kclient.cluster.wakeups import Bell
+    from kclient.group.generation import Generation
+
+logger = logging.getLogger("kclient.group")
+
+_ANEW = Backoff(0.5, 30.0)
+"""Until ``metadata`` is asked again where it has never given any."""
+
+
+@frozen
+class GroupAssignment(Frozen):
+    """What a member of a group was given.
+
+    Attributes:
+        generation: The group's generation, which grows with each rebalance.
+        member_id: Ours in it.
+        is_leader: Whether our ``assign`` shared out.
+        data: Our share, as the leader's ``assign`` made it; empty if it left us out.
+    """
+
+    generation: int
+    member_id: str
+    is_leader: bool
+    data: bytes
+
+
+class GroupProtocol(Protocol):
+    """How a group shares out whatever it shares: written by the user of ``GroupMember``.
+
+    Beside what is listed here an object may have, each plain or ``async`` and awaited in order:
+
+    - ``on_assigned(assignment: GroupAssignment)``: it is ours from now on;
+    - ``on_revoked(assignment: GroupAssignment)``: stop working on it; the others get it when this
+      has returned. At every rebalance, and when the member is closed;
+    - ``on_lost(error: KafkaError)``: others may have it by now, as the group took us for gone;
+    - ``cooperative = True``: keep working while the group rebalances. ``on_revoked`` is called at
+      the close only; what is to be stopped shows in ``on_assigned``. The leader must see to it that
+      nothing is given to one member before another has stopped: Kafka doesn't.
+
+    Heartbeats go on while these are awaited, but not while they block the event loop.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the way of sharing out. The group takes one that all its members name."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """Of what is shared, the same for all members of a group, such as ``connect``."""
+        ...
+
+    def metadata(self) -> bytes:
+        """What the leader has to know of this member. Asked at each rebalance; plain, and quick."""
+        ...
+
+    def assign(
+        self, members: Sequence[JoinedMember]
+    ) -> Mapping[str, bytes] | Awaitable[Mapping[str, bytes]]:
+        """Share out: bytes by member id. At the leader only, plain or ``async``.
+
+        The group waits for it, for ``rebalance_timeout`` seconds at most. Where it raises, this
+        member leaves the group for a while, so that another one leads.
+        """
+        ...
+
+
+def check_protocol(protocol: Any) -> None:
+    """Raise InvalidConfig unless ``protocol`` can be a ``GroupProtocol``."""
+    for method in ("metadata", "assign"):
+        require_method("protocol", protocol, method)
+    for field in ("name", "type"):
+        value = getattr(protocol, field, None)
+        if not isinstance(value, str) or not value:
+            raise InvalidConfig(
+                f"protocol holds {protocol!r}, whose {field} is {value!r}: allowed is a string "
+                "that isn't empty"
+            )
+    for hook in ("on_assigned", "on_revoked", "on_lost"):
+        found = getattr(protocol, hook, None)
+        if found is not None and not callable(found):
+            raise InvalidConfig(f"protocol holds {protocol!r}: its {hook} can't be called")
+    if inspect.iscoroutinefunction(protocol.metadata):
+        raise InvalidConfig(
+            f"protocol holds {protocol!r}: its metadata() must be a plain function",
+            hint="prepare what it gives elsewhere, and call rejoin() when it has changed",
+        )
+
+
+class ProtocolHost:
+    """Implements ``MembershipHost`` for a user's protocol.
+
+    Args:
+        core: The client's inside.
+        protocol: The user's.
+        bell: Rung whenever those who wait should look again.
+        patience: Seconds that one of the user's functions may take, ``rebalance_timeout``.
+
+    Attributes:
+        calls: Calls the user's functions; has which is under way.
+        assignment: The latest that is ours; None where there is none.
+        serial: Counts the assignments.
+        latest: The latest that the user's code was told of, unless a rebalance or a loss took it.
+        failure: Why it will never be a member.
+    """
+
+    def __init__(
+        self, core: ClientCore, protocol: GroupProtocol, bell: Bell, patience: float
+    ) -> None:
+        self._core = core
+        self._log = core.hooks.log(logger)
+        self._protocol = protocol
+        self._bell = bell
+        self._metadata: bytes | None = None
+        self._alarm = Alarm()
+        self._void = False
+        self._error: Exception | None = None
+        self._no_metadata = False
+        self.protocol_type = protocol.type
+        self.assignment: GroupAssignment | None = None
+        self.serial = 0
+        self.latest: GroupAssignment | None = None
+        self.failure: KafkaError | None = None
+        self.calls = UserCalls(
+            core.clock,
+            self._log,
+            patience,
+            "rebalance_timeout",
+            bell.ring,
+            "() of the group's protocol",
+        )
+
+    def check_outside(self, call: str) -> None:
+        """Raise WrongContext inside of one of the user's functions: nothing goes on before it."""
+        if self.calls.makes_this_call:
+            raise WrongContext(
+                f"{call}() would wait for the end of {self.calls.name}(), which calls it",
+                hint="have another task wait, or return first",
+            )
+
+    @property
+    def settled(self) -> bool:
+        """The user's code knows of what is ours."""
+        return self.calls.name not in ("on_assigned", "on_revoked", "on_lost")
+
+    def take_error(self) -> Exception | None:
+        """What the user's code raised first since the last call, once; or that it hangs."""
+        error, self._error = self._error, None
+        if error is None and self.calls.take_stall():
+            return ConsumerStalled(
+                f"{self.calls.title} has not ended {self.calls.figures}: until it does, this "
+                "member takes no part in the group's rebalances",
+                hint="see what the function awaits, and give that a timeout",
+            )
+        return error
+
+    # As a host
+
+    def offers(self) -> Sequence[Offer]:
+        """The one protocol. What ``metadata`` gave before serves where it raises."""
+        self._ask_metadata(again=self._no_metadata)
+        return [Offer(self._protocol.name, self._metadata or b"")]
+
+    async def prepare(self, deadline: float) -> None:
+        """Give up what is ours, unless it is kept; and see that there is something to offer."""
+        self.latest, self._void = None, False
+        if not getattr(self._protocol, "cooperative", False):
+            await self._revoke()
+        late = self._core.clock.now() - deadline
+        if late > 0:
+            self._log.warning(
+                "on_revoked of the group's protocol ended %.1f s after rebalance_timeout: the "
+                "group may have gone on without this member",
+                late,
+            )
+        self._no_metadata, attempt = False, 0
+        while self._metadata is None and not self._ask_metadata() and not self._void:
+            await self._alarm.sleep(_ANEW.delay(attempt, self._core.rng))
+            attempt += 1
+
+    def interrupt(self) -> None:
+        """Nothing is offered any more. What the user's function has begun it may finish."""
+        self._void = True
+        self._alarm.ring()
+
+    async def assign(
+        self, protocol: str, members: Sequence[JoinedMember], generation: Generation
+    ) -> Mapping[str, bytes] | KafkaError:
+        """Ask the user."""
+        shares: list[Any] = []
+        failed = await self._call("assign", tuple(members), into=shares)
+        if failed is None:
+            failed = self._wrong_shares(shares[0], members)
+            if failed is None:
+                return {member: bytes(share) for member, share in shares[0].items()}
+            self._keep(failed, "assign")
+        return ClientError(
+            f"assign() of the group's protocol failed with {type(failed).__name__}: {failed}"
+        )
+
+    @staticmethod
+    def _wrong_shares(shares: Any, members: Sequence[JoinedMember]) -> Exception | None:
+        if not isinstance(shares, Mapping):
+            return TypeError(f"assign() must give a mapping of member id to bytes, not {shares!r}")
+        known = {one.member_id for one in members}
+        for member, share in shares.items():
+            if member not in known:
+                return ValueError(f"assign() gives something to {member!r}, who is no member")
+            if not isinstance(share, bytes | bytearray | memoryview):
+                return TypeError(f"assign() gives {member!r} {share!r}, which is not bytes")
+        return None
+
+    async def assigned(self, generation: Generation, assignment: bytes) -> None:
+        """Tell the user, then those who wait."""
+        ours = GroupAssignment(
+            generation.generation_id, generation.member_id, generation.is_leader, assignment
+        )
+        self.assignment = ours
+        self.serial += 1
+        await self._call("on_assigned", ours)
+        self.latest = ours
+        self._bell.ring()
+
+    def hurry(self, deadline: float) -> None:
+        """Nothing is offered any more; the user's function that is under way has until then."""
+        self.interrupt()
+        self.calls.hurry(deadline)
+
+    async def leaving(self, deadline: float) -> None:
+        """Give up what is ours."""
+        await self._revoke()
+
+    async def lost(self, error: KafkaError) -> None:
+        """Tell the user, unless it was given up already."""
+        ours, self.assignment, self.latest = self.assignment, None, None
+        if ours is not None:
+            await self._call("on_lost", error)
+        self._bell.ring()
+
+    def troubled(self, error: Exception) -> None:
+        """Keep it for the next call."""
+        if self._error is None:
+            self._error = error
+        self._bell.ring()
+
+    def failed(self, error: KafkaError) -> None:
+        """Keep it for every further call."""
+        self.failure = error
+        self._bell.ring()
+
+    async def _revoke(self) -> None:
+        ours = self.assignment
+        if ours is None:
+            return
+        try:
+            await self._call("on_revoked", ours)
+        finally:
+            self.assignment = None
+
+    # The user's code
+
+    def _ask_metadata(self, *, again: bool = False) -> bool:
+        """``again``: it has failed in this rebalance, which was told."""
+        try:
+            found = self._protocol.metadata()
+            if not isinstance(found, bytes | bytearray | memoryview):
+                raise TypeError(f"metadata() must give bytes, not {found!r}")
+        except Exception as error:
+            if not again:
+                self._keep(error, "metadata")
+            self._no_metadata = True
+            return False
+        self._metadata = bytes(found)
+        return True
+
+    async def _call(self, name: str, *args: object, into: list[Any] | None = None) -> Any:
+        """Call one of the user's functions, if it is there. What it raised, or None."""
+        function = getattr(self._protocol, name, None)
+        if function is None:
+            return None
+        try:
+            result = await self.calls.call(name, lambda: function(*args))
+        except Exception as error:
+            return self._keep(error, name)
+        if into is not None:
+            into.append(result)
+        return None
+
+    def _keep(self, error: Exception, name: str) -> Exception:
+        self._log.error("%s() of the group's protocol failed", name, exc_info=error)
+        error.add_note(f"raised in {name}() of the protocol of a GroupMember")
+        self.troubled(error)
+        return error

@@ -1,0 +1,186 @@
+"""10,000 random rebalances through Java's assignors and ours: the same shares, the same bytes.
+
+And 3,000 with members that lie. The sticky ones differ from Java's in a few cases, all named in
+``why_java_fails``: there Java's throws, or what it answers can't work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pytest
+
+from kclient.group.assignors import chosen, cooperative_sticky, sticky
+from kclient.group.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from kclient.hooks import MemberSubscription, TopicsView
+from kclient.types import TopicPartition
+from tests.assignors.java_side import ask, line, parsed
+from tests.assignors.random_groups import RandomGroup, Round
+
+ROUNDS = 5
+STICKY = {"sticky": sticky.read_claim, "cooperative-sticky": cooperative_sticky.read_claim}
+
+Shares = Mapping[str, Sequence[TopicPartition]]
+
+
+class Asked(NamedTuple):
+    """A rebalance, and what we made of it.
+
+    Attributes:
+        newest: The highest generation that the leader's assignor had heard of.
+    """
+
+    name: str
+    strategy: str
+    view: TopicsView
+    members: dict[str, MemberSubscription]
+    shares: Shares
+    generation: int
+    newest: int
+
+
+def play(strategy: str, seed: int, *, honest: bool, lines: list[str]) -> Iterator[Asked]:
+    """The rebalances of one group; what Java is to be asked is added to ``lines``."""
+    group = RandomGroup(strategy, seed, honest=honest)
+    newest = -1
+    for number, one in enumerate(group.rounds(ROUNDS)):
+        members = {
+            member: decode_subscription(data, instance)
+            for member, (instance, data) in one.members.items()
+        }
+        if strategy in STICKY:
+            claims = [STICKY[strategy](member).generation for member in members.values()]
+            newest = max([-1 if one.new_leader else newest, *(one or 0 for one in claims)])
+        shares = one.assignor.assign(one.view, members)
+        name = f"{strategy} seed={seed} honest={honest} round={number}"
+        yield Asked(name, strategy, one.view, members, shares, one.generation, newest)
+        lines += _questions(strategy, one)
+        if strategy in STICKY:
+            lines += [
+                line("userdata", strategy, one.generation, encode_assignment(shares[member]))
+                for member in members
+            ]
+        group.finish({member: list(share) for member, share in shares.items()})
+
+
+def _questions(strategy: str, one: Round) -> list[str]:
+    lines = [line("leader", strategy)] if one.new_leader else []
+    for topic, racks in one.topics.items():
+        lines.append(line("topic", topic, ",".join("/".join(some) for some in racks)))
+    for member, (instance, data) in one.members.items():
+        lines.append(line("member", member, instance, data))
+    return [*lines, "assign"]
+
+
+def java_shares(answer: str, members: Mapping[str, MemberSubscription]) -> Shares | None:
+    """Java's answer; None where it throws. Its bytes must be ours for the same partitions."""
+    if answer.startswith("error\t"):
+        return None
+    found = {}
+    for member, share in zip(members, answer.split("\t"), strict=True):
+        partitions, _, data = share.rpartition("=")
+        found[member] = parsed(partitions)
+        assert encode_assignment(found[member]).hex() == data
+    return found
+
+
+def user_data(asked: Asked) -> list[str]:
+    """What the members tell in the next round, as Java's side writes it."""
+    found = []
+    for member in asked.members:
+        (assignor,) = chosen([asked.strategy])
+        partitions = decode_assignment(encode_assignment(asked.shares[member]))
+        assignor.assigned(partitions, asked.generation)
+        found.append(line(assignor.user_data(asked.members[member].topics)))
+    return found
+
+
+def why_java_fails(asked: Asked) -> str | None:
+    """What in the input Java's sticky assignors can't cope with; None if it is fine."""
+    if asked.strategy not in STICKY:
+        return None
+    members = asked.members.values()
+    if not all(member.topics for member in members):
+        return "a member wants nothing: where Java meets it first, it may get what others want"
+    if any(len(set(member.topics)) < len(member.topics) for member in members):
+        return "a member names a topic twice: it may get others instead"
+    counts = {topic: asked.view.counts.get(topic, 0) for one in members for topic in one.topics}
+    for member in members:
+        claim = STICKY[asked.strategy](member)
+        for topic, partition in claim.partitions:
+            if counts.get(topic, 0) and not 0 <= partition < counts[topic]:
+                return "a member owns a partition that doesn't exist: it is given out all the same"
+            if topic not in member.topics and (claim.generation or -1) < asked.newest:
+                return "a member owned long ago what it doesn't want now: it may get that again"
+    return None
+
+
+def problems(asked: Asked) -> list[str]:
+    """Why a group can't live with our shares."""
+    wanted = {
+        TopicPartition(topic, index)
+        for member in asked.members.values()
+        for topic in member.topics
+        for index in range(asked.view.counts.get(topic, 0))
+    }
+    given = Counter(part for share in asked.shares.values() for part in share)
+    missing = wanted - given.keys()
+    if asked.strategy == "cooperative-sticky":  # given to nobody until others have given it up
+        missing -= {part for member in asked.members.values() for part in member.owned}
+    unwanted = [
+        (member, part)
+        for member, share in asked.shares.items()
+        for part in share
+        if part.topic not in asked.members[member].topics
+    ]
+    found = {
+        "missing": missing,
+        "unknown": given.keys() - wanted,
+        "unwanted": unwanted,
+        "twice": [part for part, count in given.items() if count > 1],
+    }
+    return [f"{word}: {which}" for word, which in found.items() if which]
+
+
+def compare(groups: Mapping[str, int], *, honest: bool) -> Counter[str]:
+    """Plays groups of each assignor, and counts equal answers and why others are not compared."""
+    lines: list[str] = []
+    played = [
+        asked
+        for strategy, count in groups.items()
+        for seed in range(count)
+        for asked in play(strategy, seed, honest=honest, lines=lines)
+    ]
+    answers = iter(ask(lines))
+    found = Counter[str]()
+    for asked in played:
+        assert problems(asked) == [], asked.name
+        theirs = java_shares(next(answers), asked.members)
+        why = why_java_fails(asked)
+        if why is None:
+            assert asked.shares == theirs, asked.name
+        found[why or "equal"] += 1
+        if asked.strategy in STICKY:
+            assert user_data(asked) == [next(answers) for _ in asked.members], asked.name
+    assert next(answers, None) is None
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_ten_thousand_rebalances_end_as_with_java() -> None:
+    groups = {"range": 400, "roundrobin": 200, "sticky": 750, "cooperative-sticky": 750}
+    assert compare(groups, honest=True)["equal"] > 10_000
+
+
+@pytest.mark.timeout(300)
+def test_rebalances_with_members_that_lie_end_as_with_java_where_that_copes() -> None:
+    groups = {"range": 100, "roundrobin": 50, "sticky": 250, "cooperative-sticky": 200}
+    found = compare(groups, honest=False)
+    assert found["equal"] > 1_200
+    assert len(found) == 5, f"each of the cases that Java can't cope with comes up: {found}"

@@ -1,0 +1,94 @@
+"""A member on kafka-python."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.mixed.members.telling import COMMIT_EVERY, arguments, tell, tell_error, tell_read
+
+ASSIGNORS = {
+    one.name: one
+    for one in (
+        RangePartitionAssignor,
+        RoundRobinPartitionAssignor,
+        StickyPartitionAssignor,
+        CooperativeStickyAssignor,
+    )
+}
+_stopping = False
+
+
+class Listener(ConsumerRebalanceListener):
+    """Tells; what is given up can't be committed here, where the client's own loop calls."""
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Before it joins anew."""
+        tell("revoked", [one.partition for one in revoked])
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        """It was thrown out."""
+        tell("lost", [one.partition for one in lost])
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """After it joined."""
+        tell("assigned", [one.partition for one in assigned])
+
+
+def main() -> None:
+    """Read until SIGTERM, then leave."""
+    options = arguments()
+    signal.signal(signal.SIGTERM, _stop)
+    consumer = KafkaConsumer(
+        bootstrap_servers=options.bootstrap,
+        group_id=options.group,
+        client_id=options.name,
+        partition_assignment_strategy=(ASSIGNORS[options.assignor],),
+        session_timeout_ms=int(options.session * 1000),
+        heartbeat_interval_ms=int(options.heartbeat * 1000),
+        max_poll_interval_ms=60_000,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        fetch_max_wait_ms=100,
+    )
+    tell("up")
+    consumer.subscribe([options.topic], listener=Listener())
+    due = time.monotonic() + COMMIT_EVERY
+    while not _stopping:
+        try:
+            found = consumer.poll(timeout_ms=100, max_records=500)
+        except KafkaError as error:
+            tell_error(error, "poll")
+            continue
+        tell_read((one.partition, one.offset) for batch in found.values() for one in batch)
+        if time.monotonic() > due:
+            _commit(consumer)
+            due = time.monotonic() + COMMIT_EVERY
+    consumer.close(autocommit=False)
+    tell("left")
+
+
+def _commit(consumer: KafkaConsumer) -> None:
+    try:
+        consumer.commit()
+    except KafkaError as error:
+        tell_error(error, "commit")
+    else:
+        tell("committed")
+
+
+def _stop(*_: Any) -> None:
+    global _stopping
+    _stopping = True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What a consumer's refusals advise: it must help in the situation that the user is in."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import kclient
+from kclient.consumer.arguments import checked_limit, checked_topics
+from kclient.consumer.interest import checked_sources
+from kclient.consumer.subscription import Subscription
+from kclient.errors import InvalidArgument, InvalidConfig, KafkaError
+from kclient.types import TopicPartition
+
+P = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("Consumer(bootstrap, *topics)", "`Consumer(bootstrap, *topics)`"),
+        ("subscribe(*topics)", "`subscribe(*topics)`"),
+    ],
+)
+def test_a_list_of_topics_is_refused_by_the_name_of_the_call(call: str, hint: str) -> None:
+    with pytest.raises(InvalidArgument, match="topic must be a str, not list") as refused:
+        checked_topics((["t"],), call)
+    assert hint in str(refused.value)
+
+
+def test_a_pattern_among_the_names_is_told_where_it_belongs() -> None:
+    with pytest.raises(InvalidArgument, match=r"not Pattern .*`pattern='orders"):
+        checked_topics(("t", re.compile("a")), "subscribe(*topics)")
+
+
+def test_seconds_in_the_place_of_a_number_of_records_are_told_where_they_belong() -> None:
+    with pytest.raises(InvalidArgument, match=r"not 1\.5 \(seconds to wait are `timeout=1\.5`\)"):
+        checked_limit(1.5)
+    with pytest.raises(InvalidArgument, match=r"not 0$"):
+        checked_limit(0)
+
+
+def test_names_and_a_pattern_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="one of both is enough"):
+        checked_sources(("t",), "t.*")
+    assert checked_sources(("t",), None) is None
+    assert checked_sources((), None) is None
+
+
+def refusal(grouped: bool, expecting: bool) -> str:
+    subscription = Subscription(None, lambda states: None)
+    subscription.grouped, subscription.expecting = grouped, expecting
+    with pytest.raises(InvalidArgument, match="t-0 is not assigned to this consumer") as refused:
+        subscription.require(P)
+    return str(refused.value)
+
+
+def test_without_a_group_who_seeks_is_told_to_assign() -> None:
+    assert "call assign() with it first, or name its topic" in refusal(False, False)
+
+
+def test_a_member_is_told_that_the_group_assigns() -> None:
+    text = refusal(True, True)
+    assert "call assign()" not in text
+    assert "the group" in text
+    assert "on_assigned" in text
+
+
+def test_a_member_that_subscribes_to_nothing_is_told_to_subscribe() -> None:
+    assert "subscribe()" in refusal(True, False)
+
+
+@pytest.mark.parametrize("name", ["topics", "topic"])
+def test_topics_are_no_setting(name: str) -> None:
+    settings: Any = {name: ["t"]}
+    with pytest.raises(InvalidConfig, match=r"Consumer\(bootstrap, \"orders\"") as refused:
+        kclient.Consumer("localhost:9092", **settings)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize("name", ["group_id", "groups", "group.id"])
+def test_the_name_of_the_group_in_other_clients_leads_to_ours(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="group='audit'"):
+        kclient.Consumer("localhost:9092", "t", **{name: "g"})
+    with pytest.raises(InvalidConfig, match="group='audit'"):
+        kclient.ConsumerConfig.from_properties({name: "g"})
+
+
+@pytest.mark.parametrize("name", ["pattern", "on_assigned", "on_revoked", "on_lost"])
+def test_what_needs_a_group_is_refused_by_its_name(name: str) -> None:
+    settings: Any = {name: "t.*" if name == "pattern" else print}
+    with pytest.raises(KafkaError, match=f"{name} was given.*no group"):
+        kclient.Consumer("localhost:9092", **settings)
+
+
+def test_a_heartbeat_longer_than_the_session_is_no_matter_of_units() -> None:
+    with pytest.raises(InvalidConfig, match="heartbeat_interval=10") as refused:
+        kclient.Consumer("localhost:9092", "t", group="g", heartbeat_interval=10, session_timeout=6)
+    assert "durations are in seconds" not in str(refused.value)

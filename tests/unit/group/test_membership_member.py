@@ -1,0 +1,242 @@
+"""Who a member is and what is next, whatever comes in whatever order. No loop."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kclient.errors import KafkaError
+from kclient.group.generation import Generation
+from kclient.group.member import Member
+from kclient.group.states import MemberState as S
+from kclient.transitions import IllegalTransition
+
+TROUBLE = KafkaError("trouble")
+
+
+def joined(number: int = 1, member_id: str = "m") -> Generation:
+    return Generation(number, member_id)
+
+
+def stable() -> Member:
+    member = Member()
+    member.want("first")
+    assert member.begin()
+    member.prepared()
+    member.asks()
+    member.joined(joined())
+    member.synced()
+    return member
+
+
+def test_it_joins_when_somebody_wants_it() -> None:
+    member = Member()
+    assert not member.begin()
+    member.want("because")
+    assert member.begin()
+    member.prepared()
+    assert member.asks() == "because"
+    member.joined(joined())
+    assert (member.state, member.beats, member.holds) == (S.SYNCING, True, False)
+    member.synced()
+    assert (member.state, member.beats, member.holds) == (S.STABLE, True, True)
+    assert member.rebalances == 1
+    assert not member.begin()
+
+
+def test_a_wish_before_the_join_is_met_by_it_and_one_after_it_begins_the_next_rebalance() -> None:
+    member = stable()
+    member.want("one")
+    assert member.begin()
+    member.want("two")
+    member.prepared()
+    assert member.asks() == "one"
+    member.want("three")
+    member.joined(joined(2))
+    member.synced()
+    assert member.begin()
+    member.prepared()
+    assert member.asks() == "three"
+
+
+def test_whoever_holds_something_is_told_of_the_loss_before_it_joins_again() -> None:
+    for advance in ("", "begin", "prepared", "joined"):
+        member = stable()
+        member.want("again")
+        if advance:
+            member.begin()
+        if advance in ("prepared", "joined"):
+            member.prepared()
+        if advance == "joined":
+            member.joined(joined(2))
+        assert member.over(TROUBLE)
+        assert (member.state, member.generation, member.error) == (S.LOST, None, TROUBLE)
+        assert not member.over(TROUBLE)
+        member.told()
+        assert (member.state, member.holds) == (S.PREPARING, False)
+
+
+def test_whoever_holds_nothing_just_joins_again() -> None:
+    member = Member()
+    member.want("first")
+    member.begin()
+    member.prepared()
+    member.joined(joined())
+    assert not member.over(TROUBLE)
+    assert (member.state, member.generation, member.member_id) == (S.JOINING, None, "m")
+
+
+def test_the_id_is_kept_or_forgotten_as_told() -> None:
+    member = stable()
+    member.over(TROUBLE)
+    assert member.member_id == "m"
+    member = stable()
+    member.over(TROUBLE, forget_id=True)
+    assert member.member_id == ""
+
+
+def test_a_member_id_is_taken_once() -> None:
+    member = Member()
+    assert member.take_id("m")
+    assert not member.take_id("m")
+    assert not member.take_id("")
+
+
+def test_leaving_gives_the_id_and_forgets_all() -> None:
+    member = stable()
+    member.want("soon")
+    assert member.leave() == "m"
+    assert (member.state, member.holds, member.generation, member.wish) == (
+        S.OUTSIDE,
+        False,
+        None,
+        None,
+    )
+    assert member.leave() == ""
+    assert not member.begin()
+
+
+def test_a_failure_and_the_close_are_ends() -> None:
+    member = stable()
+    member.fail(TROUBLE)
+    assert (member.state, member.error, member.holds) == (S.FAILED, TROUBLE, True)
+    member.want("again")
+    assert member.wish is None
+    assert member.leave() == ""
+    assert member.close() == "m"  # for saying goodbye
+    member.fail(TROUBLE)
+    assert member.state is S.CLOSED
+    assert member.close() == ""
+
+
+def test_whose_name_is_anothers_has_no_id_to_leave_with() -> None:
+    member = stable()
+    member.fail(TROUBLE, forget_id=True)
+    assert member.close() == ""
+
+
+def test_a_refusal_holds_until_there_is_an_assignment_or_it_leaves() -> None:
+    for end in ("synced", "leave"):
+        member = stable()
+        member.want("again")
+        member.begin()
+        member.prepared()
+        member.refuse(TROUBLE)
+        assert (member.refused, member.last_error, member.holds) == (True, TROUBLE, True)
+        member.asks()
+        member.joined(joined(2))
+        assert member.refused
+        if end == "synced":
+            member.synced()
+        else:
+            member.leave()
+        assert not member.refused
+
+
+def test_an_illegal_step_is_refused() -> None:
+    with pytest.raises(IllegalTransition, match="SYNCED in state OUTSIDE"):
+        Member().synced()
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """The membership's task in its order, and all that may come in between at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.member = Member()
+        self.number = 0
+        self.granted = False
+
+    @rule(reason=st.sampled_from(["a", "b"]))
+    def want(self, reason: str) -> None:
+        self.member.want(reason)
+
+    @rule(refused=st.booleans())
+    def next_step(self, refused: bool) -> None:
+        member = self.member
+        match member.state:
+            case S.OUTSIDE | S.STABLE:
+                wished = member.wish is not None
+                assert member.begin() == wished
+            case S.PREPARING:
+                member.prepared()
+            case S.JOINING if not refused:
+                member.asks()
+                self.number += 1
+                member.joined(joined(self.number))
+            case S.SYNCING if refused:
+                member.again(TROUBLE)
+            case S.SYNCING:
+                member.synced()
+                self.granted = True
+            case S.LOST:
+                member.told()
+                self.granted = False
+
+    @rule(forget=st.booleans())
+    def over(self, forget: bool) -> None:
+        told = self.member.over(TROUBLE, forget_id=forget)
+        assert not told or self.granted
+
+    @rule()
+    def leave(self) -> None:
+        if not self.member.ended:
+            self.granted = False
+        self.member.leave()
+
+    @precondition(lambda self: self.number > 5)
+    @rule()
+    def fail(self) -> None:
+        self.member.fail(TROUBLE)
+
+    @precondition(lambda self: self.number > 5)
+    @rule()
+    def close(self) -> None:
+        self.member.close()
+        self.granted = False
+
+    @invariant()
+    def what_was_granted_is_held_until_it_is_lost_or_left(self) -> None:
+        assert self.member.holds == self.granted
+
+    @invariant()
+    def heartbeats_have_a_generation(self) -> None:
+        member = self.member
+        assert not member.beats or member.generation is not None
+        if member.state in (S.SYNCING, S.STABLE):
+            assert member.beats
+        if member.state in (S.OUTSIDE, S.LOST, S.FAILED, S.CLOSED):
+            assert member.generation is None
+            assert not member.at_risk
+
+    @invariant()
+    def nobody_is_silent_for_ever(self) -> None:
+        """A loss always leads to another join, unless somebody left or it can't be."""
+        if self.member.state is S.LOST:
+            assert self.member.error is not None
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -1,0 +1,329 @@
+"""A consumer without brokers, for runs of handlers: logs in memory, a group that gives and takes.
+
+``PlainHost`` is a ``RunHost``. It hands records out as a consumer does and keeps what is committed;
+it fails where anything unfinished is committed, or a commit goes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any
+
+from kclient.clock import SystemClock
+from kclient.cluster.wakeups import Bell
+from kclient.consumer.bad_records import DeadLetters
+from kclient.consumer.progress import Progress
+from kclient.consumer.records import Convert
+from kclient.consumer.running.plan import Plan, planned
+from kclient.consumer.running.retries import Retries, RetryTopic
+from kclient.consumer.running.runner import Runner
+from kclient.errors import ClientClosed, DeserializationFailed, KafkaError
+from kclient.record import Record
+from kclient.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger("tests.running")
+
+
+def record(
+    partition: int,
+    offset: int,
+    key: bytes | None = None,
+    *,
+    topic: str = "t",
+    headers: tuple[tuple[str, bytes | None], ...] = (),
+) -> Record:
+    """A record whose value tells its place."""
+    return Record(topic, partition, offset, 0, key, b"%d-%d" % (partition, offset), headers)
+
+
+def plan(
+    concurrency: int = 4,
+    ordering: str = "partition",
+    retries: Retries | None = None,
+    retry_topics: Sequence[RetryTopic] = (),
+    dead_letter_topic: str | None = None,
+    max_in_flight: int | None = None,
+    drain_timeout: float = 30.0,
+) -> Plan:
+    """A plan with few handlers."""
+    return planned(
+        *(concurrency, ordering, retries, retry_topics, dead_letter_topic),
+        *(max_in_flight, drain_timeout),
+    )
+
+
+class PlainHost:
+    """The consumer. All partitions that have records are assigned at first."""
+
+    def __init__(self, records: Iterable[Record] = (), *, seed: int = 0) -> None:
+        self.clock = SystemClock()
+        self.clock.settle()
+        self.rng = random.Random(seed)
+        self.log: Any = logging.LoggerAdapter(logger, {})
+        self.convert: Convert | None = None
+        self.letters: DeadLetters | None = None
+        self.max_poll_interval = 300.0
+        self.logs: dict[TopicPartition, list[Record]] = {}
+        self.positions: dict[TopicPartition, int] = {}
+        self.committed: dict[TopicPartition, int] = {}
+        self.finished: dict[TopicPartition, set[int]] = {}
+        self.paused: set[TopicPartition] = set()
+        self.held: set[TopicPartition] = set()
+        self.progress: Progress | None = None
+        self.errors: list[Exception] = []
+        self.ended: KafkaError | None = None
+        self.auto_commit = True
+        self.last_poll = 0.0
+        self.longest_gap = 0.0
+        self.counts: dict[str, int] = {}
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.news = Bell()
+        self._noted = Bell()
+        for one in records:
+            self.append(one)
+        self.positions = dict.fromkeys(self.logs, 0)
+
+    # For tests
+
+    def append(self, one: Record) -> None:
+        """Write a record, which a run may get from now on."""
+        self.logs.setdefault(one.topic_partition, []).append(one)
+        self.positions.setdefault(one.topic_partition, 0)
+        self.news.ring()
+
+    def note(self, one: Record) -> None:
+        """A handler has finished this one."""
+        self.finished.setdefault(one.topic_partition, set()).add(one.offset)
+        self._noted.ring()
+
+    async def caught_up(self) -> None:
+        """Wait until handlers have finished all there is."""
+        while self.unfinished():
+            await self._noted.wait(3600)
+
+    def close(self) -> None:
+        """The consumer is closed."""
+        self.ended = ClientClosed("closed")
+        self.news.ring()
+
+    def unfinished(self) -> int:
+        """Records that no handler has finished."""
+        return sum(
+            one.offset not in self.finished.get(partition, ())
+            for partition, log in self.logs.items()
+            for one in log
+        )
+
+    async def revoke(self, partition: TopicPartition, patience: float = 60.0) -> None:
+        """The group takes a partition, in order."""
+        self.held.add(partition)
+        if self.progress is not None:
+            await self.progress.drain([partition], self.clock.now() + patience)
+        self.commit_nowait()
+        self.lose(partition)
+
+    def lose(self, partition: TopicPartition) -> None:
+        """The group takes a partition and asks nobody."""
+        if self.progress is not None:
+            self.progress.dropped([partition])
+        self.positions.pop(partition, None)
+        self.paused.discard(partition)
+        self.held.discard(partition)
+
+    def give(self, partition: TopicPartition) -> None:
+        """The group gives it, to be read from what is committed."""
+        self.positions[partition] = self.committed.get(partition, 0)
+        self.news.ring()
+
+    # RunHost
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.positions)
+
+    @property
+    def closed(self) -> bool:
+        return isinstance(self.ended, ClientClosed)
+
+    def check(self) -> None:
+        if self.ended is not None:
+            raise self.ended
+
+    def assigned(self) -> Collection[TopicPartition]:
+        return list(self.positions)
+
+    def reads(self, topic: str) -> bool:
+        return any(partition.topic == topic for partition in self.positions)
+
+    def skips(self, record: Record, error: DeserializationFailed) -> bool:
+        return False
+
+    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        return OffsetAndMetadata(self.positions[partition])
+
+    async def poll(self, limit: int, timeout: float) -> Sequence[Record]:
+        deadline = self.clock.now() + timeout
+        self.touch()
+        while True:
+            self.check()
+            if self.errors:
+                raise self.errors.pop(0)
+            taken = self._take(limit)
+            left = deadline - self.clock.now()
+            if taken or left <= 0:
+                self.last_poll = self.clock.now()
+                return taken
+            await self.news.wait(left)
+
+    def _take(self, limit: int) -> list[Record]:
+        taken: list[Record] = []
+        for partition in self.rng.sample(sorted(self.positions), len(self.positions)):
+            if partition in self.paused or partition in self.held:
+                continue
+            position = self.positions[partition]
+            ahead = [one for one in self.logs.get(partition, ()) if one.offset >= position]
+            some = ahead[: min(limit - len(taken), self.rng.randrange(1, 20))]
+            if some:
+                self.positions[partition] = some[-1].offset + 1
+                taken += some
+            if len(taken) >= limit:
+                break
+        return taken
+
+    def touch(self) -> None:
+        now = self.clock.now()
+        if self.last_poll:
+            self.longest_gap = max(self.longest_gap, now - self.last_poll)
+        self.last_poll = now
+
+    def pause(self, partition: TopicPartition) -> None:
+        assert partition in self.positions
+        self.paused.add(partition)
+
+    def resume(self, partition: TopicPartition) -> None:
+        self.paused.discard(partition)
+        self.news.ring()
+
+    def rewind(self, partition: TopicPartition, to: OffsetAndMetadata) -> None:
+        if partition in self.positions:
+            self.positions[partition] = to.offset
+            self.news.ring()
+
+    def use_progress(self, progress: Progress | None) -> None:
+        self.progress = progress
+
+    def commit_nowait(self) -> None:
+        if self.progress is None or not self.auto_commit:
+            return
+        for partition, offset in self.progress.finished().items():
+            done = self.finished.get(partition, set())
+            early = [
+                one.offset
+                for one in self.logs.get(partition, ())
+                if one.offset < offset.offset and one.offset not in done
+            ]
+            assert not early, f"{partition}: {offset.offset} is committed, unfinished are {early}"
+            assert offset.offset >= self.committed.get(partition, 0), "a commit went back"
+            self.committed[partition] = offset.offset
+
+    async def commit(self) -> None:
+        await asyncio.sleep(0.01)
+        self.commit_nowait()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def stop(self, *tasks: asyncio.Task[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def count(self, name: str, amount: int) -> None:
+        self.counts[name] = self.counts.get(name, 0) + amount
+
+
+class Sent:
+    """A producer that keeps what it is given.
+
+    Attributes:
+        records: (topic, value, key, headers) in order, of those that were acknowledged.
+        errors: Raised by the next sends, one each.
+        seconds: Until an acknowledgement.
+    """
+
+    def __init__(self, *errors: Exception, seconds: float = 0.01) -> None:
+        self.records: list[tuple[str, bytes | None, bytes | None, dict[str, str]]] = []
+        self.errors = list(errors)
+        self.seconds = seconds
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> Any:
+        """Take one record."""
+
+        async def acknowledged() -> None:
+            await asyncio.sleep(self.seconds)
+            if self.errors:
+                raise self.errors.pop(0)
+            told = {name: (text or b"").decode() for name, text in headers}
+            self.records.append((topic, value, key, told))
+
+        return acknowledged()
+
+
+class Run:
+    """A run in a task of its own, as ``async with``."""
+
+    def __init__(
+        self,
+        host: PlainHost,
+        handler: Callable[[Any], Any],
+        wanted: Plan | None = None,
+        producer: Sent | None = None,
+    ) -> None:
+        self.runner = Runner(host, handler, wanted or plan(), producer)
+        self.host = host
+        self.task: asyncio.Task[None] | None = None
+        self._told = False
+
+    async def __aenter__(self) -> Run:
+        self.task = asyncio.get_running_loop().create_task(self.runner.run(), name="run")
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self.task is not None
+        if not self.task.done():
+            self.host.close()
+        if exc[0] is None:
+            if not self._told:
+                await self.task
+        else:
+            self.task.cancel()
+
+    async def result(self) -> BaseException | None:
+        """How it ended."""
+        assert self.task is not None
+        self._told = True
+        await asyncio.wait([self.task])
+        if self.task.cancelled():
+            return asyncio.CancelledError()
+        return self.task.exception()
+
+
+def leftovers() -> list[str]:
+    """Names of the tasks that are there beside the caller's."""
+    current = asyncio.current_task()
+    return sorted(task.get_name() for task in asyncio.all_tasks() if task is not current)

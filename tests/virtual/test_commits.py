@@ -1,0 +1,326 @@
+"""The commits of one consumer, in virtual time: in order, in time, and never for another's."""
+
+from __future__ import annotations
+
+import asyncio
+from weakref import WeakSet
+
+import pytest
+
+from kclient.broker_errors import (
+    CoordinatorLoadInProgress,
+    GroupAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+from kclient.consumer.commits import CROWD
+from kclient.error_codes import ErrorCode
+from kclient.errors import CommitFailed, RequestTimedOut
+from kclient.group.generation import OUTSIDE
+from kclient.testing import run_virtually
+from kclient.types import TopicPartition
+from tests.virtual.commit_scene import COMMIT, P0, P1, STRANGER, at, scene
+
+
+def test_a_commit_is_made_and_known() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            assert here.commits.changes({P0: at(5)}) == {P0: at(5)}
+            await here.commits.commit({P0: at(5)})
+            assert await here.committed() == [5]
+            assert here.commits.committed == {P0: 5}
+            assert here.commits.changes({P0: at(5), P1: at(1)}) == {P1: at(1)}
+            assert here.commits.last_commit == pytest.approx(here.now(), abs=0.1)
+            assert here.commits.last_error is None
+            assert "kclient:commits" not in here.core.health().tasks
+
+    run_virtually(main())
+
+
+def test_overlapping_commits_arrive_in_the_order_of_the_calls() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            held = here.cluster.faults.hold(COMMIT)
+            first = here.commits.submit({P0: at(1), P1: at(1)})
+            await held.wait_hits()
+            others = [here.commits.submit({P0: at(offset)}) for offset in range(2, 50)]
+            held.release()
+            await asyncio.gather(first, *others)
+            assert await here.committed(P0, P1) == [49, 1]
+            assert here.cluster.requests.count(COMMIT) == 2
+            assert here.core.counters.get("consumer.commits") == 49
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("code", ["COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"])
+def test_a_commit_that_is_retried_does_not_overtake_a_later_one(code: str) -> None:
+    async def main() -> None:
+        async with scene() as here:
+            held = here.cluster.faults.hold(COMMIT, after=True)
+            here.cluster.faults.error(COMMIT, ErrorCode[code])
+            first = here.commits.submit({P0: at(1), P1: at(1)})
+            await held.wait_hits()
+            second = here.commits.submit({P0: at(2)})
+            held.release()
+            await asyncio.gather(first, second)
+            assert await here.committed(P0, P1) == [2, 1]
+            sent = [
+                {one.partition_index: one.committed_offset for one in topic.partitions}
+                for entry in here.cluster.requests.of(COMMIT)
+                for topic in entry.request.topics
+            ]
+            assert sent[0] == {0: 1, 1: 1}
+            assert all(one.get(0, 2) == 2 for one in sent[1:])
+
+    run_virtually(main())
+
+
+def test_the_coordinator_moves_between_two_commits_whose_answers_are_lost() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(1)})
+            held = here.cluster.faults.hold(COMMIT, after=True)
+            here.cluster.faults.lose_answers(COMMIT, 1)
+            first = here.commits.submit({P0: at(2)})
+            await held.wait_hits()
+            second = here.commits.submit({P0: at(3)})
+            here.cluster.move_coordinator("g", here.cluster.coordinator("g") % 3 + 1)
+            held.release()
+            await asyncio.gather(first, second)
+            assert await here.committed() == [3]
+
+    run_virtually(main())
+
+
+def test_whoever_stops_waiting_abandons_the_waiting_only() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            held = here.cluster.faults.hold(COMMIT)
+            waiting = asyncio.create_task(here.commits.commit({P0: at(1)}))
+            queued = asyncio.create_task(here.commits.commit({P0: at(2)}))
+            await held.wait_hits()
+            waiting.cancel()
+            queued.cancel()
+            held.release()
+            assert await here.commits.flush(here.now(10.0))
+            assert await here.committed() == [2]
+
+    run_virtually(main())
+
+
+def test_a_partition_that_is_not_ours_fails_and_the_others_go_on() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.lost.add(P1)
+            with pytest.raises(CommitFailed) as caught:
+                await here.commits.commit({P0: at(1), P1: at(1)})
+            assert caught.value.partitions == (P1,)
+            assert not caught.value.fatal
+            assert await here.committed(P0, P1) == [1, None]
+
+    run_virtually(main())
+
+
+def test_a_refused_generation_is_told_to_the_membership_and_to_the_caller() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.generation = STRANGER
+            with pytest.raises(CommitFailed) as caught:
+                await here.commits.commit({P0: at(1)})
+            [(error, generation)] = here.refusals
+            assert generation == STRANGER
+            assert caught.value.__cause__ is error
+            assert caught.value.partitions == (P0,)
+            assert here.core.counters.get("consumer.commit_failures") == 1
+
+    run_virtually(main())
+
+
+def test_a_commit_waits_for_the_rebalance_to_end_while_the_partition_stays_ours() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            rebalancing = here.cluster.faults.error(
+                COMMIT, ErrorCode.REBALANCE_IN_PROGRESS, times=5
+            )
+            commit = asyncio.create_task(here.commits.commit({P0: at(1)}))
+            await rebalancing.wait_hits(2)
+            here.generation = None
+            await asyncio.sleep(5.0)
+            assert rebalancing.hits == 2
+            here.generation = OUTSIDE
+            here.commits.wake()
+            await commit
+            assert await here.committed() == [1]
+
+    run_virtually(main())
+
+
+def test_a_partition_that_is_taken_away_takes_its_commits_along() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(9), P1: at(9)})
+            here.cluster.faults.error(COMMIT, ErrorCode.REBALANCE_IN_PROGRESS, times=None)
+            commit = asyncio.create_task(here.commits.commit({P0: at(10), P1: at(10)}))
+            await asyncio.sleep(0.5)
+            here.commits.forget([P0])
+            here.cluster.faults.clear()
+            with pytest.raises(CommitFailed) as caught:
+                await commit
+            assert caught.value.partitions == (P0,)
+            assert await here.committed(P0, P1) == [9, 10]
+            assert here.commits.committed == {P1: 10}
+
+    run_virtually(main())
+
+
+def test_a_commit_has_its_outcome_in_time_whatever_the_coordinator_does() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(1)})
+            with here.cluster.faults.hang():
+                begun = here.now()
+                slow = here.commits.submit({P0: at(2)}, timeout=5.0)
+                await asyncio.sleep(1.0)
+                quick = here.commits.submit({P0: at(3)}, timeout=2.0)
+                with pytest.raises(RequestTimedOut):
+                    await quick
+                assert here.now() - begun == pytest.approx(3.0, abs=0.01)
+                with pytest.raises(RequestTimedOut, match="may still"):
+                    await slow
+                assert here.now() - begun == pytest.approx(5.0, abs=0.01)
+            await here.commits.commit({P0: at(4)})
+            assert await here.committed() == [4]
+
+    run_virtually(main())
+
+
+def test_a_record_that_is_committed_late_moves_nothing_back() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(9)})
+            await here.commits.commit({P0: at(5)}, at_least=True)
+            assert await here.committed() == [9]
+            await here.commits.commit({P0: at(5)})
+            assert await here.committed() == [5]
+
+    run_virtually(main())
+
+
+def test_a_failure_that_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.cluster.faults.error(COMMIT, ErrorCode.GROUP_AUTHORIZATION_FAILED, times=2)
+            here.commits.submit({P0: at(1)})
+            here.commits.submit({P0: at(2)})
+            await here.commits.flush(here.now(10.0))
+            with pytest.raises(GroupAuthorizationFailed):
+                await here.commits.commit({P0: at(3)})
+
+    run_virtually(main())
+    lines = [record for record in caplog.records if "not committed" in record.message]
+    assert len(lines) == 1
+    assert "commits=2" in lines[0].message
+
+
+def test_a_failure_that_somebody_waits_for_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.lost.add(P1)
+            with pytest.raises(CommitFailed):
+                await here.commits.commit({P1: at(1)})
+            with pytest.raises(CommitFailed):
+                await here.commits.submit({P1: at(1)})
+            await asyncio.wait([late := here.commits.submit({P1: at(1)})])
+            assert isinstance(late.exception(), CommitFailed)
+            assert here.core.counters.get("consumer.commit_failures") == 3
+
+    run_virtually(main())
+    assert [record for record in caplog.records if "not committed" in record.message] == []
+
+
+def test_a_refusal_of_a_generation_that_is_over_anyway_is_told_to_nobody() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            held = here.cluster.faults.hold(COMMIT)
+            here.generation = STRANGER
+            commit = asyncio.create_task(here.commits.commit({P0: at(1)}))
+            await held.wait_hits()
+            here.generation = OUTSIDE  # the partition was kept
+            held.release()
+            await commit
+            assert here.refusals == []
+            assert await here.committed() == [1]
+
+    run_virtually(main())
+
+
+def test_a_consumer_that_is_no_member_is_told_so_when_time_is_up() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.generation = None
+            with pytest.raises(RequestTimedOut, match="no member of its group"):
+                await here.commits.commit({P0: at(1)}, timeout=5.0)
+            assert here.cluster.requests.count(COMMIT) == 0
+            await asyncio.sleep(1.0)
+            assert "kclient:commits" not in here.core.health().tasks
+
+    run_virtually(main())
+
+
+def test_a_commit_for_each_record_does_not_fill_the_memory_while_nobody_answers() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            held = here.cluster.faults.hold(COMMIT)
+            outcomes: WeakSet[asyncio.Future[None]] = WeakSet()
+            for offset in range(CROWD * 5):
+                outcomes.add(here.commits.submit({P0: at(offset)}, at_least=True))
+                if not offset % 100:
+                    await asyncio.sleep(0.01)
+            assert len(outcomes) <= CROWD + 10
+            held.release()
+            await asyncio.gather(*outcomes)
+            assert await here.committed() == [CROWD * 5 - 1]
+            assert here.cluster.requests.count(COMMIT) == 2
+
+    run_virtually(main())
+
+
+def test_nothing_is_set_where_nothing_is_to_be_done() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({})
+            assert here.commits._timer is None
+            await here.commits.commit({P0: at(1)})
+            assert here.commits._timer is None
+            assert here.commits._task is None
+
+    run_virtually(main())
+
+
+def test_a_topic_that_is_gone_does_not_hold_up_the_others() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            gone = TopicPartition("gone", 0)
+            lost = here.commits.submit({gone: at(1), P0: at(1)}, timeout=20.0)
+            await asyncio.sleep(5.0)
+            begun = here.now()
+            await here.commits.commit({P0: at(2)})
+            assert here.now() - begun < 2.0
+            with pytest.raises(UnknownTopicOrPartition, match="gone-0"):
+                await lost
+            assert await here.committed() == [2]
+
+    run_virtually(main())
+
+
+def test_loading_coordinators_are_waited_for() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.cluster.faults.error(COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=8)
+            outcome = here.commits.submit({P0: at(1)})
+            await asyncio.sleep(1.0)
+            assert isinstance(here.commits.last_error, CoordinatorLoadInProgress)
+            await outcome
+            assert here.commits.last_error is None
+
+    run_virtually(main())

@@ -1,0 +1,262 @@
+"""Offsets that a group commits and reads, in virtual time, while its coordinator moves and dies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kclient.broker_errors import (
+    GroupAuthorizationFailed,
+    GroupIdNotFound,
+    IllegalGeneration,
+    OffsetMetadataTooLarge,
+    TopicAuthorizationFailed,
+    UnstableOffsetCommit,
+)
+from kclient.error_codes import ErrorCode
+from kclient.errors import CommitFailed, ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
+from kclient.testing import run_virtually
+from kclient.types import OffsetAndMetadata
+from tests.virtual.commit_scene import COMMIT, FETCH, P0, P1, P2, STRANGER, at, scene
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_committed_is_found_by_whoever_asks(known: bool) -> None:
+    async def main() -> None:
+        async with scene(known=known) as here:
+            offsets = {P0: OffsetAndMetadata(7, 0, "note"), P1: at(0)}
+            await here.commits.commit(offsets)
+            found = await here.offsets.fetch([P2, P0, P1])
+            assert list(found.items()) == [(P2, None), *offsets.items()]
+            [request] = here.cluster.requests.of(COMMIT)
+            assert request.version == (10 if known else 9)
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("version", [(2, 3), (2, 6), (2, 8), (9, 9)])
+def test_older_brokers_are_spoken_to_as_they_like(version: tuple[int, int]) -> None:
+    async def main() -> None:
+        async with scene() as here:
+            for broker in here.cluster.brokers.values():
+                broker.speak(COMMIT, *version)
+                broker.speak(FETCH, 1, version[1])
+            await here.commits.commit({P0: OffsetAndMetadata(7, 0, "note")})
+            epoch = 0 if version[1] >= 6 else None
+            assert await here.offsets.fetch([P0, P1]) == {
+                P0: OffsetAndMetadata(7, epoch, "note"),
+                P1: None,
+            }
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_what_passes_is_tried_again_for_those_that_failed(code: ErrorCode) -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.cluster.faults.error(COMMIT, code, times=3, topic="flights", partition=1)
+            await here.commits.commit({P0: at(5), P1: at(6)})
+            assert await here.committed(P0, P1) == [5, 6]
+            sent = [
+                [one.partition_index for topic in entry.request.topics for one in topic.partitions]
+                for entry in here.cluster.requests.of(COMMIT)
+            ]
+            assert sent == [[0, 1], [1], [1], [1]]
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (ErrorCode.OFFSET_METADATA_TOO_LARGE, OffsetMetadataTooLarge),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationFailed),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailed),
+    ],
+)
+def test_what_is_refused_is_told_at_once(code: ErrorCode, expected: type[KafkaError]) -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.cluster.faults.error(COMMIT, code, topic="flights", partition=1)
+            with pytest.raises(expected, match="flights-1"):
+                await here.commits.commit({P0: at(5), P1: at(6)})
+            assert await here.committed(P0, P1) == [5, None]
+
+    run_virtually(main())
+
+
+def test_who_is_not_a_member_is_told_so() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.generation = STRANGER
+            for expected in (GroupIdNotFound, IllegalGeneration):
+                with pytest.raises(CommitFailed) as caught:
+                    await here.commits.commit({P0: at(5)})
+                assert isinstance(caught.value.__cause__, expected)
+                for broker in here.cluster.brokers.values():
+                    broker.speak(COMMIT, 2, 8)
+
+    run_virtually(main())
+
+
+def test_the_coordinator_moves_while_a_commit_is_under_way() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(1)})
+            old = here.cluster.coordinator("g")
+            held = here.cluster.faults.hold(COMMIT)
+            commit = asyncio.create_task(here.commits.commit({P0: at(2)}))
+            await held.wait_hits()
+            here.cluster.move_coordinator("g", old % 3 + 1)
+            held.release()
+            await commit
+            assert await here.committed() == [2]
+            assert here.coordinator.node_id == old % 3 + 1
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("way", ["lose_answers", "lose_requests"])
+def test_a_commit_whose_answer_is_lost_is_made_again(way: str) -> None:
+    async def main() -> None:
+        async with scene() as here:
+            getattr(here.cluster.faults, way)(COMMIT, 2)
+            await here.commits.commit({P0: at(2)})
+            assert await here.committed() == [2]
+
+    run_virtually(main())
+
+
+def test_the_coordinator_dies_and_another_one_takes_over() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(1)})
+            await here.cluster.crash(here.cluster.coordinator("g"))
+            await here.commits.commit({P0: at(2)})
+            assert await here.committed() == [2]
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_coordinator_that_somebody_gave_up_is_not_waited_for(known: bool) -> None:
+    async def main() -> None:
+        async with scene(known=known) as here:
+            await here.commits.commit({P0: at(1)})
+            silent = here.cluster.coordinator("g")
+            with here.cluster.faults.hang(broker=silent):
+                begun = here.now()
+                commit = asyncio.create_task(here.commits.commit({P0: at(2)}))
+                await asyncio.sleep(1.0)
+                here.cluster.move_coordinator("g", silent % 3 + 1)
+                here.coordinator.lost(silent, ConnectionLost("no heartbeat was answered"))
+                await commit
+                assert here.now() - begun < 10.0
+            assert await here.committed() == [2]
+
+    run_virtually(main())
+
+
+def test_offsets_that_a_transaction_is_about_to_change_are_waited_for() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(1), P1: at(1)})
+            fault = here.cluster.faults.error(
+                FETCH, ErrorCode.UNSTABLE_OFFSET_COMMIT, times=20, topic="flights", partition=1
+            )
+            found = await here.offsets.fetch([P0, P1])
+            assert found == {P0: at(1), P1: at(1)}
+            assert fault.hits == 20
+
+    run_virtually(main())
+
+
+def test_offsets_that_stay_unstable_are_an_error_and_not_a_default() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.cluster.faults.error(
+                FETCH,
+                ErrorCode.UNSTABLE_OFFSET_COMMIT,
+                times=None,
+                topic="flights",
+                partition=1,
+            )
+            found = await here.offsets.fetch([P0, P1], 5.0)
+            assert found[P0] is None
+            error = found[P1]
+            assert isinstance(error, RequestTimedOut)
+            assert isinstance(error.__cause__, UnstableOffsetCommit)
+            assert "flights-1" in str(error)
+
+    run_virtually(main())
+
+
+def test_a_partition_that_the_answer_omits_is_an_error_of_its_own() -> None:
+    def omit(request: Any, response: Any) -> None:
+        for topic in response.groups[0].topics:
+            topic.partitions = [one for one in topic.partitions if one.partition_index != 1]
+
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(1), P1: at(1)})
+            here.cluster.faults.rewrite(FETCH, omit)
+            found = await here.offsets.fetch([P0, P1])
+            assert found[P0] == at(1)
+            assert isinstance(found[P1], ProtocolError)
+
+    run_virtually(main())
+
+
+def test_each_partition_of_a_fetch_has_its_own_outcome() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.cluster.faults.error(
+                FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="flights", partition=2
+            )
+            found = await here.offsets.fetch([P0, P1, P2])
+            assert isinstance(found[P2], TopicAuthorizationFailed)
+            assert found[P0] is found[P1] is None
+
+    run_virtually(main())
+
+
+def test_a_fetch_survives_a_coordinator_that_moves_loads_and_dies() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            await here.commits.commit({P0: at(4)})
+            here.cluster.faults.error(FETCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=2)
+            assert await here.committed() == [4]
+            here.cluster.move_coordinator("g", here.cluster.coordinator("g") % 3 + 1)
+            assert await here.committed() == [4]
+            here.cluster.faults.lose_answers(FETCH)
+            await here.cluster.crash(here.cluster.coordinator("g"))
+            assert await here.committed() == [4]
+
+    run_virtually(main())
+
+
+def test_a_topic_made_anew_is_asked_about_by_its_new_id() -> None:
+    async def main() -> None:
+        async with scene() as here:
+            here.cluster.delete_topic("flights")
+            here.cluster.create_topic("flights", partitions=3)
+            await here.commits.commit({P0: at(4)})
+            here.cluster.delete_topic("flights")
+            here.cluster.create_topic("flights", partitions=3)
+            assert await here.offsets.fetch([P0]) == {P0: None}
+            await here.commits.commit({P0: at(5)})
+            assert await here.committed() == [5]
+
+    run_virtually(main())

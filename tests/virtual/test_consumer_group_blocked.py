@@ -1,0 +1,73 @@
+"""User code that blocks the loop for longer than the session: others own all of it by then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+import kclient
+from kclient.consumer import poller
+from kclient.error_codes import ErrorCode
+from kclient.testing import Cluster, run_virtually
+from tests.virtual.consumer_scene import T, fill, the_loop
+from tests.virtual.group_scene import GROUP, SETTINGS
+
+AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def consumer_of(cluster: Cluster, **settings: Any) -> Any:
+    return kclient.Consumer(cluster.bootstrap, T, group=GROUP, **{**SETTINGS, **settings})
+
+
+@pytest.mark.parametrize("trouble", ["none", "silence", "frozen", "refused", "moved"])
+@pytest.mark.parametrize("way", ["poll", "poll_arrow", "async for"])
+@pytest.mark.parametrize("turns", [1, 3, 5])
+def test_nothing_is_handed_over_once_the_loop_stood_still_for_a_session(
+    monkeypatch: pytest.MonkeyPatch, way: str, trouble: str, turns: int
+) -> None:
+    """However few turns the loop has had since, and whatever the heartbeats are at."""
+    monkeypatch.setattr(poller, "TURNS_AFTER", turns)
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            fill(cluster, 2000, 1)
+            lost: list[Any] = []
+            late = 0
+            async with consumer_of(cluster, on_lost=lost.append) as consumer:
+                steps = aiter(consumer)
+
+                async def take() -> int:
+                    if way == "async for":
+                        with contextlib.suppress(TimeoutError):
+                            async with asyncio.timeout(2.0):
+                                await anext(steps)
+                                return 1
+                        return 0
+                    if way == "poll":
+                        return len(await consumer.poll(max_records=50, timeout=1.0))
+                    return (await consumer.poll_arrow(timeout=1.0)).num_rows
+
+                while not await take():
+                    pass
+                if trouble == "silence":
+                    cluster.faults.drop("Heartbeat", times=None)
+                elif trouble == "frozen":
+                    the_loop().network.freeze("broker-1")
+                elif trouble == "refused":
+                    cluster.faults.error("Heartbeat", ErrorCode.NOT_COORDINATOR, times=None)
+                    cluster.faults.hold("FindCoordinator", times=None)
+                elif trouble == "moved":
+                    cluster.faults.error("Heartbeat", ErrorCode.NOT_COORDINATOR, times=None)
+                    cluster.faults.error("FindCoordinator", AWAY, times=None)
+                await asyncio.sleep(1.5)
+                the_loop()._now += 8.0  # as under time.sleep
+                the_loop()._effort += 8.0
+                while not lost:
+                    taken = await take()
+                    late += 0 if lost else taken  # else of the next assignment
+            assert late == 0
+
+    run_virtually(main())

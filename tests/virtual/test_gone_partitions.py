@@ -1,0 +1,146 @@
+"""Topics made anew with fewer partitions, as a producer sees it, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+import kclient
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.testing import Cluster, run_virtually
+from tests.virtual.relay import now, values
+
+SOON = 10.0
+"""Virtual seconds; delivery_timeout is 120."""
+
+
+def make_anew(cluster: Cluster, partitions: int) -> None:
+    cluster.delete_topic("t")
+    cluster.create_topic("t", partitions=partitions)
+
+
+async def one_after_another() -> kclient.RecordMetadata | kclient.KafkaError:
+    """What becomes of a record that is sent before the producer knows."""
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=3)
+        async with kclient.Producer(cluster.bootstrap) as producer:
+            await producer.send("t", b"x")
+            make_anew(cluster, 1)
+            began = now()
+            try:
+                outcome: kclient.RecordMetadata | kclient.KafkaError
+                outcome = await producer.send("t", b"y")
+            except kclient.KafkaError as error:
+                outcome = error
+            assert now() - began < SOON
+            await producer.send("t", b"z")
+        told = [] if isinstance(outcome, kclient.KafkaError) else [b"y"]
+        assert values(cluster) == [*told, b"z"]
+        return outcome
+
+
+def test_a_record_for_a_partition_that_is_gone_fails_soon_and_says_why() -> None:
+    outcomes = [run_virtually(one_after_another(), seed=seed) for seed in range(12)]
+    failed = [outcome for outcome in outcomes if isinstance(outcome, kclient.KafkaError)]
+    assert 0 < len(failed) < len(outcomes)
+    for error in failed:
+        assert isinstance(error, UnknownTopicOrPartition)
+        assert error.topic_partition is not None and error.topic_partition.partition in (1, 2)
+        assert "is gone: topic t was deleted and made anew with 1 partition;" in str(error)
+        # The broker refused it, but of UNKNOWN_TOPIC_ID that isn't taken for sure.
+        assert error.maybe_written is True
+
+
+@pytest.mark.parametrize("acks", ["all", 1])
+async def test_a_lost_answer_keeps_its_doubt_where_the_partition_is_gone(acks: str | int) -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=2)
+        settings = {"acks": acks, "idempotence": acks == "all"}
+        async with kclient.Producer(cluster.bootstrap, **settings) as producer:
+            await producer.send("t", b"x", partition=1)
+            cluster.faults.close("Produce", after=True)
+            delivery = producer.send("t", b"y", partition=1)
+            await asyncio.sleep(0.01)
+            assert len(cluster.log("t", 1).batches) == 2
+            make_anew(cluster, 1)
+            began = now()
+            with pytest.raises(UnknownTopicOrPartition) as failed:
+                await delivery
+            assert now() - began < SOON
+            assert failed.value.maybe_written is True
+
+
+async def test_records_wait_for_a_topic_that_is_made_anew_with_all_partitions() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=3)
+        async with kclient.Producer(cluster.bootstrap) as producer:
+            for partition in range(3):
+                await producer.send("t", b"x", partition=partition)
+            cluster.delete_topic("t")
+            deliveries = [producer.send("t", b"y", partition=p) for p in range(3)]
+            await asyncio.sleep(30.0)
+            assert not any(delivery.done() for delivery in deliveries)
+            cluster.create_topic("t", partitions=3)
+            assert [(await delivery).partition for delivery in deliveries] == [0, 1, 2]
+
+
+async def from_a_broker_that_lags_behind() -> int:
+    """To who never heard of it, a former topic looks new; how often one view replaced another."""
+    async with Cluster(brokers=2) as cluster:
+        cluster.create_topic("t", assignments=[[1]])
+        cluster.brokers[2].freeze_metadata()
+        make_anew(cluster, 3)
+        settings = {"metadata_max_age": 0.1, "linger": 0.05, "retry_backoff": 0.05}
+        first = cluster.bootstrap.split(",")[0]
+        async with kclient.Producer(first, **settings) as producer:
+            ids = []
+            deliveries = []
+            for turn in range(40):
+                if turn == 5:
+                    cluster.faults.close("Metadata", broker=1)
+                if turn == 20:
+                    cluster.brokers[2].thaw_metadata()
+                count = producer._core.metadata.view.partition_count("t") or 1
+                deliveries += [producer.send("t", b"y", partition=p) for p in range(count)]
+                await asyncio.sleep(0.04)
+                ids.append(producer._core.metadata.view.topic_id("t"))
+            for delivery in deliveries:
+                await delivery
+        return sum(before != after for before, after in itertools.pairwise(ids))
+
+
+def test_a_broker_that_lags_behind_for_a_moment_fails_nothing() -> None:
+    assert sum(run_virtually(from_a_broker_that_lags_behind(), seed=seed) for seed in range(8)) > 0
+
+
+@pytest.mark.parametrize("lagging", [[2], [2, 3]], ids=["one", "two"])
+async def test_a_former_topic_that_brokers_keep_telling_of_fails_nothing(
+    lagging: list[int],
+) -> None:
+    """They look right at first, and who knows better is doubted: for seconds, but not for ever."""
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t", assignments=[[1]])
+        for node_id in lagging:
+            cluster.brokers[node_id].freeze_metadata()
+        cluster.delete_topic("t")
+        cluster.create_topic("t", assignments=[[1]] * 3)
+        settings = {"metadata_max_age": 2.0, "retry_backoff": 2.0, "retry_backoff_max": 2.0}
+        first = cluster.bootstrap.split(",")[0]
+        async with kclient.Producer(first, linger=0.0, **settings) as producer:
+            counts, deliveries = set(), []
+            began = now()
+            for turn in range(450):
+                if turn % 100 == 20:
+                    cluster.faults.close("Metadata", broker=1)
+                count = producer._core.metadata.view.partition_count("t") or 1
+                counts.add(count)
+                deliveries += [producer.send("t", b"y", partition=p) for p in range(count)]
+                await asyncio.sleep(0.2)
+            assert now() - began >= 90.0
+            assert counts == {1, 3}
+            cluster.brokers[2].thaw_metadata()
+            cluster.brokers[3].thaw_metadata()
+            for delivery in deliveries:
+                await delivery

@@ -1,0 +1,326 @@
+"""``GroupMember``: whatever a user's protocol does, the group goes on and the user hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kclient
+from kclient.errors import (
+    InvalidArgument,
+    InvalidConfig,
+    RequestTimedOut,
+    WrongContext,
+)
+from kclient.testing import Cluster, run_virtually
+from tests.virtual.pool import Pool, member_of
+
+
+class Bug(Exception):
+    """Of the user."""
+
+
+def fail() -> None:
+    raise Bug("of the user")
+
+
+async def gone(member: Any) -> None:
+    """Wait until a member has nothing."""
+    while member.assignment is not None:  # noqa: ASYNC110 - it is cheap on virtual time
+        await asyncio.sleep(0.01)
+
+
+async def until_all_have(data: bytes, *members: kclient.GroupMember) -> None:
+    async with asyncio.timeout(120):
+        while any(  # noqa: ASYNC110 - it is cheap on virtual time
+            m.assignment is None or m.assignment.data != data for m in members
+        ):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("name", ["on_assigned", "on_revoked", "on_lost"])
+def test_what_the_protocol_raises_is_raised_once_and_the_membership_goes_on(name: str) -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                first = await member.joined()
+                pool.acts[name] = fail
+                if name == "on_lost":
+                    with cluster.faults.hang():
+                        await gone(member)
+                else:
+                    member.rejoin("a test")
+                with pytest.raises(Bug, match="of the user"):
+                    await member.wait_for_rebalance()
+                pool.acts.clear()
+                again = await member.joined(60.0)
+                assert again.generation > first.generation
+                assert member.health().ok
+
+    run_virtually(main())
+
+
+def test_iterating_goes_on_after_what_the_protocol_raised() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                steps = member.assignments()
+                first = await anext(steps)
+                pool.acts["on_revoked"] = fail
+                member.rejoin("a test")
+                with pytest.raises(Bug):
+                    await anext(steps)
+                assert (await anext(steps)).generation == first.generation + 1
+
+    run_virtually(main())
+
+
+def test_a_member_without_metadata_joins_once_it_has_some_and_says_why_it_has_not() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            pool.acts["metadata"] = fail
+            async with member_of(cluster, pool) as member:
+                with pytest.raises(Bug):
+                    await member.joined(10.0)
+                assert not cluster.requests.of("JoinGroup")
+                pool.acts.clear()
+                assert (await member.joined(60.0)).data == b"a"
+                pool.acts["metadata"] = fail
+                member.rejoin("what it gave before will do")
+                with pytest.raises(Bug):
+                    await member.wait_for_rebalance(60.0)
+                assert (await member.joined(60.0)).data == b"a"
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize(
+    ("shares", "text"),
+    [
+        ([], "a mapping of member id to bytes"),
+        ({"nobody": b""}, "gives something to 'nobody', who is no member"),
+    ],
+)
+def test_an_assignment_that_can_not_be_is_named(shares: Any, text: str) -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            pool.acts["assign"] = lambda: shares
+            async with member_of(cluster, pool) as member:
+                with pytest.raises((TypeError, ValueError), match=text):
+                    await member.joined(60.0)
+                pool.acts.clear()
+                assert (await member.joined(60.0)).data == b"a"
+
+    run_virtually(main())
+
+
+def test_who_is_left_out_gets_no_bytes() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            pool.acts["assign"] = lambda: {}
+            async with member_of(cluster, pool) as member:
+                assert (await member.joined()).data == b""
+
+    run_virtually(main())
+
+
+def test_a_cooperative_protocol_keeps_what_it_has_while_the_group_rebalances() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            keeping, second = Pool(b"a"), Pool(b"b")
+            keeping.cooperative = True  # type: ignore[attr-defined]
+            async with member_of(cluster, keeping) as member:
+                had = await member.joined()
+                second.acts["on_assigned"] = lambda: None
+                async with member_of(cluster, second) as other:
+                    kept = []
+                    while member.assignment is had:
+                        kept.append(member.assignment)
+                        await asyncio.sleep(0.01)
+                    await until_all_have(b"a,b", member, other)
+                    assert "on_revoked" not in keeping.told
+                    assert None not in kept
+            assert keeping.told[-1] == "on_revoked"
+
+    run_virtually(main())
+
+
+def test_what_was_lost_is_told_once_and_what_was_given_up_already_is_not_lost() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                await member.joined()
+                with cluster.faults.hang():
+                    await gone(member)
+                assert pool.told.count("on_lost") == 1
+                assert "session_timeout is 10.0 s" in str(pool.errors[0])
+                await member.joined()
+                pool.acts["on_revoked"] = lambda: asyncio.sleep(15)
+                member.rejoin("a test")
+                await asyncio.sleep(1)
+                with cluster.faults.hang():
+                    await asyncio.sleep(20)
+                await member.joined()
+                assert pool.told.count("on_lost") == 1
+
+    run_virtually(main())
+
+
+def test_a_wait_inside_of_the_protocol_is_refused_as_it_would_never_end() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                for call in (member.joined, member.wait_for_rebalance, member.close):
+                    pool.acts["on_assigned"] = call
+                    member.rejoin("a test")
+                    with pytest.raises(WrongContext, match=r"would wait for the end of on_assig"):
+                        await member.wait_for_rebalance(60.0)
+                pool.acts.clear()
+                member.rejoin("a test")
+                assert await member.wait_for_rebalance(60.0)
+
+    run_virtually(main())
+
+
+def test_health_says_which_function_of_the_protocol_runs_and_for_how_long() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                await member.joined()
+                assert member.health().running is None
+                pool.acts["on_revoked"] = lambda: asyncio.sleep(5)
+                member.rejoin("a test")
+                await asyncio.sleep(3)
+                health = member.health()
+                assert health.running == "on_revoked"
+                assert health.running_for == pytest.approx(3.0, abs=0.1)
+                assert health.group.state == "PREPARING"
+                with pytest.raises(RequestTimedOut, match=r"PREPARING; on_revoked\(\) of its"):
+                    await member.wait_for_rebalance(0.5)
+
+    run_virtually(main())
+
+
+def test_a_static_member_that_comes_back_in_time_is_not_noticed() -> None:
+    """R8: no revocation at the others in ten bounces."""
+
+    async def main() -> None:
+        async with Cluster() as cluster:
+            watching = Pool(b"a")
+            names = {"group_instance_id": "watching", "session_timeout": 30.0}
+            async with member_of(cluster, watching, **names) as other:
+                bounced = member_of(cluster, Pool(b"b"), group_instance_id="b")
+                await bounced.start()
+                await until_all_have(b"a,b", other, bounced)
+                before = list(watching.told)
+                for _ in range(10):
+                    await bounced.close()
+                    await asyncio.sleep(5)
+                    bounced = member_of(cluster, Pool(b"b"), group_instance_id="b")
+                    await bounced.start()
+                    assert (await bounced.joined(60.0)).data == b"a,b"
+                    await asyncio.sleep(5)
+                assert watching.told == before
+                await bounced.close(leave=True)
+                await until_all_have(b"a", other)
+
+    run_virtually(main())
+
+
+def test_two_members_of_one_name_do_not_fight() -> None:
+    """Pitfall 57."""
+
+    async def main() -> None:
+        async with Cluster() as cluster:
+            members = [member_of(cluster, group_instance_id="one") for _ in range(2)]
+            await members[0].start()
+            await members[0].joined()
+            await members[1].start()
+            await members[1].joined()
+            with pytest.raises(kclient.errors.FencedInstanceId, match="give each running member"):
+                await members[0].wait_for_rebalance(60.0)
+            joins = len(cluster.requests.of("JoinGroup"))
+            await asyncio.sleep(120)
+            assert len(cluster.requests.of("JoinGroup")) == joins
+            assert members[1].health().ok
+            assert not members[0].health().ok
+            for member in members:
+                await member.close()
+
+    run_virtually(main())
+
+
+class Bare:
+    """The least that a protocol is."""
+
+    name, type = "bare", "bare"
+
+    def metadata(self) -> bytes:
+        return b""
+
+    def assign(self, members: Any) -> dict[str, bytes]:
+        return {one.member_id: b"all" for one in members}
+
+
+def test_a_protocol_needs_no_more_than_four_things() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster, member_of(cluster, Bare()) as member:
+            assert (await member.joined()).data == b"all"
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"name": ""}, "whose name is ''"),
+        ({"type": 5}, "whose type is 5"),
+        ({"metadata": None}, r"needs a method metadata\(\)"),
+        ({"assign": None}, r"needs a method assign\(\)"),
+        ({"on_lost": 5}, "its on_lost can't be called"),
+    ],
+)
+def test_a_protocol_that_lacks_something_is_refused_when_the_member_is_made(
+    changes: dict[str, Any], text: str
+) -> None:
+    pool = Bare()
+    for name, value in changes.items():
+        setattr(pool, name, value)
+    with pytest.raises(InvalidConfig, match=text):
+        member_of("localhost:9092", pool)
+
+
+def test_wrong_arguments_are_refused_at_once() -> None:
+    class Slow(Bare):
+        async def metadata(self) -> bytes:  # type: ignore[override]
+            return b""
+
+    with pytest.raises(InvalidConfig, match=r"metadata\(\) must be a plain function"):
+        member_of("localhost:9092", Slow())
+    with pytest.raises(InvalidConfig, match="the class Bare: give an instance"):
+        member_of("localhost:9092", Bare)
+    for group in ("", None, 5):
+        with pytest.raises(InvalidArgument, match="group="):
+            kclient.GroupMember("localhost:9092", group=group, protocol=Bare())  # type: ignore[arg-type]
+
+    async def main() -> None:
+        async with Cluster() as cluster, member_of(cluster) as member:
+            for timeout in (-1, "1", True, float("nan")):
+                with pytest.raises(InvalidArgument, match="timeout="):
+                    await member.joined(timeout)  # type: ignore[arg-type]
+                with pytest.raises(InvalidArgument, match="timeout="):
+                    await member.close(timeout)  # type: ignore[arg-type]
+            with pytest.raises(InvalidArgument, match="reason="):
+                member.rejoin(None)  # type: ignore[arg-type]
+
+    run_virtually(main())

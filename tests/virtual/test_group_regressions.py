@@ -1,0 +1,164 @@
+"""What runs of ``group_run`` found in the client, each in the smallest scene that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import kclient
+from kclient.testing import Cluster, run_virtually
+from kclient.types import OffsetAndMetadata, TopicPartition
+from tests.virtual.consumer_scene import T, fill, the_loop
+from tests.virtual.group_scene import GROUP, SETTINGS
+
+PART = TopicPartition(T, 0)
+
+
+def test_a_commit_waits_for_an_earlier_one_of_the_same_offsets() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            fill(cluster, 20, 1)
+            settings = {**SETTINGS, "enable_auto_commit": False}
+            async with kclient.Consumer(cluster.bootstrap, T, group=GROUP, **settings) as consumer:
+                await consumer.poll(max_records=5, timeout=None)
+                cluster.faults.delay("OffsetCommit", 1.0)
+                begun = the_loop().time()
+                for _ in range(3):
+                    consumer.commit_nowait()
+                await consumer.commit()
+                assert the_loop().time() - begun >= 1.0
+                assert await consumer.committed([PART]) == {PART: OffsetAndMetadata(5, 0)}
+                assert cluster.requests.count("OffsetCommit") == 1
+
+    run_virtually(main())
+
+
+def test_partitions_are_given_up_once_commits_under_way_are_acknowledged() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            fill(cluster, 20, 1)
+            seen: list[int] = []
+
+            async def revoked(partitions: object) -> None:
+                [found] = (await consumer.committed([PART])).values()
+                seen.append(0 if found is None else found.offset)
+
+            settings = {**SETTINGS, "auto_commit_interval": 0.5}
+            consumer = kclient.Consumer(
+                cluster.bootstrap, T, group=GROUP, on_revoked=revoked, **settings
+            )
+            async with consumer:
+                await consumer.poll(max_records=5, timeout=None)
+                fault = cluster.faults.delay("OffsetCommit", 1.0)
+                await asyncio.sleep(1.0)
+                await consumer.poll(max_records=1, timeout=None)
+                await fault.wait_hits()
+                await consumer.unsubscribe()
+            assert seen and seen[0] >= 5
+
+    run_virtually(main())
+
+
+def test_who_closes_is_told_what_it_gives_up_though_no_broker_takes_its_commit() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            fill(cluster, 20, 1)
+            told: list[object] = []
+
+            async def revoked(partitions: object) -> None:
+                await asyncio.sleep(0.1)
+                told.append(partitions)
+
+            consumer = kclient.Consumer(
+                cluster.bootstrap, T, group=GROUP, on_revoked=revoked, **SETTINGS
+            )
+            async with consumer:
+                await consumer.poll(max_records=5, timeout=None)
+                cluster.faults.hang()
+            assert told == [[PART]]
+
+    run_virtually(main())
+
+
+def test_who_unsubscribes_while_its_session_ends_is_told_and_reads_again_later() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            fill(cluster, 20, 1)
+            told: list[str] = []
+            settings = {**SETTINGS, "auto_commit_interval": 60.0, "request_timeout": 2.0}
+            async with kclient.Consumer(
+                cluster.bootstrap,
+                T,
+                group=GROUP,
+                on_assigned=lambda _: told.append("assigned"),
+                on_revoked=lambda _: told.append("revoked"),
+                on_lost=lambda _: told.append("lost"),
+                **settings,
+            ) as consumer:
+                await consumer.poll(max_records=5, timeout=None)
+                await consumer.poll(max_records=5, timeout=None)
+                with cluster.faults.hang():
+                    await asyncio.sleep(4.0)
+                    await consumer.unsubscribe()
+                assert told == ["assigned", "lost"]
+                assert consumer.assignment == frozenset()
+                consumer.subscribe(T)
+                records: list[object] = []
+                async with asyncio.timeout(60.0):
+                    while not records:
+                        with contextlib.suppress(kclient.errors.RequestTimedOut):
+                            records = await consumer.poll(timeout=1.0)
+                assert told == ["assigned", "lost", "assigned"]
+
+    run_virtually(main())
+
+
+def test_who_unsubscribes_while_no_broker_answers_is_told_when_the_session_ends() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            fill(cluster, 20, 1)
+            told: list[tuple[str, float]] = []
+
+            def lost(partitions: object) -> None:
+                told.append(("lost", the_loop().time() - begun))
+
+            def revoked(partitions: object) -> None:
+                told.append(("revoked", the_loop().time() - begun))
+
+            settings = {**SETTINGS, "auto_commit_interval": 600.0}
+            async with kclient.Consumer(
+                cluster.bootstrap, T, group=GROUP, on_revoked=revoked, on_lost=lost, **settings
+            ) as consumer:
+                await consumer.poll(max_records=5, timeout=None)
+                await consumer.poll(max_records=5, timeout=None)
+                begun = the_loop().time()
+                with cluster.faults.hang():
+                    await consumer.unsubscribe()
+            [(what, seconds)] = told
+            assert what == "lost" and seconds < SETTINGS["session_timeout"] + 1.0
+
+    run_virtually(main())
+
+
+def test_who_closes_while_its_session_ends_is_told_at_once() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            fill(cluster, 20, 1)
+            told: list[float] = []
+            consumer = kclient.Consumer(
+                cluster.bootstrap,
+                T,
+                group=GROUP,
+                on_lost=lambda _: told.append(the_loop().time() - begun),
+                **{**SETTINGS, "auto_commit_interval": 600.0},
+            )
+            await consumer.start()
+            await consumer.poll(max_records=5, timeout=None)
+            await consumer.poll(max_records=5, timeout=None)
+            begun = the_loop().time()
+            with cluster.faults.hang():
+                await asyncio.sleep(3.0)
+                await consumer.close(60.0)
+            assert len(told) == 1 and told[0] < SETTINGS["session_timeout"] + 1.0
+
+    run_virtually(main())

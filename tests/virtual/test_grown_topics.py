@@ -1,0 +1,246 @@
+"""Records for partitions that a topic was grown by: no single answer proves that they aren't there.
+
+A broker may lag behind, and an answer that was under way tells of a time before the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import kclient
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.errors import FlushFailed, InvalidArgument, KafkaError, MetadataTimedOut, RowsRejected
+from kclient.testing import Cluster, run_virtually
+from tests.virtual.relay import now
+
+pa = pytest.importorskip("pyarrow")
+
+QUICK: dict[str, Any] = {"linger": 0.0}
+SEEDS = 12
+
+
+@asynccontextmanager
+async def two_partitions(
+    brokers: int = 1, **settings: Any
+) -> AsyncIterator[tuple[Cluster, kclient.Producer[Any, Any]]]:
+    """A cluster with a topic of two partitions, and a producer that knows it."""
+    async with Cluster(brokers=brokers) as cluster:
+        cluster.create_topic("t", partitions=2)
+        async with kclient.Producer(cluster.bootstrap, **QUICK, **settings) as producer:
+            await producer.send("t", b"x", partition=0)
+            yield cluster, producer
+
+
+async def one_of_three_lags(way: str) -> None:
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t", partitions=2)
+        async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
+            for partition in (0, 1):
+                await producer.send("t", b"x", partition=partition)
+            await asyncio.sleep(1.0)
+            cluster.brokers[2].freeze_metadata()
+            cluster.add_partitions("t", 4)
+            await asyncio.sleep(1.0)
+            if way == "send":
+                assert (await producer.send("t", b"y", partition=3)).offset == 0
+            else:
+                rows = pa.table({"value": [b"y"], "partition": pa.array([3], pa.int32())})
+                assert (await producer.send_arrow("t", rows)) == 1
+            cluster.brokers[2].thaw_metadata()
+        assert cluster.log("t", 3).high_watermark == 1
+
+
+@pytest.mark.parametrize("way", ["send", "send_arrow"])
+def test_one_broker_that_lags_behind_fails_no_record_for_a_new_partition(way: str) -> None:
+    for seed in range(SEEDS):
+        run_virtually(one_of_three_lags(way), seed=seed)
+
+
+async def test_an_answer_that_was_under_way_fails_no_record_for_a_new_partition() -> None:
+    async with two_partitions(metadata_max_age=1.0) as (cluster, producer):
+        held = cluster.faults.hold("Metadata", after=True)
+        await held.wait_hits()
+        cluster.add_partitions("t", 4)
+        late = producer.send("t", b"y", partition=3)
+        held.release()
+        assert (await late).offset == 0
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+async def test_a_partition_that_there_is_not_is_told_within_seconds(brokers: int) -> None:
+    async with two_partitions(brokers) as (cluster, producer):
+        started, asked = now(), len(cluster.requests.of("Metadata"))
+        with pytest.raises(InvalidArgument, match=r"partition 7 of topic t .* has 2, 0 to 1"):
+            await producer.send("t", b"y", partition=7)
+        assert 5.0 <= now() - started <= 7.5
+        assert len(cluster.requests.of("Metadata")) - asked < 20
+
+
+async def test_where_one_of_several_can_be_asked_it_is_asked_for_twice_as_long() -> None:
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t", assignments=[[1], [1]])
+        async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
+            await producer.send("t", b"x", partition=0)
+            for node_id in (2, 3):
+                cluster.faults.unavailable(broker=node_id)
+            started = now()
+            with pytest.raises(InvalidArgument, match="partition 2 of topic t doesn't exist"):
+                await producer.send("t", b"y", partition=2)
+            assert 10.0 <= now() - started <= 13.5
+
+
+async def test_who_waits_for_a_partition_holds_up_nobody_else() -> None:
+    async with two_partitions() as (_, producer):
+        lost = producer.send("t", b"y", partition=2)
+        started = now()
+        await producer.send("t", b"x", partition=0)
+        await producer.send("t", b"x", key=b"k")
+        await producer.send("t", b"x")
+        assert now() - started < 1.0
+        assert not lost.done()
+        with pytest.raises(InvalidArgument):
+            await lost
+
+
+async def test_records_for_a_new_partition_keep_their_order() -> None:
+    async with two_partitions() as (cluster, producer):
+        early = [producer.send("t", b"%d" % number, partition=3) for number in range(20)]
+        await asyncio.sleep(2.0)
+        cluster.add_partitions("t", 4)
+        late: list[Any] = []
+        while not early[0].done():
+            late.append(producer.send("t", b"late %d" % len(late), partition=3))
+            await asyncio.sleep(0.05)
+        offsets = [(await one).offset for one in (*early, *late)]
+        assert offsets == list(range(20 + len(late)))
+
+
+async def test_who_comes_later_waits_as_long_by_itself() -> None:
+    """What was said before a record came proves nothing of its partition."""
+    async with two_partitions(3) as (cluster, producer):
+        early = producer.send("t", b"y", partition=3)
+        await asyncio.sleep(4.0)
+        late = producer.send("t", b"z", partition=3)
+        with pytest.raises(InvalidArgument):
+            await early
+        assert not late.done()
+        cluster.add_partitions("t", 4)
+        assert (await late).offset == 0
+
+
+async def test_very_many_records_are_given_up_and_none_is_forgotten() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=1)
+        async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
+            await producer.send("t", b"x")
+            lost = [producer.send("t", b"%d" % number, partition=1) for number in range(5000)]
+            with pytest.raises(FlushFailed, match="5,000"):
+                await producer.flush()
+            assert all(isinstance(one.exception(), InvalidArgument) for one in lost)
+
+
+async def test_a_deadline_that_comes_first_tells_what_is_known() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=2)
+        async with kclient.Producer(
+            cluster.bootstrap, **QUICK, delivery_timeout=2.0, request_timeout=1.0
+        ) as producer:
+            await producer.send("t", b"x")
+            with pytest.raises(MetadataTimedOut, match=r"partition 2 of topic t .* it has 2"):
+                await producer.send("t", b"y", partition=2)
+
+
+async def test_rows_for_a_partition_that_there_is_not_are_told_within_seconds() -> None:
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t", partitions=2)
+        async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
+            rows = pa.table({"value": [b"y"], "partition": pa.array([2], pa.int32())})
+            started = now()
+            with pytest.raises(RowsRejected, match="partition 2 of topic t doesn't exist"):
+                await producer.send_arrow("t", rows)
+            assert 5.0 <= now() - started <= 7.5
+
+
+async def a_word_of_long_ago() -> None:
+    async with Cluster(brokers=3) as cluster:
+        async with kclient.Producer(cluster.bootstrap, **QUICK, request_timeout=3.0) as producer:
+            with pytest.raises(UnknownTopicOrPartition):
+                await producer.send("t", b"x")
+            cluster.brokers[2].freeze_metadata()
+            cluster.create_topic("t", partitions=2)
+            await asyncio.sleep(20.0)
+            slow = [cluster.faults.hold("Metadata", times=None, broker=one) for one in (1, 3)]
+            late = producer.send("t", b"y")
+            await asyncio.sleep(8.0)
+            for one in slow:
+                one.release()
+                one.remove()
+            try:
+                await late
+            finally:
+                cluster.brokers[2].thaw_metadata()
+
+
+def test_what_was_said_before_a_record_came_is_not_said_of_its_topic() -> None:
+    """Brokers rightly said that there was none; since it was created only one, which lags, did."""
+    failed: list[KafkaError] = []
+    for seed in range(6):
+        try:
+            run_virtually(a_word_of_long_ago(), seed=seed)
+        except KafkaError as error:
+            failed.append(error)
+    assert not failed
+
+
+async def longest_absence(seed: int) -> float:
+    """For how long a view lacks a topic that one of three brokers doesn't know."""
+    async with Cluster(brokers=3) as cluster:
+        async with kclient.Producer(cluster.bootstrap, metadata_max_age=10.0) as producer:
+            cluster.brokers[2].freeze_metadata()
+            cluster.create_topic("t", partitions=1)
+            metadata = producer._core.metadata
+            metadata.add_topic("t")
+            await metadata.wait_for_topic("t", 60.0)
+            longest, there = 0.0, now()
+            for _ in range(2000):
+                await asyncio.sleep(0.1)
+                if metadata.view.partition_count("t"):
+                    there = now()
+                longest = max(longest, now() - there)
+            cluster.brokers[2].thaw_metadata()
+            return longest
+
+
+def test_a_topic_that_one_broker_does_not_know_is_soon_back() -> None:
+    """Though nobody asks for it: what is wanted and was there is asked for until that is sure."""
+    absences = [run_virtually(longest_absence(seed), seed=seed) for seed in range(SEEDS)]
+    assert 0.0 < max(absences) < 2.0
+
+
+async def looked_for_by_one_that_lags() -> int:
+    """Partitions of a topic that there is, asked for while only a broker that lags answers."""
+    async with Cluster(brokers=3) as cluster:
+        async with kclient.Producer(cluster.bootstrap, request_timeout=3.0) as producer:
+            await asyncio.sleep(1.0)
+            cluster.brokers[2].freeze_metadata()
+            cluster.create_topic("t", partitions=2)
+            slow = [cluster.faults.hold("Metadata", times=None, broker=one) for one in (1, 3)]
+            looking = asyncio.ensure_future(producer.partitions_for("t"))
+            await asyncio.sleep(8.0)
+            for one in slow:
+                one.release()
+                one.remove()
+            try:
+                return len(await looking)
+            finally:
+                cluster.brokers[2].thaw_metadata()
+
+
+def test_a_call_believes_one_of_several_brokers_after_twice_as_long() -> None:
+    found = [run_virtually(looked_for_by_one_that_lags(), seed=seed) for seed in range(6)]
+    assert found == [2] * 6

@@ -1,0 +1,121 @@
+"""Names that are subscribed to in a group and that no topic has: told, and the others are read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kclient
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.testing import Cluster, run_virtually
+from tests.virtual.consumer_scene import T, fill, offsets, read, the_loop, until
+from tests.virtual.group_scene import GROUP, SETTINGS
+
+
+def member(cluster: Cluster, *topics: str, **settings: Any) -> Any:
+    return kclient.Consumer(cluster.bootstrap, *topics, group=GROUP, **{**SETTINGS, **settings})
+
+
+async def told(consumer: Any, seconds: float, timeout: float | None = 1.0) -> list[float]:
+    """When poll told of an unknown topic."""
+    times = []
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    await consumer.poll(timeout=timeout)
+                except UnknownTopicOrPartition as error:
+                    assert error.retriable
+                    assert "typo" in str(error)
+                    times.append(the_loop().time())
+    except TimeoutError:
+        return times
+
+
+@pytest.mark.parametrize("timeout", [1.0, None])
+@pytest.mark.parametrize("topics", [("typo",), (T, "typo")])
+def test_a_name_of_no_topic_is_told_by_poll_the_log_and_health(
+    topics: tuple[str, ...], timeout: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with Cluster(brokers=2) as cluster:
+            fill(cluster, 5, 2)
+            async with member(cluster, api_timeout=60.0) as consumer:
+                consumer.subscribe(*topics)
+                if T in topics:
+                    assert set(offsets(await read(consumer, 10))) == {0, 1}
+                    assert consumer.health().ok
+                    assert consumer.health().unknown_topics == ()
+                begun = the_loop().time()
+                times = await told(consumer, 200.0, timeout)
+                assert 3 <= len(times) <= 4
+                assert times[0] - begun < 30.0
+                assert consumer.health().unknown_topics == ("typo",)
+                assert not consumer.health().ok
+                assert ("the other topics are read" in caplog.text) is (T in topics)
+                cluster.create_topic("typo", partitions=1)
+                await told(consumer, 30.0, timeout)
+                assert consumer.health().unknown_topics == ()
+                assert consumer.health().ok
+                assert {one.topic for one in consumer.assignment} == {*topics}
+
+    run_virtually(main())
+    lines = [text for text in caplog.messages if "typo" in text and "no broker knows" in text]
+    assert 3 <= len(lines) <= 4
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_topic_that_is_deleted_is_told_and_the_others_are_read(strategy: str) -> None:
+    async def main() -> None:
+        async with Cluster(brokers=2) as cluster:
+            fill(cluster, 5, 2)
+            cluster.create_topic("typo", partitions=1)
+            async with member(
+                cluster, T, "typo", partition_assignment_strategy=strategy
+            ) as consumer:
+                await read(consumer, 10)
+                cluster.delete_topic("typo")
+                assert len(await told(consumer, 55.0, None)) >= 1
+                assert not consumer.health().ok
+                async with kclient.Producer(cluster.bootstrap) as producer:
+                    await producer.send(T, b"10", partition=0)
+                assert offsets(await read(consumer, 1)) == {0: [5]}
+
+    run_virtually(main())
+
+
+def test_another_wrong_name_is_told_at_once_and_one_that_is_not_wanted_never() -> None:
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            fill(cluster, 0, 1)
+            async with member(cluster, T) as consumer:
+                consumer.subscribe(T, "typo")
+                assert len(await told(consumer, 20.0)) == 1
+                consumer.subscribe(T, "another-typo")
+                assert len(await told(consumer, 20.0)) == 1
+                assert consumer.health().unknown_topics == ("another-typo",)
+                consumer.subscribe(T)
+                assert await told(consumer, 100.0) == []
+                assert consumer.health().ok
+
+    run_virtually(main())
+
+
+def test_a_topic_that_is_there_by_now_is_unknown_no_more() -> None:
+    """Whenever it was looked for last."""
+
+    async def main() -> None:
+        async with Cluster(brokers=2) as cluster:
+            fill(cluster, 5, 2)
+            async with member(cluster, T) as consumer:
+                consumer.subscribe(T, "late")
+                await until(lambda: consumer.health().unknown_topics == ("late",), 60.0)
+                cluster.create_topic("late", partitions=1)
+                view = consumer._engine.core.metadata
+                await until(lambda: view.view.partition_count("late") is not None, 60.0)
+                assert consumer.health().unknown_topics == ()
+                assert len(await read(consumer, 10)) == 10
+
+    run_virtually(main())
