@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 SHORT_POLL: Final = 0.05
 """Seconds between two requests that don't wait at the broker."""
+FROM_LEADER: Final = 5.0
+"""Seconds for which a leader is read that prefers a replica of which the view knows no broker."""
+HASTY_FREE: Final = 3
+"""Hasty responses in a row that are no failure."""
 NEVER: Final = math.inf
 
 
@@ -46,6 +50,9 @@ class BrokerQueue:
         told_at: When the user was last told of it.
         answered_at: When it last answered a request well; None before the first.
         waiting_since: When the first request was sent after that; None where there is none.
+        hasty: Responses in a row that brought nothing though the broker had time to wait for data.
+        unknown_replica, from_leader_until: Preferred replica (KIP-392) that the view lacked, and
+            until when the leader is read in its place.
     """
 
     __slots__ = (
@@ -56,12 +63,15 @@ class BrokerQueue:
         "answered_at",
         "failing_since",
         "failures",
+        "from_leader_until",
+        "hasty",
         "in_flight",
         "node_id",
         "partitions",
         "retry_at",
         "session",
         "told_at",
+        "unknown_replica",
         "waiting_since",
     )
 
@@ -76,6 +86,9 @@ class BrokerQueue:
         self.told_at = -NEVER
         self.answered_at: float | None = None
         self.waiting_since: float | None = None
+        self.hasty = 0
+        self.unknown_replica = -1
+        self.from_leader_until = -NEVER
         self._touched: dict[TopicPartition, None] = {}
         self._retries: list[tuple[float, TopicPartition]] = []
         self._held: set[TopicPartition] = set()
@@ -122,9 +135,12 @@ class BrokerQueue:
         if self.waiting_since is None:
             self.waiting_since = now
 
-    def answered(self, now: float) -> None:
-        """The request was answered well."""
+    def answered(self, now: float, *, hasty: bool = False) -> None:
+        """The request succeeded. ``hasty`` ones in a row soon count as no response at all."""
         self.failures = 0
+        self.hasty = self.hasty + 1 if hasty else 0
+        if self.hasty > HASTY_FREE:
+            return
         self.answered_at = now
         self.waiting_since = None
 
@@ -250,11 +266,29 @@ class FetchPlan:
             if queue.touch(state.topic_partition):
                 self._on_touched(queue)
 
-    def prefer(self, state: PartitionState, replica: int, until: float, now: float) -> None:
-        """The leader says that ``replica`` is nearer to us (KIP-392)."""
+    def prefer(self, state: PartitionState, replica: int, until: float, now: float) -> bool:
+        """Read from ``replica``, which the leader prefers (KIP-392).
+
+        Where the view lacks it, as it may after a restart, the leader is read for ``FROM_LEADER``
+        seconds, or until the view has it. True where metadata is to be asked for: once for each
+        such time.
+        """
+        if self._view is not None and replica not in self._view.brokers:
+            queue = self.queues.get(state.node_id) if state.node_id is not None else None
+            if queue is None or self.reads_leader(queue, now):
+                return False
+            queue.unknown_replica, queue.from_leader_until = replica, now + FROM_LEADER
+            return True
         state.replica, state.replica_until = replica, until
         self._next_expiry = min(self._next_expiry, until)
         self.route(state, now)
+        return False
+
+    def reads_leader(self, queue: BrokerQueue, now: float) -> bool:
+        """Whether the broker is asked without our rack, so that it sends records itself."""
+        if now >= queue.from_leader_until:
+            return False
+        return self._view is None or queue.unknown_replica not in self._view.brokers
 
     def _end_replicas(self, now: float) -> None:
         """Preferred replicas are good for a while; then the leader is asked again."""

@@ -159,7 +159,9 @@ class ReplyReader:
     ) -> None:
         sent_on = part.preferred_read_replica != NO_REPLICA
         if sent_on and state.node_id == news.node_id:
-            self._plan.prefer(state, part.preferred_read_replica, now + self._replica_time, now)
+            until = now + self._replica_time
+            if self._plan.prefer(state, part.preferred_read_replica, until, now):
+                news.stale_topics[state.topic_partition.topic] = None
         records = part.records
         if not records:
             if not sent_on:

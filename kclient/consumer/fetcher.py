@@ -15,7 +15,7 @@ from kclient.backoff import Backoff
 from kclient.cluster.metadata import LeaderHint
 from kclient.cluster.wakeups import Alarm, Bell
 from kclient.consumer.fetch_buffer import FetchBuffer
-from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
+from kclient.consumer.fetch_plan import HASTY_FREE, BrokerQueue, FetchPlan
 from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, KafkaError, broker_error
@@ -24,7 +24,7 @@ from kclient.record.inflate import CHUNK
 from kclient.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
@@ -52,6 +52,9 @@ partitions may hold another one.
 """
 LEAST_HALF_READ = 2 * CHUNK
 """With less, those that are inflated right here could keep those for threads waiting."""
+HASTY = 1.0
+"""Seconds, or half of ``fetch_max_wait``, before which a response without records is hasty: the
+broker should have waited for some. Long ones in a row are a fault on its side, or a stall."""
 TURN = 0.005
 """Seconds of work after which the loop gets a turn."""
 PARTS_PER_LOOK = 32
@@ -190,7 +193,10 @@ class Fetcher:
         from kclient.consumer.fetch_request import LAST_BY_NAME, fetch_request
         from kclient.protocol.messages.fetch import FetchRequest
 
-        limits = self._limits(0.0 if queue.holds_back else self._config.fetch_max_wait)
+        limits = self._limits(
+            0.0 if queue.holds_back else self._config.fetch_max_wait,
+            with_rack=not self.plan.reads_leader(queue, now),
+        )
 
         def build(version: int) -> FetchRequest:
             wishes = queue.session.next_request(version > LAST_BY_NAME)
@@ -209,13 +215,13 @@ class Fetcher:
                 raw=True,
                 response_bytes=limits.max_bytes,
             )
-            await self._take_in(queue, raw, now)
+            await self._take_in(queue, raw, now, limits)
         except KafkaError as error:
             self._failed(queue, error)
         finally:
             queue.end()
 
-    def _limits(self, max_wait: float) -> FetchLimits:
+    def _limits(self, max_wait: float, *, with_rack: bool = True) -> FetchLimits:
         from kclient.consumer.fetch_request import FetchLimits
 
         config = self._config
@@ -226,10 +232,12 @@ class Fetcher:
             min_bytes=config.fetch_min_bytes,
             max_bytes=min(config.fetch_max_bytes, max(share, config.max_partition_fetch_bytes)),
             isolation_level=int(self._isolation),
-            rack=config.client_rack or "",
+            rack=(with_rack and config.client_rack) or "",
         )
 
-    async def _take_in(self, queue: BrokerQueue, raw: RawResponse, sent_at: float) -> None:
+    async def _take_in(
+        self, queue: BrokerQueue, raw: RawResponse, sent_at: float, limits: FetchLimits
+    ) -> None:
         from kclient.protocol.messages.fetch import FetchResponse
 
         lease = self.buffer.lease(len(raw.body), raw.release)
@@ -240,7 +248,7 @@ class Fetcher:
                 self._refused(queue, response.error_code)
                 return
             self.last_fetch, self.last_error = self._core.clock.now(), None
-            queue.answered(self.last_fetch)
+            self._pace(queue, parts, limits, sent_at, self.last_fetch)
             self._count(queue, len(raw.body), len(parts), sent_at)
             news = ReplyNews(queue.node_id)
             now = self.last_fetch
@@ -265,6 +273,29 @@ class Fetcher:
             self._act_on(news, response)
         finally:
             lease.drop()
+
+    def _pace(
+        self,
+        queue: BrokerQueue,
+        parts: Mapping[TopicPartition, PartitionData],
+        limits: FetchLimits,
+        sent_at: float,
+        now: float,
+    ) -> None:
+        """Note a good response, and when the broker may be asked next."""
+        throttled = self._core.network.throttled_for(queue.node_id, Lane.FETCH)
+        wait = limits.max_wait_ms / 1000 if limits.min_bytes else 0.0
+        hasty = (
+            now - sent_at < min(wait / 2, HASTY)
+            and not throttled
+            and not any(part.records or part.error_code for part in parts.values())
+        )
+        queue.answered(now, hasty=hasty)
+        if throttled:
+            queue.retry_at = now + throttled  # else its deadline would run while it can't be sent
+        elif queue.hasty > HASTY_FREE:
+            attempt = queue.hasty - HASTY_FREE - 1
+            queue.retry_at = now + self._backoff.delay(attempt, self._core.rng)
 
     def _parts(
         self, queue: BrokerQueue, response: FetchResponse

@@ -312,6 +312,23 @@ class NetworkClient:
         node = self.book.get(node_id)
         return self.states.retry_at(node.address) if node is not None else 0.0
 
+    def throttled(self) -> dict[int, float]:
+        """Seconds for which a quota still forbids requests (KIP-219), by node; few have any."""
+        found: dict[int, float] = {}
+        for line in self._lines.values():
+            node_id, lane = line.key
+            seconds = self.throttled_for(node_id, lane)
+            if seconds:
+                found[node_id] = max(found.get(node_id, 0.0), seconds)
+        return found
+
+    def throttled_for(self, node_id: int, lane: Lane = Lane.GENERAL) -> float:
+        """Seconds for which a quota still forbids requests on one lane; 0.0 where none does."""
+        line = self._lines.get((node_id, lane))
+        if line is None or line.channel is None:
+            return 0.0
+        return max(0.0, line.channel.connection.throttled_until - self.clock.now())
+
     def trouble_with(self, node_id: int) -> Exception | None:
         """The latest failure to reach the node, if it wasn't usable since; for texts."""
         node = self.book.get(node_id)
