@@ -318,7 +318,13 @@ class Engine:
         buffer = self.fetcher.buffer
         # Where there is no room nobody is asked, as long as the user has something to take.
         full = not buffer.has_room and (buffer.has_turns or bool(buffer.blocked))
-        self._watchdog.check(self.subscription, self.fetcher.plan.queues, now, full=full)
+        self._watchdog.check(
+            self.subscription,
+            self.fetcher.plan.queues,
+            now,
+            full=full,
+            throttled=self.core.network.throttled(),
+        )
 
     # Questions
 
@@ -364,8 +370,10 @@ class Engine:
         from kclient.consumer.health import ConsumerHealth
 
         client, now = self.core.health(), self.core.clock.now
+        throttled = self.core.network.throttled() if self._started else {}
         partitions = {
-            state.topic_partition: self._partition_health(state, now) for state in self.subscription
+            state.topic_partition: self._partition_health(state, now, throttled)
+            for state in self.subscription
         }
         stalled = any(part.stalled for part in partitions.values())
         fetched, error = self.fetcher.last_fetch, self.fetcher.last_error
@@ -388,7 +396,9 @@ class Engine:
             unknown_topics=() if group is None else group.unknown_topics,
         )
 
-    def _partition_health(self, state: PartitionState, now: Callable[[], float]) -> PartitionHealth:
+    def _partition_health(
+        self, state: PartitionState, now: Callable[[], float], throttled: Mapping[int, float]
+    ) -> PartitionHealth:
         """How one partition is. ``now`` only runs where a fetch was made, so on a loop."""
         from kclient.consumer.health import PartitionHealth
 
@@ -397,7 +407,8 @@ class Engine:
         answered = queue.answered_at if queue is not None else None
         since = queue.waiting_since if queue is not None else None
         wanted = not state.paused and state.phase is Phase.FETCHING and not state.buffered_bytes
-        stalled = wanted and since is not None and now() - since >= patience
+        throttled_for = throttled.get(node_id, 0.0) if node_id is not None else 0.0
+        stalled = wanted and since is not None and now() - since >= patience and not throttled_for
         return PartitionHealth(
             phase=state.phase.name,
             position=state.position,
@@ -408,6 +419,7 @@ class Engine:
             failures=max(state.failures, queue.failures if queue is not None else 0),
             last_fetch_age=None if answered is None else now() - answered,
             stalled=stalled,
+            throttled_for=throttled_for,
         )
 
     def _lag(self) -> int | None:

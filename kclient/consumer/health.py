@@ -28,7 +28,10 @@ class PartitionHealth:
             its broker was asked for.
         last_fetch_age: Seconds since its present broker last answered a fetch; None before that.
         stalled: It is to be read, but for ``fetch_max_wait`` + ``request_timeout`` seconds or more
-            its broker has answered no fetch, and nothing of it waits to be handed over.
+            its broker has answered no fetch, or each at once and with nothing, and nothing of it
+            waits to be handed over. Not while a quota throttles.
+        throttled_for: Seconds for which a quota still forbids to ask its broker (KIP-219); 0.0
+            where none does.
     """
 
     phase: str
@@ -40,6 +43,7 @@ class PartitionHealth:
     failures: int
     last_fetch_age: float | None
     stalled: bool
+    throttled_for: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from kclient.errors import (
     KafkaError,
     LogTruncated,
     NoCommonVersion,
+    RequestTimedOut,
 )
 from kclient.types import IsolationLevel
 
@@ -233,6 +234,9 @@ class OffsetKeeper:
 
     def _failed(self, state: PartitionState, error: KafkaError) -> None:
         if not state.assigned:
+            return
+        if isinstance(error, RequestTimedOut) and state.node_id in self._core.network.throttled():
+            self._back_off(state)  # a quota forbade the request for as long (KIP-219)
             return
         level = logging.DEBUG if state.failures else logging.INFO
         self._log.log(level, "offset lookup failed partition=%s: %s", state.topic_partition, error)

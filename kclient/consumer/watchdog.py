@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kclient.consumer.fetch_plan import HASTY_FREE
 from kclient.consumer.partition_state import Phase
 from kclient.errors import ConsumerStalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from kclient.consumer.fetch_plan import BrokerQueue
     from kclient.consumer.partition_state import PartitionState
@@ -50,10 +51,12 @@ class Watchdog:
         now: float,
         *,
         full: bool = False,
+        throttled: Collection[int] = (),
     ) -> None:
         """Raise ConsumerStalled where a partition has had no answer for too long.
 
         It is raised again after as long. ``full``: no broker is asked, for want of room.
+        ``throttled``: Brokers that a quota forbids to ask now (KIP-219), which is no stall.
         """
         if now < self._next_look:
             return
@@ -62,6 +65,8 @@ class Watchdog:
         stalled = []
         for state in states:
             since = None if full else self._waits_since(state, queues, now)
+            if throttled and _is_throttled(state, throttled):
+                since = None
             if since is None:
                 continue
             waiting[state] = (_mark(state), since)
@@ -80,7 +85,8 @@ class Watchdog:
                 if queue is not None:
                     queue.told(now)
                 del suspects[state]
-            raise _error(stalled, seconds)
+            first = stalled[0].node_id
+            raise _error(stalled, seconds, queues.get(first) if first is not None else None)
 
     def _waits_since(
         self, state: PartitionState, queues: Mapping[int, BrokerQueue], now: float
@@ -100,18 +106,27 @@ class Watchdog:
         return since if heard <= since else min(heard, now)
 
 
+def _is_throttled(state: PartitionState, throttled: Collection[int]) -> bool:
+    """Whether a quota may be what it waits for: of its broker, or of its group's coordinator."""
+    return state.node_id in throttled or state.phase is Phase.AWAITING_COMMITTED
+
+
 def _mark(state: PartitionState) -> _Mark:
     """Where it is: if that is another one than at the last look, the patience begins anew."""
     return state.phase, state.restarts, state.fetch_offset
 
 
-def _error(stalled: list[PartitionState], seconds: float) -> ConsumerStalled:
+def _error(
+    stalled: list[PartitionState], seconds: float, queue: BrokerQueue | None
+) -> ConsumerStalled:
     first = stalled[0]
     named = ", ".join(str(state.topic_partition) for state in stalled[:SHOWN])
     more = f" and {len(stalled) - SHOWN} more" if len(stalled) > SHOWN else ""
     where = "no broker" if first.node_id is None else f"broker {first.node_id}"
     if first.phase is Phase.FETCHING:
         what = f"asked of {where}, at offset {first.fetch_offset}"
+        if queue is not None and queue.hasty > HASTY_FREE:
+            what += f"; its {queue.hasty} latest responses came at once, with nothing"
     else:
         what = f"{first.phase.name}, {where}"
     return ConsumerStalled(

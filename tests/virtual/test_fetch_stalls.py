@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import kclient
 from kclient.errors import ConsumerStalled, KafkaError
 from kclient.testing import Cluster
 from tests.unit.consumer.log_bytes import batch
@@ -148,3 +149,51 @@ async def test_answers_that_come_at_once_since_nothing_is_waited_for_are_no_stal
         assert offsets(await read(consumer, 10)) == {0: list(range(10))}
         assert await errors_of(consumer, 20.0) == []
         assert consumer.health().ok
+
+
+# Quotas
+
+
+@pytest.mark.parametrize("what", ["empty", "with records"])
+async def test_a_consumer_that_a_quota_throttles_is_not_stalled(what: str) -> None:
+    async with scene(10, brokers=1) as (cluster, consumer):
+        assert offsets(await read(consumer, 10)) == {0: list(range(10))}
+        cluster.faults.throttle("Fetch", 60.0, times=1)
+        if what == "with records":
+            cluster.append(T, 0, batch(10, 1))
+            assert offsets(await read(consumer, 1)) == {0: [10]}
+        else:
+            await asyncio.sleep(1.0)
+        end = cluster.end_offset(T)
+        cluster.append(T, 0, batch(end, 1))
+        assert await errors_of(consumer, 50.0) == []
+        health = consumer.health()
+        assert health.ok
+        part = health.partitions[P]
+        assert not part.stalled
+        assert 5.0 < part.throttled_for < 15.0
+        assert offsets(await read(consumer, 1)) == {0: [end]}
+        assert consumer.health().partitions[P].throttled_for == 0.0
+
+
+async def test_a_lookup_that_a_quota_throttles_is_not_stalled() -> None:
+    async with Cluster(1) as cluster:
+        cluster.create_topic(T)
+        cluster.append(T, 0, batch(0, 10))
+        async with kclient.Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+            cluster.faults.throttle("Metadata", 60.0, times=1)
+            consumer.assign([P])
+            assert await errors_of(consumer, 50.0) == []
+            assert consumer.health().partitions[P].throttled_for > 5.0
+            assert offsets(await read(consumer, 10)) == {0: list(range(10))}
+
+
+async def test_a_broker_that_hangs_once_the_quota_is_over_is_stalled() -> None:
+    async with scene(10, brokers=1) as (cluster, consumer):
+        assert offsets(await read(consumer, 10)) == {0: list(range(10))}
+        cluster.faults.throttle("Fetch", 60.0, times=1)
+        await asyncio.sleep(1.0)
+        cluster.faults.drop("Fetch", times=None)
+        assert await errors_of(consumer, 55.0) == []
+        assert any(isinstance(error, ConsumerStalled) for error in await errors_of(consumer, 90.0))
+        assert consumer.health().partitions[P].stalled
