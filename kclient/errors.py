@@ -8,6 +8,7 @@
     │                               and had from here, too, loaded on first use
     └── ClientError                 the client itself decided
         ├── InvalidConfig           (ValueError)       a setting that can't work
+        │   └── CodecUnavailable                       a codec's package is missing or broken
         ├── InvalidArgument         (ValueError)       a bad value handed to a call
         ├── SerializationFailed     (TypeError)        a key or value that is not what it should be
         ├── RecordTooLarge          (ValueError)       a record over ``max_request_size``
@@ -196,6 +197,16 @@ class ClientError(KafkaError):
 
 class InvalidConfig(ClientError, ValueError):
     """A setting that can't work. The text names the field, the value and what is allowed."""
+
+
+class CodecUnavailable(InvalidConfig):
+    """The package of a codec is not installed, or fails to load.
+
+    An error of the installation, not of the data: the position stays, nothing is skipped, and the
+    same is raised until the package can be loaded.
+    """
+
+    fatal = True
 
 
 class InvalidArgument(ClientError, ValueError):

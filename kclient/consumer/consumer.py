@@ -452,6 +452,8 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
             OffsetOutOfRange: A position is outside of the log, and there is no reset policy: seek.
             CorruptRecord: A batch can't be read; names partition and offset, the position stays.
                 Seek past it, or poll again to have it fetched anew.
+            CodecUnavailable: The package of a codec is not installed, or can't be loaded; the
+                position stays, and it is raised until it can be.
             DeserializationFailed: A deserializer raised; the position stays at that record.
             LogTruncated: Records that were read are no longer in the log (unclean election).
             UnknownTopicOrPartition: An assigned partition doesn't exist, or a topic that is

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kclient.consumer.fetched_data import FetchedData, FrameLease
 from kclient.consumer.half_read import HalfRead
-from kclient.errors import CorruptRecord
+from kclient.errors import CodecUnavailable, CorruptRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ class FetchBuffer:
         partition_bytes: int,
         on_room: Callable[[PartitionState], None],
         on_released: Callable[[], None],
-        on_corrupt: Callable[[PartitionState, CorruptRecord], None],
+        on_corrupt: Callable[[PartitionState, CorruptRecord | CodecUnavailable], None],
     ) -> None:
         """
         Args:
@@ -242,7 +242,7 @@ class FetchBuffer:
                     self._note(state)
                     return False
                 data.pass_to(reached)
-        except CorruptRecord as error:
+        except (CorruptRecord, CodecUnavailable) as error:
             self._corrupt(state, data.explained(error))
             return True
         except MemoryError:
@@ -287,7 +287,7 @@ class FetchBuffer:
         data = queue[0]
         try:
             records = data.take(limit)
-        except CorruptRecord as error:
+        except (CorruptRecord, CodecUnavailable) as error:
             self._corrupt(state, error)
             return None
         except MemoryError:
@@ -336,7 +336,7 @@ class FetchBuffer:
         if full:
             self._on_room(state)
 
-    def _corrupt(self, state: PartitionState, error: CorruptRecord) -> None:
+    def _corrupt(self, state: PartitionState, error: CorruptRecord | CodecUnavailable) -> None:
         self._fetch_again(state)
         self._on_corrupt(state, error)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kclient.consumer.aborted import AbortedTransactions
-from kclient.errors import CorruptRecord, DecompressionFailed
+from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
 from kclient.record.inflate import DEFAULT_CAP
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class FetchedData:
         self._clean = clean
         self._batch: Batch | None = None
         self._ready: list[Record] = []
-        self._refused: CorruptRecord | None = None
+        self._refused: CorruptRecord | CodecUnavailable | None = None
         self._aborted = None if aborted is None else AbortedTransactions(aborted)
         self._check_crcs = check_crcs
         self._cap = decompression_cap
@@ -138,7 +138,8 @@ class FetchedData:
     def take(self, limit: int) -> list[Record]:
         """At most ``limit`` records of the batch at hand; [] where there is none left in it.
 
-        One call works on one batch. Raises CorruptRecord for it, the offset unmoved.
+        One call works on one batch. Raises CorruptRecord or CodecUnavailable for it, the offset
+        unmoved.
         """
         if self._ready:
             return self._take_ready(limit)
@@ -192,11 +193,14 @@ class FetchedData:
         """Whether it begins with records that are already decoded."""
         return bool(self._ready)
 
-    def refuse(self, batch: Batch, error: CorruptRecord) -> None:
+    def refuse(self, batch: Batch, error: CorruptRecord | CodecUnavailable) -> None:
         """Inflating ``batch``, the one at hand, failed: that is what the next look at it raises."""
         if self._batch is batch:
             self._batch = self.blocked = None
-            self._refused = self._explained(error, batch)
+            if isinstance(error, CodecUnavailable):
+                self._refused = self._not_installed(error)
+            else:
+                self._refused = self._explained(error, batch)
 
     def hold_frame(self) -> FrameLease | None:
         """Keep the bytes alive while a thread reads them; the caller drops the lease."""
@@ -214,9 +218,11 @@ class FetchedData:
         if lease is not None:
             lease.drop()
 
-    def explained(self, error: CorruptRecord) -> CorruptRecord:
+    def explained(
+        self, error: CorruptRecord | CodecUnavailable
+    ) -> CorruptRecord | CodecUnavailable:
         """``error`` of the batch at hand, naming the partition, the offset and the way out."""
-        if self._batch is None:
+        if self._batch is None or isinstance(error, CodecUnavailable):
             return error
         return self._explained(error, self._batch)
 
@@ -283,6 +289,17 @@ class FetchedData:
             node_id=self.state.node_id,
             hint=f"the position stays at {self.offset}; seek to {batch.next_offset} to go past it",
         )
+
+    def _not_installed(self, error: CodecUnavailable) -> CodecUnavailable:
+        """``error``, naming the partition. The data is good: nothing advises to skip it."""
+        partition = self.state.topic_partition
+        named = CodecUnavailable(
+            f"{partition} can't be read at offset {self.offset}: {error.message}",
+            topic_partition=partition,
+            hint=error.hint,
+        )
+        named.__cause__ = error
+        return named
 
     def _unreadable(self, error: CorruptRecord) -> CorruptRecord:
         return CorruptRecord(

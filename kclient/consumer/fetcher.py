@@ -18,7 +18,7 @@ from kclient.consumer.fetch_buffer import FetchBuffer
 from kclient.consumer.fetch_plan import HASTY_FREE, BrokerQueue, FetchPlan
 from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
 from kclient.error_codes import ErrorCode
-from kclient.errors import BrokerError, ClientClosed, KafkaError, broker_error
+from kclient.errors import BrokerError, ClientClosed, CorruptRecord, KafkaError, broker_error
 from kclient.network import Lane
 from kclient.record.inflate import CHUNK
 from kclient.types import IsolationLevel, TopicPartition
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kclient.consumer.fetch_request import FetchLimits
     from kclient.consumer.partition_state import PartitionState
     from kclient.consumer.subscription import Subscription
-    from kclient.errors import CorruptRecord
+    from kclient.errors import CodecUnavailable
     from kclient.network import RawResponse
     from kclient.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
@@ -147,8 +147,9 @@ class Fetcher:
                 if not queue.in_flight:
                     self._wake(queue)
 
-    def _on_corrupt(self, state: PartitionState, error: CorruptRecord) -> None:
-        self._core.counters.add("consumer.corrupt_batches")
+    def _on_corrupt(self, state: PartitionState, error: CorruptRecord | CodecUnavailable) -> None:
+        if isinstance(error, CorruptRecord):
+            self._core.counters.add("consumer.corrupt_batches")
         level = logging.DEBUG if state.failures else logging.WARNING
         self._log.log(level, "a batch can't be read partition=%s: %s", state.topic_partition, error)
         self._subscription.fail(state, error)

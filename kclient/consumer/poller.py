@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.consumer.iteration import Handout
 from kclient.consumer.unplaced import Unplaced
-from kclient.errors import CorruptRecord, DeserializationFailed, InvalidArgument
+from kclient.errors import (
+    CodecUnavailable,
+    CorruptRecord,
+    DeserializationFailed,
+    InvalidArgument,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -430,7 +435,7 @@ class Poller:
             if lease is not None:
                 lease.drop()
             error = None if job.cancelled() else job.exception()
-            if isinstance(error, CorruptRecord):
+            if isinstance(error, (CorruptRecord, CodecUnavailable)):
                 data.refuse(batch, error)
             elif error is not None:
                 data.refuse(batch, CorruptRecord(f"inflating failed: {error!r}"))

@@ -482,7 +482,7 @@ class BatchBuilder:
             level: The codec's own scale; None is its default.
 
         Raises:
-            InvalidConfig: The codec's package is not installed.
+            CodecUnavailable: The codec's package is not installed, or can't be loaded.
             InvalidArgument: It is compressed already.
         """
         if self._payload is not None:

@@ -6,10 +6,9 @@ Used by ``compression.py`` and ``inflate.py``. gzip is in the standard library.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from kclient.errors import ClientError
+from kclient.errors import CodecUnavailable
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -20,17 +19,22 @@ _PACKAGES = {
 }
 
 
-def codec_package(codec: str, error: type[ClientError]) -> Any:
-    """The module that does ``codec``.
+def codec_package(codec: str) -> Any:
+    """Import the module that does ``codec``.
 
     Raises:
-        ClientError: It is not installed; ``error`` is the class to raise.
+        CodecUnavailable: It is not installed, or can't be loaded.
     """
     name, package = _PACKAGES[codec]
     try:
         return import_module(name)
-    except ImportError as cause:
-        raise error(
-            f"{codec} needs the package {package}, which is not installed",
-            hint=f"pip install 'kclient[compression]', or {package} alone",
+    except (ImportError, OSError) as cause:  # also a shared library that doesn't load
+        if isinstance(cause, ModuleNotFoundError) and cause.name in (name, name.split(".")[0]):
+            raise CodecUnavailable(
+                f"{codec} needs the package {package}, which is not installed",
+                hint=f"pip install 'kclient[compression]', or {package} alone",
+            ) from cause
+        raise CodecUnavailable(
+            f"{codec} needs the package {package}, which fails to load: {cause}",
+            hint=f"pip install --force-reinstall {package}",
         ) from cause

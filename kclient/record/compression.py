@@ -13,7 +13,7 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from kclient.errors import InvalidArgument, InvalidConfig
+from kclient.errors import CodecUnavailable, InvalidArgument
 from kclient.record.codec_packages import codec_package
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
             zstd up to 22, also negative (default 3); snappy has none.
 
     Raises:
-        InvalidConfig: The codec's package is not installed.
+        CodecUnavailable: The codec's package is not installed, or can't be loaded.
         InvalidArgument: The codec does not have that level.
     """
     try:
         return _COMPRESSORS[codec](data, level)
-    except InvalidConfig:  # a ValueError, too
+    except CodecUnavailable:  # a ValueError, too
         raise
     except (ValueError, OverflowError, zlib.error) as error:
         raise InvalidArgument(f"{codec.name.lower()} has no level {level!r}: {error}") from error
@@ -128,7 +128,7 @@ def _compress_gzip(data: Bytes, level: int | None) -> bytes:
 
 def _compress_snappy(data: Bytes, level: int | None) -> bytes:
     """Blocks of 32 KiB in snappy-java's framing, which Java can read as a stream."""
-    snappy = codec_package("snappy", InvalidConfig)
+    snappy = codec_package("snappy")
     parts = [XERIAL_MAGIC, _XERIAL_VERSIONS]
     view = memoryview(data)
     for start in range(0, len(view), _XERIAL_BLOCK):
@@ -139,7 +139,7 @@ def _compress_snappy(data: Bytes, level: int | None) -> bytes:
 
 def _compress_lz4(data: Bytes, level: int | None) -> bytes:
     """Independent blocks of 64 KiB: Java refuses linked ones."""
-    frame = codec_package("lz4", InvalidConfig)
+    frame = codec_package("lz4")
     compressed: bytes = frame.compress(
         data,
         compression_level=0 if level is None else level,
@@ -158,7 +158,7 @@ def _compress_zstd(data: Bytes, level: int | None) -> bytes:
     wanted = 3 if level is None else level
     kept: tuple[int, Any] | None = _zstd_compressors.__dict__.get("kept")
     if kept is None or kept[0] != wanted:
-        package = codec_package("zstd", InvalidConfig)
+        package = codec_package("zstd")
         kept = _zstd_compressors.kept = (wanted, package.ZstdCompressor(level=wanted))
     compressed: bytes = kept[1].compress(data)
     return compressed

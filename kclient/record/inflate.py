@@ -45,8 +45,8 @@ def decompress(codec: Compression, data: Bytes, cap: int = DEFAULT_CAP) -> bytes
     What is not compressed was let in by the limits of the fetch: the cap is not for it.
 
     Raises:
-        DecompressionFailed: It is not what the codec writes, it is over the cap, or the codec's
-            package is not installed.
+        DecompressionFailed: It is not what the codec writes, or it is over the cap.
+        CodecUnavailable: The codec's package is not installed, or can't be loaded.
     """
     if codec == Compression.NONE:
         return bytes(data)
@@ -121,7 +121,7 @@ def _inflate_gzip(data: Bytes, cap: int) -> Iterator[bytes]:
 
 
 def _inflate_lz4(data: Bytes, cap: int) -> Iterator[bytes]:
-    frame = codec_package("lz4", DecompressionFailed)
+    frame = codec_package("lz4")
     view = memoryview(data)
     chunk = _chunk_for(len(view))
     stream = frame.LZ4FrameDecompressor()
@@ -187,7 +187,7 @@ def _snappy_block(block: memoryview, most: int) -> bytes:
         )
     if declared > _SNAPPY_RATIO * len(block) + _SNAPPY_RATIO:
         raise _bad("snappy", f"{len(block)} bytes can't inflate to {declared}")
-    snappy = codec_package("snappy", DecompressionFailed)
+    snappy = codec_package("snappy")
     try:
         return bytes(snappy.uncompress(bytes(block)))
     except snappy.UncompressError as error:
@@ -204,7 +204,7 @@ _zstd_decompressors = threading.local()
 
 
 def _inflate_zstd(data: Bytes, cap: int) -> Iterator[bytes]:
-    package = codec_package("zstd", DecompressionFailed)
+    package = codec_package("zstd")
     raw = bytes(data)
     held = 0
     try:

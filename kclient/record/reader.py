@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from kclient.errors import CorruptRecord, DecompressionFailed
+from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
 from kclient.record.batch import SMALLEST_RECORD_BYTES
 from kclient.record.compression import Compression, predicted_cost
 from kclient.record.crc import crc32c
@@ -254,7 +254,7 @@ class Batch:
             return True
         try:
             self.inflate(min(CHUNK, cap))
-        except DecompressionFailed:
+        except (DecompressionFailed, CodecUnavailable):
             return True
         return False
 
@@ -266,6 +266,7 @@ class Batch:
 
         Raises:
             DecompressionFailed: It can't be inflated, or not within the cap.
+            CodecUnavailable: The codec's package is not installed, or can't be loaded.
             CorruptRecord: What comes out can't hold the announced records.
         """
         if self._payload is not None:

@@ -55,6 +55,7 @@ def records_of(batch: StoredBatch) -> list[StoredRecord]:
     Raises:
         CorruptRecord: The batch is not what it should be.
         DecompressionFailed: It can't be inflated here.
+        CodecUnavailable: Its codec's package is missing.
     """
     if not batch.record_count:
         return []

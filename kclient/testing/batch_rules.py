@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import CorruptRecord, DecompressionFailed
+from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
 from kclient.protocol.primitives import Buffer
 from kclient.record.compression import Compression
 from kclient.record.layout import BATCH_HEADER_BYTES
@@ -109,9 +109,9 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int, where: 
     try:
         decoded = Batch(view)
         decoded.inflate(_CHECK_CAP_BYTES)
+    except CodecUnavailable:
+        return  # not the producer's fault: taken as it is
     except DecompressionFailed as error:
-        if _package_missing(error):
-            return  # not the producer's fault: taken as it is
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecord as error:
         raise _invalid(str(error)) from error
@@ -215,14 +215,6 @@ class _RecordCheck:
         """Raise RecordsRefused if a record can't be taken."""
         if self._errors:
             raise RecordsRefused(self._code, _summary(self._code, self._errors), self._errors)
-
-
-def _package_missing(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ImportError):
-            return True
-        error = error.__cause__
-    return False
 
 
 def _shown(record: Record) -> str:

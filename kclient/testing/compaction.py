@@ -112,6 +112,7 @@ def compact(batches: Sequence[StoredBatch], run: Round) -> Compacted:
     Raises:
         CorruptRecord: A batch is not what it should be; nothing was changed.
         DecompressionFailed: One can't be inflated here.
+        CodecUnavailable: Its codec's package is missing.
     """
     latest = _latest_offsets(batches, run)
     transactions = _Transactions(run.aborted)

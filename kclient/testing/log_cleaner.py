@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kclient.errors import CorruptRecord, DecompressionFailed, InvalidConfig
+from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
 from kclient.testing.compaction import Round, compact
 from kclient.testing.log import PartitionLog
 from kclient.testing.stored_batch import StoredBatch
@@ -84,7 +84,7 @@ def clean(
     if config.compacted:
         try:
             taken = _compact(log, config, now_ms, force)
-        except (CorruptRecord, DecompressionFailed, InvalidConfig) as error:
+        except (CorruptRecord, DecompressionFailed, CodecUnavailable) as error:
             uncleanable = str(error)
         else:
             removed, compacted = taken or 0, taken is not None

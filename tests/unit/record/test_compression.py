@@ -14,7 +14,7 @@ import pytest
 import snappy
 import zstandard
 
-from kclient.errors import DecompressionFailed, InvalidArgument, InvalidConfig
+from kclient.errors import CodecUnavailable, DecompressionFailed, InvalidArgument, InvalidConfig
 from kclient.record import DEFAULT_CAP, Compression, compress, decompress, predicted_cost
 from kclient.record.inflate import CHUNK
 
@@ -284,7 +284,7 @@ def test_a_codec_that_is_not_installed(
     with pytest.raises(InvalidConfig, match=f"needs the package {package}, which is not") as caught:
         compress(codec, b"data")
     assert "pip install 'kclient[compression]'" in str(caught.value)
-    with pytest.raises(DecompressionFailed, match=f"needs the package {package}, which is not"):
+    with pytest.raises(CodecUnavailable, match=f"needs the package {package}, which is not"):
         decompress(codec, packed, CAP)
 
 
