@@ -25,6 +25,7 @@ from kclient.group.user_protocol import (
     GroupProtocol,
     ProtocolHost,
     check_protocol,
+    is_sendable,
 )
 
 if TYPE_CHECKING:
@@ -291,12 +292,13 @@ class GroupMember(AsyncOnly):
 
         Raises:
             KafkaError: It will never be a member; see ``joined``.
+            InvalidArgument: ``reason`` is no text that UTF-8 can encode.
             ClientClosed, BackgroundTaskDied, WrongContext: The client can't be used (any more).
         """
         self._core.check_usable()
         if self._host.failure is not None:
             raise self._host.failure.with_traceback(None)
-        if not isinstance(reason, str):
+        if not is_sendable(reason):
             raise InvalidArgument(f"reason={reason!r} can't be used: allowed is a text")
         self._membership.rejoin(reason)
 

@@ -7,8 +7,11 @@ group. ``UserCalls`` calls them. Nothing is decided here about the group.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 import logging
+import reprlib
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +20,7 @@ from kclient.cluster.wakeups import Alarm
 from kclient.errors import (
     ClientError,
     ConsumerStalled,
+    InvalidArgument,
     InvalidConfig,
     KafkaError,
     WrongContext,
@@ -27,6 +31,8 @@ from kclient.group.user_calls import UserCalls
 from kclient.hooks import require_method
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kclient.cluster.core import ClientCore
     from kclient.cluster.wakeups import Bell
     from kclient.group.generation import Generation
@@ -100,12 +106,7 @@ def check_protocol(protocol: Any) -> None:
     for method in ("metadata", "assign"):
         require_method("protocol", protocol, method)
     for field in ("name", "type"):
-        value = getattr(protocol, field, None)
-        if not isinstance(value, str) or not value:
-            raise InvalidConfig(
-                f"protocol holds {protocol!r}, whose {field} is {value!r}: allowed is a string "
-                "that isn't empty"
-            )
+        _text_of(protocol, field)
     for hook in ("on_assigned", "on_revoked", "on_lost"):
         found = getattr(protocol, hook, None)
         if found is not None and not callable(found):
@@ -115,6 +116,28 @@ def check_protocol(protocol: Any) -> None:
             f"protocol holds {protocol!r}: its metadata() must be a plain function",
             hint="prepare what it gives elsewhere, and call rejoin() when it has changed",
         )
+
+
+def _text_of(protocol: Any, field: str) -> str:
+    """Return a text of the protocol's; InvalidConfig where it can't be sent."""
+    value = getattr(protocol, field, None)
+    if not is_sendable(value) or not value:
+        raise InvalidConfig(
+            f"protocol holds {protocol!r}, whose {field} is {value!r}: allowed is a string "
+            "that isn't empty"
+        )
+    return str(value)
+
+
+def is_sendable(text: object) -> bool:
+    """Whether ``text`` is a string that UTF-8 can encode."""
+    if not isinstance(text, str):
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
 
 
 class ProtocolHost:
@@ -146,6 +169,7 @@ class ProtocolHost:
         self._void = False
         self._error: Exception | None = None
         self._no_metadata = False
+        self._name = protocol.name
         self.protocol_type = protocol.type
         self.assignment: GroupAssignment | None = None
         self.serial = 0
@@ -187,14 +211,19 @@ class ProtocolHost:
     # As a host
 
     def offers(self) -> Sequence[Offer]:
-        """The one protocol. What ``metadata`` gave before serves where it raises."""
+        """The one protocol. What was given before serves where the protocol raises."""
         self._ask_metadata(again=self._no_metadata)
-        return [Offer(self._protocol.name, self._metadata or b"")]
+        try:
+            with self._reading("name"):
+                self._name = _text_of(self._protocol, "name")
+        except Exception as error:
+            self._keep(error, "name")
+        return [Offer(self._name, self._metadata or b"")]
 
     async def prepare(self, deadline: float) -> None:
         """Give up what is ours, unless it is kept; and see that there is something to offer."""
         self.latest, self._void = None, False
-        if not getattr(self._protocol, "cooperative", False):
+        if not self._is_cooperative():
             await self._revoke()
         late = self._core.clock.now() - deadline
         if late > 0:
@@ -217,28 +246,17 @@ class ProtocolHost:
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
     ) -> Mapping[str, bytes] | KafkaError:
         """Ask the user."""
-        shares: list[Any] = []
-        failed = await self._call("assign", tuple(members), into=shares)
+        given: list[Any] = []
+        failed = await self._call("assign", tuple(members), into=given)
         if failed is None:
-            failed = self._wrong_shares(shares[0], members)
-            if failed is None:
-                return {member: bytes(share) for member, share in shares[0].items()}
-            self._keep(failed, "assign")
+            try:
+                with self._reading("assign()"):
+                    return _shares(given[0], members)
+            except Exception as error:
+                failed = self._keep(error, "assign")
         return ClientError(
-            f"assign() of the group's protocol failed with {type(failed).__name__}: {failed}"
+            f"assign() of the group's protocol failed with {type(failed).__name__}: {_text(failed)}"
         )
-
-    @staticmethod
-    def _wrong_shares(shares: Any, members: Sequence[JoinedMember]) -> Exception | None:
-        if not isinstance(shares, Mapping):
-            return TypeError(f"assign() must give a mapping of member id to bytes, not {shares!r}")
-        known = {one.member_id for one in members}
-        for member, share in shares.items():
-            if member not in known:
-                return ValueError(f"assign() gives something to {member!r}, who is no member")
-            if not isinstance(share, bytes | bytearray | memoryview):
-                return TypeError(f"assign() gives {member!r} {share!r}, which is not bytes")
-        return None
 
     async def assigned(self, generation: Generation, assignment: bytes) -> None:
         """Tell the user, then those who wait."""
@@ -292,23 +310,33 @@ class ProtocolHost:
     def _ask_metadata(self, *, again: bool = False) -> bool:
         """``again``: it has failed in this rebalance, which was told."""
         try:
-            found = self._protocol.metadata()
-            if not isinstance(found, bytes | bytearray | memoryview):
-                raise TypeError(f"metadata() must give bytes, not {found!r}")
+            with self._reading("metadata()"):
+                found = self._protocol.metadata()
+                if not isinstance(found, bytes | bytearray | memoryview):
+                    raise TypeError(f"metadata() must give bytes, not {reprlib.repr(found)}")
+                self._metadata = bytes(found)
         except Exception as error:
             if not again:
                 self._keep(error, "metadata")
             self._no_metadata = True
             return False
-        self._metadata = bytes(found)
         return True
+
+    def _is_cooperative(self) -> bool:
+        try:
+            with self._reading("cooperative"):
+                return bool(getattr(self._protocol, "cooperative", False))
+        except Exception as error:
+            self._keep(error, "cooperative")
+            return False
 
     async def _call(self, name: str, *args: object, into: list[Any] | None = None) -> Any:
         """Call one of the user's functions, if it is there. What it raised, or None."""
-        function = getattr(self._protocol, name, None)
-        if function is None:
-            return None
         try:
+            with self._reading(name):
+                function = getattr(self._protocol, name, None)
+            if function is None:
+                return None
             result = await self.calls.call(name, lambda: function(*args))
         except Exception as error:
             return self._keep(error, name)
@@ -316,8 +344,51 @@ class ProtocolHost:
             into.append(result)
         return None
 
+    @staticmethod
+    @contextlib.contextmanager
+    def _reading(what: str) -> Iterator[None]:
+        """Around user code that runs without ``UserCalls``: a CancelledError of it isn't ours."""
+        try:
+            yield
+        except asyncio.CancelledError as cancelled:
+            raise InvalidArgument(
+                f"{what} of the group's protocol let the CancelledError of another task through"
+            ) from cancelled
+
     def _keep(self, error: Exception, name: str) -> Exception:
-        self._log.error("%s() of the group's protocol failed", name, exc_info=error)
-        error.add_note(f"raised in {name}() of the protocol of a GroupMember")
+        self._log.error("%s of the group's protocol failed", _title(name), exc_info=error)
+        note = f"raised in {_title(name)} of the protocol of a GroupMember"
+        if note not in getattr(error, "__notes__", ()):  # as where it raises one instance again
+            error.add_note(note)
         self.troubled(error)
         return error
+
+
+def _title(name: str) -> str:
+    return name if name in ("name", "cooperative") else f"{name}()"
+
+
+def _shares(given: Any, members: Sequence[JoinedMember]) -> dict[str, bytes]:
+    """Convert what ``assign`` returned. It is the application's: any step of this may raise."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"assign() must give a mapping of member id to bytes, not {reprlib.repr(given)}"
+        )
+    known = {one.member_id: one.member_id for one in members}
+    shares: dict[str, bytes] = {}
+    for member, share in given.items():
+        if member not in known:
+            raise ValueError(f"assign() gives something to {member!r}, who is no member")
+        if not isinstance(share, bytes | bytearray | memoryview):
+            raise TypeError(
+                f"assign() gives {known[member]!r} {reprlib.repr(share)}, which is not bytes"
+            )
+        shares[known[member]] = bytes(share)
+    return shares
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "its text can't be shown"

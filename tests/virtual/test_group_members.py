@@ -120,6 +120,172 @@ def test_an_assignment_that_can_not_be_is_named(shares: Any, text: str) -> None:
     run_virtually(main())
 
 
+class Awkward(Pool):
+    """A protocol, one piece of which raises once it is looked at; see ``breaks``."""
+
+    breaks = ""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self._look("name", "everything")
+
+    @property
+    def cooperative(self) -> bool:
+        return self._look("cooperative", False)
+
+    @property
+    def on_assigned(self) -> Any:  # type: ignore[override]
+        return self._look("on_assigned", super().on_assigned)
+
+    @property
+    def on_revoked(self) -> Any:  # type: ignore[override]
+        return self._look("on_revoked", super().on_revoked)
+
+    def _look(self, name: str, value: Any) -> Any:
+        if self.breaks == name:
+            raise Bug("of the user")
+        return value
+
+
+@pytest.mark.parametrize("name", ["name", "cooperative", "on_assigned", "on_revoked"])
+def test_an_attribute_of_the_protocol_that_raises_ends_no_membership(name: str) -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Awkward()
+            async with member_of(cluster, pool) as member:
+                await member.joined()
+                pool.breaks = name
+                member.rejoin("a test")
+                with pytest.raises(Bug, match="of the user"):
+                    await member.wait_for_rebalance(60.0)
+                pool.breaks = ""
+                member.rejoin("a test")
+                assert (await member.wait_for_rebalance(60.0)).data == b"a"
+                assert member.health().ok
+
+    run_virtually(main())
+
+
+def test_a_name_that_is_no_text_any_more_is_named_and_the_former_one_serves() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                await member.joined()
+                for name in (None, "", b"bytes", "\ud800"):
+                    pool.name = name  # type: ignore[assignment]
+                    member.rejoin("a test")
+                    with pytest.raises(InvalidConfig, match="whose name is"):
+                        await member.wait_for_rebalance(60.0)
+                    assert (await member.joined(60.0)).data == b"a"
+
+    run_virtually(main())
+
+
+def released() -> memoryview:
+    """A view that can't be read any more."""
+    view = memoryview(b"share")
+    view.release()
+    return view
+
+
+class Broken(dict[str, bytes]):
+    """A mapping that can't be read."""
+
+    def items(self) -> Any:
+        fail()
+
+
+class Alike:
+    """No text, but equal to one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return self.text == other
+
+
+class Speechless(Exception):
+    """Can't be shown."""
+
+    def __str__(self) -> str:
+        raise Bug("of the user")
+
+
+async def other_task_is_cancelled() -> Any:
+    task = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    return task
+
+
+def speechless() -> None:
+    raise Speechless
+
+
+@pytest.mark.parametrize("gives", ["released", "broken", "speechless"])
+def test_shares_that_raise_when_they_are_read_are_the_users_error(gives: str) -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                first = await member.joined()
+                ours = first.member_id
+                kinds: dict[str, tuple[Any, type[Exception]]] = {
+                    "released": (lambda: {ours: released()}, ValueError),
+                    "broken": (lambda: Broken({ours: b"share"}), Bug),
+                    "speechless": (speechless, Speechless),
+                }
+                pool.acts["assign"], kind = kinds[gives]
+                member.rejoin("a test")
+                with pytest.raises(kind):
+                    await member.wait_for_rebalance(60.0)
+                pool.acts.clear()
+                assert (await member.joined(60.0)).data == b"a"
+                assert member.health().ok
+
+    run_virtually(main())
+
+
+def test_a_member_id_in_another_type_is_the_member_that_it_equals() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                ours = (await member.joined()).member_id
+                pool.acts["assign"] = lambda: {Alike(ours): b"share"}
+                member.rejoin("a test")
+                assert (await member.wait_for_rebalance(60.0)).data == b"share"
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_metadata_that_raises_when_it_is_read_is_the_users_error(cancelled: bool) -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                await member.joined()
+                if cancelled:
+                    task = await other_task_is_cancelled()
+                    pool.acts["metadata"] = task.result
+                else:
+                    pool.offer = released()  # type: ignore[assignment]
+                member.rejoin("a test")
+                with pytest.raises(InvalidArgument if cancelled else ValueError):
+                    await member.wait_for_rebalance(60.0)
+                assert (await member.joined(60.0)).data == b"a"
+                assert member.health().ok
+
+    run_virtually(main())
+
+
 def test_who_is_left_out_gets_no_bytes() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
@@ -322,5 +488,8 @@ def test_wrong_arguments_are_refused_at_once() -> None:
                     await member.close(timeout)  # type: ignore[arg-type]
             with pytest.raises(InvalidArgument, match="reason="):
                 member.rejoin(None)  # type: ignore[arg-type]
+            with pytest.raises(InvalidArgument, match="reason="):
+                member.rejoin("\ud800")
+            assert (await member.joined(60.0)).data == b"a"
 
     run_virtually(main())
