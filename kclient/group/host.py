@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.group.generation import Generation
 
+MOST_BYTES = 96 * 2**20
+"""Bytes of a member's metadata, or of all shares together. Brokers close the connection on a
+request over ``socket.request.max.bytes``, 100 MiB by default; the rest of that is for names."""
+
 
 @frozen
 class Offer(Frozen):
@@ -63,6 +67,8 @@ class MembershipHost(Protocol):
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
     ) -> Mapping[str, bytes] | KafkaError:
         """We lead: what each member gets, by member id; an error where that can't be said.
+
+        More than ``MOST_BYTES`` in all count as such an error.
 
         The order of ``members`` is the coordinator's. One that is left out gets no bytes.
         """

@@ -16,11 +16,13 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BrokerError,
     ClientError,
+    InvalidArgument,
     KafkaError,
     NoCommonVersion,
     ProtocolError,
     RequestTimedOut,
 )
+from kclient.group.host import MOST_BYTES
 from kclient.group.states import MemberState
 from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
 from kclient.network import Lane
@@ -42,6 +44,8 @@ logger = logging.getLogger("kclient.group")
 SHY = Backoff(1.0, 30.0)
 """Until the next attempt of who was refused in a way that may pass, got a share that is of no use,
 or led and couldn't assign: by then another one leads."""
+LARGE = 1_000_000
+"""Bytes of a group that ``message.max.bytes``, 1048588 by default, may refuse."""
 _SHY_LEAVE = 10.0
 """Seconds that it takes at most to tell the others."""
 
@@ -334,6 +338,8 @@ class Joining:
         if shares is None or self._member.generation is not generation:
             return None
         if not isinstance(shares, KafkaError):
+            shares = self._bounded(shares)
+        if not isinstance(shares, KafkaError):
             # A static leader that came back (KIP-814): all keep what they have.
             return {} if self._skip_assignment else shares
         self._log.warning(
@@ -348,6 +354,18 @@ class Joining:
         until = min(self._not_before, now + _SHY_LEAVE)
         await self._ends.say_goodbye(member_id, "the leader failed to assign", until)
         return None
+
+    def _bounded(self, shares: Mapping[str, bytes]) -> Mapping[str, bytes] | KafkaError:
+        size = sum(map(len, shares.values()))
+        if size <= MOST_BYTES:
+            return shares
+        error = InvalidArgument(
+            f"assign() of group {self._terms.group_id} shares out {size} bytes in all, which is "
+            f"over {MOST_BYTES}: no broker takes such a request",
+            hint="share out names of what is large, and keep it elsewhere",
+        )
+        self._host.troubled(error)
+        return error
 
     async def _ask_host(self, generation: Generation) -> Mapping[str, bytes] | KafkaError | None:
         """For as long as the others wait; None where the membership ended meanwhile."""
@@ -412,6 +430,15 @@ class Joining:
 
     def _sync_refused(self, code: int, node_id: int) -> None:
         error, verdict = self._refusal(Api.SYNC, code, node_id), verdict_on(Api.SYNC, code)
+        size = sum(map(len, (self._shares or {}).values()))
+        size += sum(len(one.metadata) for one in self._members)
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR and size > LARGE:  # it says no more than that
+            verdict = Verdict.LATER
+            error.hint = (
+                f"metadata and shares of the group have {size} bytes in all, and brokers keep a "
+                "group in one record of at most message.max.bytes, 1048588 by default: share out "
+                "less, or raise that"
+            )
         match verdict:
             case Verdict.OVER | Verdict.FORGET:
                 self._rejoins += 1  # failures are forgotten with the next JoinGroup

@@ -26,7 +26,7 @@ from kclient.errors import (
     WrongContext,
 )
 from kclient.frozen import Frozen, frozen
-from kclient.group.host import JoinedMember, Offer
+from kclient.group.host import MOST_BYTES, JoinedMember, Offer
 from kclient.group.user_calls import UserCalls
 from kclient.hooks import require_method
 
@@ -87,7 +87,11 @@ class GroupProtocol(Protocol):
         ...
 
     def metadata(self) -> bytes:
-        """What the leader has to know of this member. Asked at each rebalance; plain, and quick."""
+        """What the leader has to know of this member. Asked at each rebalance; plain, and quick.
+
+        Brokers keep all metadata and shares of a group in one record of ``message.max.bytes``,
+        1048588 by default. More than 96 MiB are refused at once, in ``assign`` in all.
+        """
         ...
 
     def assign(
@@ -314,6 +318,12 @@ class ProtocolHost:
                 found = self._protocol.metadata()
                 if not isinstance(found, bytes | bytearray | memoryview):
                     raise TypeError(f"metadata() must give bytes, not {reprlib.repr(found)}")
+                size = memoryview(found).nbytes
+                if size > MOST_BYTES:
+                    raise InvalidArgument(
+                        f"metadata() gives {size} bytes, which is over {MOST_BYTES}: no broker "
+                        "takes such a request"
+                    )
                 self._metadata = bytes(found)
         except Exception as error:
             if not again:

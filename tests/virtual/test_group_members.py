@@ -286,6 +286,65 @@ def test_metadata_that_raises_when_it_is_read_is_the_users_error(cancelled: bool
     run_virtually(main())
 
 
+def test_shares_that_no_broker_takes_are_refused_with_their_size_and_the_bound() -> None:
+    """A broker closes the connection on such a request, which would be sent again for ever."""
+
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                ours = (await member.joined()).member_id
+                syncs = len(cluster.requests.of("SyncGroup"))
+                pool.acts["assign"] = lambda: {ours: bytes(120 << 20)}
+                member.rejoin("a test")
+                with pytest.raises(InvalidArgument, match=r"125829120 bytes.* over 100663296"):
+                    await member.wait_for_rebalance(60.0)
+                assert len(cluster.requests.of("SyncGroup")) == syncs
+                pool.acts.clear()
+                assert (await member.joined(60.0)).data == b"a"
+
+    run_virtually(main())
+
+
+def test_metadata_that_no_broker_takes_is_refused_with_its_size_and_the_bound() -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                await member.joined()
+                pool.offer = bytes(120 << 20)
+                member.rejoin("a test")
+                with pytest.raises(InvalidArgument, match=r"125829120 bytes.* over 100663296"):
+                    await member.wait_for_rebalance(60.0)
+                assert (await member.joined(60.0)).data == b"a"
+
+    run_virtually(main())
+
+
+def test_shares_that_this_broker_does_not_take_are_named_and_tried_rarely() -> None:
+    """All of a group is one record, and the broker says no more than UNKNOWN_SERVER_ERROR."""
+
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool = Pool()
+            async with member_of(cluster, pool) as member:
+                await member.joined()
+                shared = pool.told.count("assign")
+                pool.offer = bytes(1 << 20)  # and it is the share as well
+                member.rejoin("a test")
+                text = r"2097152 bytes.*message\.max\.bytes"
+                with pytest.raises(kclient.errors.UnknownServerError, match=text):
+                    await member.wait_for_rebalance(60.0)
+                await asyncio.sleep(60.0)
+                assert 3 <= pool.told.count("assign") - shared <= 8
+                pool.offer = b"a"
+                with pytest.raises(kclient.errors.UnknownServerError, match=text):
+                    await member.joined()
+                assert (await member.joined(60.0)).data == b"a"
+
+    run_virtually(main())
+
+
 def test_who_is_left_out_gets_no_bytes() -> None:
     async def main() -> None:
         async with Cluster() as cluster:
