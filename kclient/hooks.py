@@ -151,12 +151,16 @@ class DialTarget(Frozen):
         port: TCP port.
         ssl_context: For TLS; None for plaintext.
         setup_timeout: Seconds for name lookup, TCP and TLS together.
+        failures: Attempts since the last connection that became usable. Where a name has several
+            addresses, each failure is a reason to take the next one; an open socket alone is no
+            success, as what accepts it may not serve.
     """
 
     host: str
     port: int
     ssl_context: ssl.SSLContext | None = None
     setup_timeout: float = 10.0
+    failures: int = 0
 
 
 class Dialer(Protocol):

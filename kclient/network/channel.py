@@ -35,6 +35,10 @@ class ChannelOwner(Protocol):
         """A request has its outcome: an exception or a value."""
         ...
 
+    def channel_setup_limited(self, channel: Channel) -> None:
+        """Its ``setup_deadline`` is earlier now."""
+        ...
+
     def channel_has_room(self, channel: Channel) -> None:
         """Answers came, or the transport takes bytes again: more may be sent."""
         ...
@@ -116,6 +120,12 @@ class Channel(asyncio.BufferedProtocol):
     def can_send(self, now: float) -> bool:
         """A request may be submitted now."""
         return self.full_since is None and self.connection.can_send(now)
+
+    def limit_setup(self, deadline: float) -> None:
+        """Move the handshake's deadline forward; to be called before the transport is open."""
+        if deadline < self.setup_deadline:
+            self.setup_deadline = deadline
+            self._owner.channel_setup_limited(self)
 
     def submit(self, request: PendingRequest, now: float) -> None:
         """Queue a request for the next ``flush``; raises what ``Connection.submit`` does."""

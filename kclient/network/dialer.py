@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.errors import BrokerUnreachable
+from kclient.network.channel import Channel
 
 if TYPE_CHECKING:
     from kclient.clock import Clock
@@ -76,8 +77,9 @@ def _addresses(host: str, port: int, flags: int) -> Sequence[SocketAddress]:
 class TcpDialer:
     """Dials over TCP, with TLS where the target has a context. Has no task of its own.
 
-    Each dial looks the name up anew and tries every address it has, the one that worked last
-    first; an address may use its share of the time that is left.
+    Each dial looks the name up again and tries every address in turn; an address may use its share
+    of the time that is left, for the handshake of a ``Channel``, too. The address of the last
+    connection is first as long as the target has no failures, else the one tried longest ago.
 
     Args:
         clock: For the time that is left.
@@ -86,7 +88,7 @@ class TcpDialer:
         resolver: Looks names up.
     """
 
-    __slots__ = ("_clock", "_last_good", "_receive_buffer", "_resolver", "_send_buffer")
+    __slots__ = ("_clock", "_receive_buffer", "_resolver", "_send_buffer", "_tried")
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class TcpDialer:
         self._send_buffer = send_buffer
         self._receive_buffer = receive_buffer
         self._resolver = resolver
-        self._last_good: dict[tuple[str, int], SocketAddress] = {}
+        self._tried: dict[tuple[str, int], list[SocketAddress]] = {}  # latest last
 
     async def dial(
         self, target: DialTarget, protocol_factory: Callable[[], asyncio.BaseProtocol]
@@ -124,11 +126,17 @@ class TcpDialer:
         addresses = await self._resolve(target, target.setup_timeout)
         reasons: list[str] = []
         last: Exception | None = None
+        tried = self._tried[target.host, target.port]
         for index, address in enumerate(addresses):
             share = (deadline - self._clock.now()) / (len(addresses) - index)
+            if address in tried:
+                tried.remove(address)
+            tried.append(address)
+            until = self._clock.now() + share
+            made = protocol_factory if len(addresses) == 1 else _limited(protocol_factory, until)
             try:
                 async with asyncio.timeout(share):
-                    opened = await self._open(target, address, protocol_factory)
+                    opened = await self._open(target, address, made)
             except TimeoutError as error:
                 reasons.append(f"{_text(address)}: {_timed_out(error, share)}")
                 last = error
@@ -136,7 +144,6 @@ class TcpDialer:
                 reasons.append(f"{_text(address)}: {_reason(error)}")
                 last = error
             else:
-                self._last_good[target.host, target.port] = address
                 return opened
         raise _unreachable(target, "; ".join(reasons), last)
 
@@ -154,8 +161,16 @@ class TcpDialer:
             raise unreachable from error
         if not addresses:
             raise _unreachable(target, "it resolves to no address", None)
-        last_good = self._last_good.get((target.host, target.port))
-        return sorted(addresses, key=lambda address: address != last_good)
+        return self._in_order(target, addresses)
+
+    def _in_order(
+        self, target: DialTarget, addresses: Sequence[SocketAddress]
+    ) -> Sequence[SocketAddress]:
+        key = target.host, target.port
+        tried = self._tried[key] = [each for each in self._tried.get(key, ()) if each in addresses]
+        if not target.failures:
+            return sorted(addresses, key=lambda address: address not in tried[-1:])
+        return sorted(addresses, key=lambda each: tried.index(each) if each in tried else -1)
 
     async def _open(
         self,
@@ -195,6 +210,18 @@ class TcpDialer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
         if self._receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
+
+
+def _limited(
+    protocol_factory: Callable[[], asyncio.BaseProtocol], until: float
+) -> Callable[[], asyncio.BaseProtocol]:
+    def make() -> asyncio.BaseProtocol:
+        protocol = protocol_factory()
+        if isinstance(protocol, Channel):
+            protocol.limit_setup(until)
+        return protocol
+
+    return make
 
 
 def _unreachable(target: DialTarget, why: str, cause: Exception | None) -> BrokerUnreachable:

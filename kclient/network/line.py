@@ -192,7 +192,11 @@ class Line:
             self._established = self._proved = False
             self._opened_at = now
             self.channel = owner.selector.open(
-                self.key, node, owner.states.setup_timeout(self._dialed), self
+                self.key,
+                node,
+                owner.states.setup_timeout(self._dialed),
+                self,
+                failures=owner.states.unusable(self._dialed),
             )
             self._arm(self.channel.setup_deadline)
         elif (retry_at := owner.states.retry_at(node.address)) > now:
@@ -279,6 +283,10 @@ class Line:
         if request.throttle:
             self._refused = True
             self._arm(channel.connection.throttled_until)
+
+    def channel_setup_limited(self, channel: Channel) -> None:
+        """Its name has other addresses, which need time, too."""
+        self._arm(channel.setup_deadline)
 
     def channel_has_room(self, channel: Channel) -> None:
         """Write what waited, and say so where nothing does."""

@@ -31,11 +31,13 @@ class _NodeState:
         "retry_at",
         "setup_timeouts",
         "streak",
+        "unusable",
     )
 
     def __init__(self) -> None:
         self.failures = 0  # since the last usable connection
         self.streak = 0  # since the last one that proved itself
+        self.unusable = 0  # attempts in a row that gave no usable connection
         self.setup_timeouts = 0
         self.retry_at = 0.0
         self.probing = 0
@@ -82,6 +84,11 @@ class NodeStates:
         state = self._nodes.get(address)
         return state.failures if state is not None else 0
 
+    def unusable(self, address: str) -> int:
+        """Attempts in a row that gave no usable connection; a lost one doesn't count."""
+        state = self._nodes.get(address)
+        return state.unusable if state is not None else 0
+
     def last_error(self, address: str) -> Exception | None:
         """The latest failure since it was last usable."""
         state = self._nodes.get(address)
@@ -115,6 +122,7 @@ class NodeStates:
         state.probing = max(0, state.probing - 1)
         state.failures = 0
         state.setup_timeouts = 0
+        state.unusable = 0
         state.retry_at = now + self._backoff.initial if state.streak else 0.0
         state.last_error = None
 
@@ -133,7 +141,8 @@ class NodeStates:
         state.probing = max(0, state.probing - 1)
         if setup_timed_out:
             state.setup_timeouts += 1
-        self._count(state, now, error)
+        if self._count(state, now, error):
+            state.unusable += 1
 
     def lost(self, address: str, now: float, error: Exception, *, lasted: float = 0.0) -> None:
         """A connection broke that was usable for ``lasted`` seconds."""
@@ -148,14 +157,15 @@ class NodeStates:
             if address not in wanted and not state.probing and now >= state.retry_at:
                 del self._nodes[address]
 
-    def _count(self, state: _NodeState, now: float, error: Exception) -> None:
+    def _count(self, state: _NodeState, now: float, error: Exception) -> bool:
         state.last_error = error
         state.latest_failure = now, error
         if state.failures and now < state.retry_at:
-            return  # another lane, broken by the same event
+            return False  # another lane, broken by the same event
         state.retry_at = now + self._backoff.delay(state.streak, self._rng)
         state.failures += 1
         state.streak += 1
+        return True
 
     def _state(self, address: str) -> _NodeState:
         state = self._nodes.get(address)

@@ -96,9 +96,18 @@ class Selector:
         return self._config.max_in_flight if lane is Lane.PRODUCE else LANE_IN_FLIGHT
 
     def open(
-        self, key: ConnectionKey, node: Node, setup_timeout: float, owner: SelectorOwner
+        self,
+        key: ConnectionKey,
+        node: Node,
+        setup_timeout: float,
+        owner: SelectorOwner,
+        *,
+        failures: int = 0,
     ) -> Channel:
-        """Begin to dial; the channel tells ``owner`` how it goes on."""
+        """Begin to dial; the channel notifies ``owner`` of what becomes of it.
+
+        ``failures`` are the attempts at that address since it was last usable.
+        """
         connection = Connection(
             key,
             node.address,
@@ -110,7 +119,8 @@ class Selector:
         )
         now = self._clock.now()
         channel = Channel(connection, owner, self._clock.now, now + setup_timeout)
-        target = DialTarget(node.host, node.port, self._config.security.ssl_context, setup_timeout)
+        context = self._config.security.ssl_context
+        target = DialTarget(node.host, node.port, context, setup_timeout, failures)
         self._owners[channel] = owner
         dial = self._keeper.lend(self._dial(target, channel), _name_of(key))
         self._dials[channel] = dial

@@ -60,7 +60,8 @@ class NetFaults:
     def set_name(self, name: str, *hosts: str) -> None:
         """Let a name stand for other hosts, which are tried in turn; none makes it empty.
 
-        Names and hosts are without a port.
+        An attempt begins with the host after that of the one before, if that one gave no usable
+        connection, else with the first. Names and hosts are without a port.
         """
         for host in hosts:
             _checked_name(host)

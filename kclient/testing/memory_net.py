@@ -227,7 +227,7 @@ class MemoryNet(NetFaults):
         self.note("dial", where)
         try:
             async with asyncio.timeout(target.setup_timeout):
-                host = await self._find(target.host, target.port)
+                host = await self._find(target.host, target.port, target.failures)
         except TimeoutError as error:
             raise self._unreachable(
                 where, f"no connection within {target.setup_timeout:.3g} s", error
@@ -298,10 +298,12 @@ class MemoryNet(NetFaults):
 
     # Finding the way
 
-    async def _find(self, name: str, port: int) -> str:
+    async def _find(self, name: str, port: int, failures: int) -> str:
         """The host to connect to, once word has travelled there and back."""
         error = OSError(errno.EHOSTUNREACH, "it resolves to no address")
-        for host in await self.resolve(name):
+        hosts = await self.resolve(name)
+        first = failures % len(hosts) if hosts else 0
+        for host in (*hosts[first:], *hosts[:first]):
             await asyncio.sleep(2 * self.draw_latency())
             address = f"{host}:{port}"
             while self.is_blackholed(address):  # noqa: ASYNC110

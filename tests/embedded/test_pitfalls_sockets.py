@@ -201,6 +201,26 @@ async def test_pitfall_65_a_name_is_looked_up_again_for_each_attempt() -> None:
         await producer.close()
 
 
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+@pytest.mark.parametrize("peer", [hang_up, say_nothing])
+async def test_an_address_that_accepts_and_does_not_serve_is_left_for_the_next(peer: Any) -> None:
+    """With no more time than one attempt may take, and in whichever order the name gives them."""
+    async with Cluster(brokers=1) as cluster, listening(peer) as port:
+        cluster.create_topic("t")
+        names = Names(("127.0.0.1", port), (cluster.brokers[1].host, cluster.brokers[1].port))
+        settings: Any = {"bootstrap_timeout": 2.0, "connection_setup_timeout": 2.0}
+        dialer = TcpDialer(SystemClock(), resolver=names)
+        async with kclient.Producer("kafka.example:9092", dialer=dialer, **settings) as producer:
+            assert (await producer.send("t", b"0")).offset == 0
+
+
 HANGING_NAME = """
 import asyncio, socket, threading
 import kclient

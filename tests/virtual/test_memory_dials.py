@@ -12,7 +12,7 @@ import pytest
 import kclient
 from kclient.errors import BrokerUnreachable, InvalidArgument
 from kclient.hooks import DialTarget
-from kclient.testing import Cluster, MemoryNet
+from kclient.testing import Cluster, MemoryNet, VirtualLoop
 from kclient.testing.memory_link import HIGH_WATER, WINDOW
 from tests.virtual.peers import Peer, ends, network, pair
 
@@ -40,6 +40,20 @@ async def test_a_name_stands_for_hosts_that_are_tried_in_turn() -> None:
     _, client = await net.dial(DialTarget("kafka", 1), Peer)
     assert net.links[0].address == "10.0.0.2:1"
     await ends(cast(Peer, client))
+
+
+@pytest.mark.parametrize("hosts", [("idle", "broker-1"), ("broker-1", "idle")])
+async def test_a_host_of_a_name_that_accepts_and_does_not_serve_is_left_for_the_next(
+    hosts: tuple[str, str],
+) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.network.listen(Peer, "idle", 9092)
+    loop.network.set_name("kafka", *hosts)
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        async with kclient.Producer("kafka:9092", connection_setup_timeout=2.0) as producer:
+            assert (await producer.send("t", b"0")).offset == 0
 
 
 async def test_names_fail_hang_and_stand_for_nothing() -> None:

@@ -51,6 +51,9 @@ class NotedOwner:
     def channel_has_room(self, channel: Channel) -> None:
         self.told.append("room")
 
+    def channel_setup_limited(self, channel: Channel) -> None:
+        self.told.append("limited")
+
     def channel_is_full(self, channel: Channel) -> None:
         self.told.append("full")
 

@@ -13,8 +13,10 @@ import pytest
 from kclient.clock import SystemClock
 from kclient.errors import BrokerUnreachable
 from kclient.hooks import DialTarget
+from kclient.network.channel import Channel
 from kclient.network.dialer import Resolver, SocketAddress, TcpDialer, resolve
 from tests.unit.network.scripted_broker import ScriptedBroker
+from tests.unit.network.test_channel import NotedOwner, Wired
 
 
 class Answers:
@@ -40,8 +42,8 @@ def dialer(
     )
 
 
-def target(timeout: float = 5.0) -> DialTarget:
-    return DialTarget("kafka.example", 9092, None, timeout)
+def target(timeout: float = 5.0, failures: int = 0) -> DialTarget:
+    return DialTarget("kafka.example", 9092, None, timeout, failures)
 
 
 async def dial(dialing: TcpDialer, where: DialTarget | None = None) -> int:
@@ -80,6 +82,31 @@ async def test_the_address_that_worked_is_tried_first_the_next_time() -> None:
     async with ScriptedBroker() as one, ScriptedBroker() as two:
         dialing = dialer(Answers([await closed_port(), two.port], [one.port, two.port], [one.port]))
         assert [await dial(dialing) for _ in range(3)] == [two.port, two.port, one.port]
+
+
+async def test_after_each_failure_the_address_that_was_tried_longest_ago_is_next() -> None:
+    """An open socket isn't enough: only the target knows whether an address was of use."""
+    async with ScriptedBroker() as one, ScriptedBroker() as two, ScriptedBroker() as three:
+        ports = [one.port, two.port, three.port]
+        dialing = dialer(Answers(ports, ports, ports[::-1], ports[1:] + ports[:1], ports[::-1]))
+        reached = [await dial(dialing, target(failures=failures)) for failures in range(4)]
+        assert reached == [one.port, two.port, three.port, one.port]
+        assert await dial(dialing, target()) == one.port
+
+
+@pytest.mark.parametrize(("addresses", "share"), [(1, 100.0), (2, 50.0)])
+async def test_an_address_has_its_share_of_the_time_for_the_handshake_too(
+    addresses: int, share: float
+) -> None:
+    async with ScriptedBroker() as one, ScriptedBroker() as two:
+        clock, owner = SystemClock(), NotedOwner()
+        began = clock.now()
+        channel = Channel(Wired().channel.connection, owner, clock.now, began + 100.0)
+        dialing = dialer(Answers([one.port, two.port][:addresses]))
+        transport, _ = await dialing.dial(target(100.0), lambda: channel)
+        transport.abort()
+        assert share - 1 < channel.setup_deadline - began < share + 20
+        assert owner.told[:1] == (["limited"] if addresses > 1 else [])
 
 
 async def test_the_error_has_each_address_with_its_reason() -> None:

@@ -121,6 +121,30 @@ def test_lanes_that_break_together_count_once() -> None:
     assert states.retry_at(A) <= 5.06
 
 
+def test_attempts_count_as_unusable_until_one_gives_a_usable_connection() -> None:
+    """What accepts connections and doesn't serve is to be left for another address of its name."""
+    states, now = new_states(), 0.0
+    for expected in (1, 2, 3):
+        fail_once(states, now)
+        assert states.unusable(A) == expected
+        now = states.retry_at(A)
+    states.dialing(A)
+    states.usable(A, now)
+    assert states.unusable(A) == 0
+    states.lost(A, now, ERROR)
+    assert states.unusable(A) == 0  # the address was of use
+    assert states.unusable(B) == 0
+
+
+def test_lanes_that_fail_together_count_as_one_unusable_attempt() -> None:
+    states = new_states()
+    for _ in range(2):
+        states.dialing(A)
+    for _ in range(2):
+        states.failed(A, 0.0, ERROR)
+    assert states.unusable(A) == 1
+
+
 def test_after_a_failure_only_one_lane_probes_the_node() -> None:
     states = new_states()
     now = fail_once(states, 0.0)
