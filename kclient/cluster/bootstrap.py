@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kclient.cluster.updater import release_late
 from kclient.errors import (
     BackgroundTaskDied,
     BootstrapFailed,
@@ -82,7 +83,7 @@ class Bootstrap:
             raise self._failed(f" within {timeout:g} s") from self._first_reason()
         finally:
             for future in self._under_way.values():
-                future.add_listener(_release)
+                future.add_listener(release_late)
 
     async def _collect(self, ask: Ask) -> bool:
         """Look at what came in; True once an answer became the view."""
@@ -153,9 +154,3 @@ class Bootstrap:
             f"no bootstrap address could be used{when}: " + "; ".join(reasons),
             hint="check bootstrap, that the brokers are up, and that security fits the listener",
         )
-
-
-def _release(future: RequestFuture[RawResponse]) -> None:
-    """Give back the frame of an answer that came too late."""
-    if future.succeeded:
-        future.result().release()

@@ -7,8 +7,9 @@ in ``metadata``; here are the one task, the request, the slices and the waiters.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnknownTopicOrPartition
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.cluster")
 
+SILENCE = 1.0
+"""Seconds without a response after which another broker is asked as well; then twice as long."""
 _DIAL = 0.2
 """Seconds that a dial to a broker that is well doesn't take."""
 
@@ -36,7 +39,8 @@ class MetadataUpdater:
     """The view of one client and the task that refreshes it.
 
     Tasks: ``run``, one per client, started by ``ClientCore.start`` after the first metadata and
-    cancelled by its ``close``. It makes one request at a time. Timers: one for the sleep of that
+    cancelled by its ``close``. It makes one request at a time, and others beside one that gets no
+    response for a while. Timers: one for the sleep of that
     task, and one for each leader in doubt, until ``end``.
 
     Args:
@@ -394,31 +398,66 @@ class MetadataUpdater:
                 await self._refresh(step)
 
     async def _refresh(self, ask: Ask) -> None:
-        node_id = self._choose(ask)
-        if node_id is None:
-            # Nothing was sent, so this is no failure yet, unless every address is in back-off.
-            error = BrokerUnreachable("no broker can be asked for metadata at the moment")
-            self._failed(ask, error)
-            return
-        try:
-            raw = await self.send(ask, node_id)
-            await self.absorb(ask, raw, node_id)
-        except KafkaError as error:
-            self._failed(ask, error)
+        """Ask one broker, and others beside it while there is no response; the first one counts.
 
-    def _choose(self, ask: Ask) -> int | None:
-        network, known = self._network, self.view.brokers
+        A broker that hangs would hold up failovers for ``request_timeout``. Its request is left to
+        end by itself, as other requests are under way on the same connection.
+        """
+        error: KafkaError = BrokerUnreachable("no broker can be asked for metadata at the moment")
+        pending: dict[RequestFuture[RawResponse], int] = {}
+        asked: set[int] = set()
+        news = asyncio.Event()
+        silence = SILENCE
+        try:
+            while True:
+                node_id = self._choose(ask, asked)
+                if node_id is not None:
+                    asked.add(node_id)
+                    future = self.send(ask, node_id)
+                    pending[future] = node_id
+                    future.add_listener(lambda _: news.set())
+                while pending and await self._heard(news, silence):
+                    for future in [future for future in pending if future.done]:
+                        node_id = pending.pop(future)
+                        try:
+                            await self.absorb(ask, future.result(), node_id)
+                            return
+                        except KafkaError as failure:
+                            error = failure
+                if not pending:
+                    self._failed(ask, error)
+                    return
+                silence *= 2
+        finally:
+            for future in pending:
+                future.add_listener(release_late)
+
+    async def _heard(self, news: asyncio.Event, timeout: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await news.wait()
+        heard = news.is_set()
+        news.clear()
+        return heard
+
+    def _choose(self, ask: Ask, asked: Collection[int] = ()) -> int | None:
+        """The broker to ask; one that is not among ``asked`` where it is for the same refresh."""
+        network = self._network
+        known = [node_id for node_id in self.view.brokers if node_id not in asked]
         if known and not ask.bootstrap:
             likely = self._likely(known)
             choices = [self._untried(likely)] if ask.elsewhere else []
-            asked = 0
+            least = 0
             for choice in (*choices, likely, list(known)):  # each holds the one before
-                node_id = network.least_loaded(choice) if len(choice) > asked else None
+                node_id = network.least_loaded(choice) if len(choice) > least else None
                 if node_id is not None:
                     self._tried = [*self._tried, node_id] if ask.elsewhere else [node_id]
                     return node_id
-                asked = len(choice)
-        return network.least_loaded([node.node_id for node in network.bootstrap_nodes])
+                least = len(choice)
+        if asked and self.view.brokers and not ask.bootstrap:
+            return None  # a bootstrap address leads to one of those that were asked
+        bootstrap = [node.node_id for node in network.bootstrap_nodes if node.node_id not in asked]
+        return network.least_loaded(bootstrap)
 
     def _likely(self, known: Iterable[int]) -> list[int]:
         """Where a leader is missing nobody is asked who is away: who hangs would let it wait."""
@@ -521,3 +560,9 @@ class MetadataUpdater:
     def _wake(self) -> None:
         if self._alarm is not None and not self._alarm.done():
             self._alarm.set_result(None)
+
+
+def release_late(future: RequestFuture[RawResponse]) -> None:
+    """Give back the frame of a response that came too late to be of use."""
+    if future.succeeded:
+        future.result().release()

@@ -123,3 +123,19 @@ async def test_a_connection_that_is_lost_in_idle_times_costs_no_metadata() -> No
                 await producer.send("t", b"%d" % number)
                 await asyncio.sleep(2.0)
             assert cluster.requests.count("Metadata") == asked
+
+
+async def test_a_broker_that_hangs_with_a_metadata_request_holds_up_no_failover() -> None:
+    """Nothing else is asked of that broker, so that its silence shows in the refresh only."""
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t")
+        async with kclient.Producer(cluster.bootstrap) as producer:
+            await producer.send("t", b"0")
+            held = cluster.faults.hold("Metadata", times=1)
+            leader = cluster.leader("t")
+            network().cut(cluster.brokers[leader].address)
+            network().refuse(cluster.brokers[leader].address)
+            cluster.move_leader("t", 0, next(node for node in cluster.brokers if node != leader))
+            async with asyncio.timeout(2.0):
+                await producer.send("t", b"1")
+            assert held.hits == 1

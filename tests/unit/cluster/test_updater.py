@@ -126,6 +126,82 @@ def test_an_unknown_topic_is_not_asked_for_in_a_storm() -> None:
     run(main())
 
 
+def hanging(*nodes: int, delay: float | None = None) -> Script:
+    """A cluster that knows t, in which these brokers respond after ``delay`` s, or never."""
+
+    def script(node: int, request: Request, version: int) -> Response | Answer | None:
+        said = knows("t")(node, request, version)
+        assert isinstance(said, Response)
+        if node not in nodes:
+            return said
+        return Answer(said, delay) if delay is not None else None
+
+    return script
+
+
+def test_after_a_second_of_silence_another_broker_is_asked_as_well() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            await asyncio.sleep(10.0)
+            network.script, network.sent = hanging(1, delay=30.0), []
+            began, version = loop.time(), updater.view.version
+            updater.request_update()
+            await updater.wait_newer(version, 5.0)
+            assert [node for _, node, _ in network.sent] == [1, 2]
+            assert loop.time() - began == pytest.approx(1.0, abs=0.1)
+            assert updater.last_error is None
+            version = updater.view.version
+            await asyncio.sleep(40.0)  # the first one's response comes, and is of no use any more
+            assert updater.view.version == version
+        assert all(raw.released for raw in network.raws)
+
+    run(main())
+
+
+def test_a_response_that_comes_late_but_first_is_taken() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            await asyncio.sleep(10.0)
+            network.script, network.sent = hanging(1, 2, delay=1.5), []
+            began, version = loop.time(), updater.view.version
+            updater.request_update()
+            await updater.wait_newer(version, 5.0)
+            assert loop.time() - began == pytest.approx(1.5, abs=0.1)
+            await asyncio.sleep(10.0)
+        assert [node for _, node, _ in network.sent] == [1, 2]
+        assert all(raw.released for raw in network.raws)
+
+    run(main())
+
+
+def test_a_refresh_fails_when_all_that_were_asked_have_failed() -> None:
+    async def main() -> None:
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            await asyncio.sleep(10.0)
+            late = {1: BrokerUnreachable("one"), 2: BrokerUnreachable("two")}
+            network.script = lambda node, *_: Answer(late[node], 2.0 if node == 1 else 0.5)
+            network.sent = []
+            updater.request_update()
+            await asyncio.sleep(1.7)
+            assert updater.last_error is None
+            await asyncio.sleep(0.35)
+            assert str(updater.last_error) == "one"
+            assert [node for _, node, _ in network.sent] == [1, 2]
+
+    run(main())
+
+
 def test_an_unknown_topic_holds_up_nobody_else() -> None:
     async def main() -> None:
         updater = make(FakeNetwork(knows("t")))
