@@ -9,8 +9,7 @@ import uuid
 
 import pyarrow as pa
 
-from kclient import Admin, Consumer, NewTopic, Producer
-from kclient.errors import RowsRejected
+from kclient import Admin, Consumer, NewTopic, Producer, RowsRejected
 from kclient.testing import Cluster
 
 FLIGHTS = pa.table(

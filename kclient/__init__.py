@@ -30,8 +30,57 @@ if TYPE_CHECKING:
     from kclient.consumer.running.dead_letters import failure_of as failure_of
     from kclient.consumer.running.retries import Retries as Retries
     from kclient.consumer.running.retries import RetryTopic as RetryTopic
+    from kclient.errors import BackgroundTaskDied as BackgroundTaskDied
+    from kclient.errors import BootstrapFailed as BootstrapFailed
     from kclient.errors import BrokerError as BrokerError
+    from kclient.errors import BrokerInvalidConfig as BrokerInvalidConfig
+    from kclient.errors import BrokerUnreachable as BrokerUnreachable
+    from kclient.errors import BufferFull as BufferFull
+    from kclient.errors import ClientClosed as ClientClosed
+    from kclient.errors import ClientError as ClientError
+    from kclient.errors import CommitFailed as CommitFailed
+    from kclient.errors import ConnectionLost as ConnectionLost
+    from kclient.errors import ConsumerStalled as ConsumerStalled
+    from kclient.errors import CorruptRecord as CorruptRecord
+    from kclient.errors import DecompressionFailed as DecompressionFailed
+    from kclient.errors import DeliveryTimedOut as DeliveryTimedOut
+    from kclient.errors import DeserializationFailed as DeserializationFailed
+    from kclient.errors import FencedInstanceId as FencedInstanceId
+    from kclient.errors import FlushFailed as FlushFailed
+    from kclient.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
+    from kclient.errors import GroupMaxSizeReached as GroupMaxSizeReached
+    from kclient.errors import HandlerFailed as HandlerFailed
+    from kclient.errors import InconsistentGroupProtocol as InconsistentGroupProtocol
+    from kclient.errors import InvalidArgument as InvalidArgument
+    from kclient.errors import InvalidConfig as InvalidConfig
+    from kclient.errors import InvalidFrame as InvalidFrame
+    from kclient.errors import InvalidPartitions as InvalidPartitions
+    from kclient.errors import InvalidReplicaAssignment as InvalidReplicaAssignment
+    from kclient.errors import InvalidReplicationFactor as InvalidReplicationFactor
+    from kclient.errors import InvalidSessionTimeout as InvalidSessionTimeout
+    from kclient.errors import InvalidTopic as InvalidTopic
     from kclient.errors import KafkaError as KafkaError
+    from kclient.errors import LeaderNotAvailable as LeaderNotAvailable
+    from kclient.errors import LogTruncated as LogTruncated
+    from kclient.errors import MaxPollExceeded as MaxPollExceeded
+    from kclient.errors import MetadataTimedOut as MetadataTimedOut
+    from kclient.errors import NoCommonVersion as NoCommonVersion
+    from kclient.errors import NoPosition as NoPosition
+    from kclient.errors import OffsetError as OffsetError
+    from kclient.errors import OffsetOutOfRange as OffsetOutOfRange
+    from kclient.errors import PolicyViolation as PolicyViolation
+    from kclient.errors import ProtocolError as ProtocolError
+    from kclient.errors import RecordTooLarge as RecordTooLarge
+    from kclient.errors import RequestTimedOut as RequestTimedOut
+    from kclient.errors import RowsNotDelivered as RowsNotDelivered
+    from kclient.errors import RowsRejected as RowsRejected
+    from kclient.errors import SerializationFailed as SerializationFailed
+    from kclient.errors import TopicAlreadyExists as TopicAlreadyExists
+    from kclient.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
+    from kclient.errors import TopicDeletionDisabled as TopicDeletionDisabled
+    from kclient.errors import UnknownTopicId as UnknownTopicId
+    from kclient.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
+    from kclient.errors import WrongContext as WrongContext
     from kclient.group.group_member import GroupMember as GroupMember
     from kclient.group.host import JoinedMember as JoinedMember
     from kclient.group.user_protocol import GroupAssignment as GroupAssignment
@@ -48,44 +97,106 @@ if TYPE_CHECKING:
     from kclient.types import RecordMetadata as RecordMetadata
     from kclient.types import TimestampType as TimestampType
     from kclient.types import TopicPartition as TopicPartition
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name; type checkers don't see this, so that they know a wrong name."""
+        if name in _HOME:
+            value = getattr(import_module(_HOME[name]), name)
+        elif name in _MODULES:
+            value = import_module(f"kclient.{name}")
+        else:
+            raise AttributeError(f"module 'kclient' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Admin": "kclient.admin",
     "AdminConfig": "kclient.config",
+    "BackgroundTaskDied": "kclient.errors",
+    "BootstrapFailed": "kclient.errors",
     "BrokerError": "kclient.errors",
+    "BrokerInvalidConfig": "kclient.errors",
+    "BrokerUnreachable": "kclient.errors",
+    "BufferFull": "kclient.errors",
+    "ClientClosed": "kclient.errors",
+    "ClientError": "kclient.errors",
     "ClusterDescription": "kclient.admin",
+    "CommitFailed": "kclient.errors",
+    "ConnectionLost": "kclient.errors",
     "Consumer": "kclient.consumer",
     "ConsumerConfig": "kclient.config",
     "ConsumerRecord": "kclient.consumer",
+    "ConsumerStalled": "kclient.errors",
+    "CorruptRecord": "kclient.errors",
     "CreatedTopic": "kclient.admin",
     "DeadLetters": "kclient.consumer",
+    "DecompressionFailed": "kclient.errors",
     "DeletedTopic": "kclient.admin",
     "Delivery": "kclient.producer",
+    "DeliveryTimedOut": "kclient.errors",
+    "DeserializationFailed": "kclient.errors",
+    "FencedInstanceId": "kclient.errors",
+    "FlushFailed": "kclient.errors",
     "GroupAssignment": "kclient.group.user_protocol",
+    "GroupAuthorizationFailed": "kclient.errors",
+    "GroupMaxSizeReached": "kclient.errors",
     "GroupMember": "kclient.group.group_member",
     "GroupMemberConfig": "kclient.config",
     "GroupProtocol": "kclient.group.user_protocol",
+    "HandlerFailed": "kclient.errors",
+    "InconsistentGroupProtocol": "kclient.errors",
+    "InvalidArgument": "kclient.errors",
+    "InvalidConfig": "kclient.errors",
+    "InvalidFrame": "kclient.errors",
+    "InvalidPartitions": "kclient.errors",
+    "InvalidReplicaAssignment": "kclient.errors",
+    "InvalidReplicationFactor": "kclient.errors",
+    "InvalidSessionTimeout": "kclient.errors",
+    "InvalidTopic": "kclient.errors",
     "IsolationLevel": "kclient.types",
     "JoinedMember": "kclient.group.host",
     "KafkaError": "kclient.errors",
+    "LeaderNotAvailable": "kclient.errors",
+    "LogTruncated": "kclient.errors",
+    "MaxPollExceeded": "kclient.errors",
+    "MetadataTimedOut": "kclient.errors",
     "NewTopic": "kclient.admin",
+    "NoCommonVersion": "kclient.errors",
+    "NoPosition": "kclient.errors",
     "OffsetAndMetadata": "kclient.types",
     "OffsetAndTimestamp": "kclient.types",
+    "OffsetError": "kclient.errors",
+    "OffsetOutOfRange": "kclient.errors",
     "OffsetSpec": "kclient.types",
     "Outgoing": "kclient.producer",
+    "PolicyViolation": "kclient.errors",
     "Producer": "kclient.producer",
     "ProducerConfig": "kclient.config",
+    "ProtocolError": "kclient.errors",
     "Record": "kclient.record",
     "RecordMetadata": "kclient.types",
+    "RecordTooLarge": "kclient.errors",
+    "RequestTimedOut": "kclient.errors",
     "Retries": "kclient.consumer.running.retries",
     "RetryTopic": "kclient.consumer.running.retries",
+    "RowsNotDelivered": "kclient.errors",
+    "RowsRejected": "kclient.errors",
     "Security": "kclient.security",
+    "SerializationFailed": "kclient.errors",
     "TimestampType": "kclient.types",
+    "TopicAlreadyExists": "kclient.errors",
+    "TopicAuthorizationFailed": "kclient.errors",
+    "TopicDeletionDisabled": "kclient.errors",
     "TopicDescription": "kclient.admin",
     "TopicListing": "kclient.admin",
     "TopicPartition": "kclient.types",
+    "UnknownTopicId": "kclient.errors",
+    "UnknownTopicOrPartition": "kclient.errors",
+    "WrongContext": "kclient.errors",
     "failure_of": "kclient.consumer.running.dead_letters",
 }
 _MODULES = ("errors", "serializers", "testing")
@@ -93,55 +204,93 @@ _MODULES = ("errors", "serializers", "testing")
 __all__ = [
     "Admin",
     "AdminConfig",
+    "BackgroundTaskDied",
+    "BootstrapFailed",
     "BrokerError",
+    "BrokerInvalidConfig",
+    "BrokerUnreachable",
+    "BufferFull",
+    "ClientClosed",
+    "ClientError",
     "ClusterDescription",
+    "CommitFailed",
+    "ConnectionLost",
     "Consumer",
     "ConsumerConfig",
     "ConsumerRecord",
+    "ConsumerStalled",
+    "CorruptRecord",
     "CreatedTopic",
     "DeadLetters",
+    "DecompressionFailed",
     "DeletedTopic",
     "Delivery",
+    "DeliveryTimedOut",
+    "DeserializationFailed",
+    "FencedInstanceId",
+    "FlushFailed",
     "GroupAssignment",
+    "GroupAuthorizationFailed",
+    "GroupMaxSizeReached",
     "GroupMember",
     "GroupMemberConfig",
     "GroupProtocol",
+    "HandlerFailed",
+    "InconsistentGroupProtocol",
+    "InvalidArgument",
+    "InvalidConfig",
+    "InvalidFrame",
+    "InvalidPartitions",
+    "InvalidReplicaAssignment",
+    "InvalidReplicationFactor",
+    "InvalidSessionTimeout",
+    "InvalidTopic",
     "IsolationLevel",
     "JoinedMember",
     "KafkaError",
+    "LeaderNotAvailable",
+    "LogTruncated",
+    "MaxPollExceeded",
+    "MetadataTimedOut",
     "NewTopic",
+    "NoCommonVersion",
+    "NoPosition",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetError",
+    "OffsetOutOfRange",
     "OffsetSpec",
     "Outgoing",
+    "PolicyViolation",
     "Producer",
     "ProducerConfig",
+    "ProtocolError",
     "Record",
     "RecordMetadata",
+    "RecordTooLarge",
+    "RequestTimedOut",
     "Retries",
     "RetryTopic",
+    "RowsNotDelivered",
+    "RowsRejected",
     "Security",
+    "SerializationFailed",
     "TimestampType",
+    "TopicAlreadyExists",
+    "TopicAuthorizationFailed",
+    "TopicDeletionDisabled",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",
+    "UnknownTopicId",
+    "UnknownTopicOrPartition",
+    "WrongContext",
     "__version__",
     "errors",
     "failure_of",
     "serializers",
     "testing",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-    elif name in _MODULES:
-        value = import_module(f"kclient.{name}")
-    else:
-        raise AttributeError(f"module 'kclient' has no attribute {name!r}")
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import json
+import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kclient
+import kclient.testing
 from kclient import Admin, Consumer, Producer, broker_errors, errors
 from kclient.config import ConsumerConfig, ProducerConfig
-from kclient.errors import InvalidArgument, InvalidConfig, a_or_an
+from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, a_or_an
 from kclient.serializers import JsonDeserializer, JsonSerializer
 
 PLACES = [
@@ -109,6 +113,52 @@ def test_every_error_that_docstrings_name_can_be_imported_from_errors() -> None:
     assert {"UnknownTopicOrPartition", "LeaderNotAvailable", "InvalidArgument"} <= named
     missing = {name for name in named - set(dir(builtins)) if not hasattr(errors, name)}
     assert not missing
+
+
+def public_docstrings() -> Iterator[str]:
+    """Those of the public classes and functions, and of their public methods."""
+    for module in (kclient, kclient.testing):
+        for public in (getattr(module, name) for name in module.__all__):
+            yield inspect.getdoc(public) or ""
+            for name, member in inspect.getmembers(public) if isinstance(public, type) else ():
+                if not name.startswith("_") or name in ("__aenter__", "__aexit__", "__aiter__"):
+                    yield inspect.getdoc(member) or ""
+
+
+def test_every_error_that_public_docstrings_name_is_at_the_top() -> None:
+    named = set()
+    for text in public_docstrings():
+        for raises in re.findall(r"Raises:\n(.*?)(?:\n\n|\Z)", text, re.DOTALL):
+            named.update(re.findall(r"\b[A-Z]\w+", raises))
+    classes = {name: getattr(errors, name, None) for name in named}
+    found = {name: kind for name, kind in classes.items() if isinstance(kind, type)}
+    assert {"BufferFull", "FlushFailed", "TopicAlreadyExists", "ConsumerStalled"} <= set(found)
+    missing = {name for name, kind in found.items() if getattr(kclient, name, None) is not kind}
+    assert not missing
+
+
+def test_every_client_error_is_at_the_top() -> None:
+    waiting, missing = [KafkaError], set()
+    while waiting:
+        kind = waiting.pop()
+        waiting.extend(kind.__subclasses__())
+        if kind.__module__ == errors.__name__ and getattr(kclient, kind.__name__, None) is not kind:
+            missing.add(kind.__name__)
+    assert not missing
+
+
+def test_errors_from_the_top_are_pickled_by_their_own_module() -> None:
+    data = pickle.dumps(kclient.FlushFailed("2 records", count=2, errors=()))
+    assert b"kclient.errors" in data
+    again = pickle.loads(data)
+    assert type(again) is errors.FlushFailed
+    assert (again.count, str(again)) == (2, "2 records")
+
+
+def test_a_client_error_from_the_top_loads_no_broker_errors() -> None:
+    code = "import sys, kclient; kclient.BufferFull; print('kclient.broker_errors' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_broker_errors_are_the_same_classes_by_either_way() -> None:
