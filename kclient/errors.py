@@ -46,6 +46,7 @@ caller (``cluster.calls``, the sender, the fetcher); the flags are facts only.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kclient.error_codes import TABLE
@@ -69,6 +70,10 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+_MOST_CAUSES = 5
+"""How many causes of causes a text has; a bound also for a ring of them."""
+
+
 class KafkaError(Exception):
     """Base of all errors of this package.
 
@@ -77,7 +82,8 @@ class KafkaError(Exception):
         fatal: The client object that raised it can't be used any more.
         topic_partition: What it is about, where that is one partition.
         node_id: The broker that it concerns, if one.
-        hint: What to do next, as a sentence; also the last part of ``str(error)``.
+        hint: What to do next, as a sentence; also the last part of ``str(error)``, which has the
+            text of ``__cause__`` before it.
         maybe_written: For failures of a delivery: True when the record may be in the log all the
             same, False when it certainly is not, None where the question makes no sense.
     """
@@ -85,6 +91,7 @@ class KafkaError(Exception):
     retriable: bool = False
     fatal: bool = False
     hint: str | None = None
+    _lost_cause: str = ""  # the text of a cause that pickling left behind
 
     def __init__(
         self,
@@ -104,11 +111,60 @@ class KafkaError(Exception):
             self.hint = hint
 
     def __str__(self) -> str:
-        text = self.message or type(self).__name__
+        text = self._own_text()
+        text += _cause_text(self, text)
         return f"{text} ({self.hint})" if self.hint else text
 
+    def _own_text(self) -> str:
+        """The text without that of the cause, and without the hint."""
+        return self.message or type(self).__name__
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.__dict__.copy())
+        state = self.__dict__.copy()
+        if self.__cause__ is not None:  # which may not be picklable; its text always is
+            state["_lost_cause"] = _cause_text(self, self._own_text())
+        return _restore, (type(self), state)
+
+
+def _cause_text(error: KafkaError, text: str) -> str:
+    """What ``str(error)`` adds to ``text``: of its causes, the texts that aren't in it already.
+
+    Follows ``__cause__`` through errors of this package to the first other exception.
+    """
+    full = text
+    for _ in range(_MOST_CAUSES):
+        cause = error.__cause__
+        if not isinstance(cause, KafkaError):
+            full += _foreign_text(cause, full) if cause is not None else error._lost_cause
+            break
+        if (cause.message or cause._own_text()) not in full:
+            full += f": {cause._own_text()}"
+        error = cause
+    return full[len(text) :]
+
+
+def _foreign_text(cause: BaseException, text: str) -> str:
+    """What to add to ``text`` of an exception that isn't of this package."""
+    own = _safe_str(cause)
+    known = [own]
+    if isinstance(cause, OSError) and cause.errno is not None:
+        known += [cause.strerror or own, os.strerror(cause.errno)]
+    if any(words in text for words in known):
+        return ""
+    return f": {own}" if text.endswith(type(cause).__name__) else f": {text_of(cause)}"
+
+
+def text_of(error: BaseException) -> str:
+    """``error`` as a traceback's last line has it: "ValueError: no digits", or the class alone."""
+    kind, own = type(error).__name__, _safe_str(error)
+    return f"{kind}: {own}" if own else kind
+
+
+def _safe_str(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # of a class of the user's
+        return ""
 
 
 def _restore(cls: type[KafkaError], state: dict[str, Any]) -> KafkaError:
@@ -146,10 +202,9 @@ class BrokerError(KafkaError):
         cls.hint = info.hint
         BrokerError._by_code.setdefault(cls.code, cls)
 
-    def __str__(self) -> str:
+    def _own_text(self) -> str:
         info = TABLE[self.code]
-        text = f"{info.name} ({info.code}): {self.message or info.message}"
-        return f"{text} ({self.hint})" if self.hint else text
+        return f"{info.name} ({info.code}): {self.message or info.message}"
 
 
 def broker_error(

@@ -76,8 +76,7 @@ class Leading:
             return _shares(assignor, cluster, wishes)
         except Exception as error:
             failure = InvalidArgument(
-                f"the assignor {assignor.name!r} failed with {type(error).__name__}",
-                hint="its `__cause__` says why",
+                f"the assignor {assignor.name!r} failed with {type(error).__name__}"
             )
             failure.__cause__ = error
             return failure

@@ -201,8 +201,7 @@ def converter(
                 f"deserialized: {type(error).__name__}",
                 offset=record.offset,
                 topic_partition=record.topic_partition,
-                hint=f"its `__cause__` says why; the position stays there, seek to "
-                f"{record.offset + 1} to go past it",
+                hint=f"the position stays there, seek to {record.offset + 1} to go past it",
             ) from error
         return DeserializedRecord(record, key, value)
 

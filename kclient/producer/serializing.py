@@ -44,7 +44,6 @@ def serialized(topic: str, role: str, value: Any, serializer: Serializer[Any]) -
         raise SerializationFailed(
             f"the {role}_serializer failed on {a_or_an(type(value).__name__)} for topic {topic!r}: "
             f"{type(error).__name__}",
-            hint="its `__cause__` says why",  # and may show content, so it isn't repeated here
             maybe_written=False,
         ) from error
     if data is None or type(data) is bytes:
@@ -77,11 +76,12 @@ def plain_headers(topic: str, headers: Any) -> tuple[Headers, int]:
             size += len(name.encode()) + (len(value) if value else 0) + HEADER_OVERHEAD
             checked.append((name, value))
     except (TypeError, ValueError) as error:
+        no_pair = _no_pair(pair)
         raise SerializationFailed(
-            f"the headers for topic {topic!r} can't be sent: {_no_pair(pair) or error}",
+            f"the headers for topic {topic!r} can't be sent: {no_pair or error}",
             hint="give (str, bytes | None) pairs or a mapping",
             maybe_written=False,
-        ) from error
+        ) from (error if no_pair is None else None)
     return tuple(checked), size
 
 

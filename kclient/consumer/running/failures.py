@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.consumer.running.dead_letters import headers_of
 from kclient.consumer.running.retries import RetryTopic
-from kclient.errors import DeserializationFailed, HandlerFailed, InvalidArgument, KafkaError
+from kclient.errors import (
+    DeserializationFailed,
+    HandlerFailed,
+    InvalidArgument,
+    KafkaError,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +126,7 @@ class Failures:
                 return
         producer = self._producer if job.bad is None else job.bad.producer
         if job.destination is None or producer is None:
-            hint = "its `__cause__` says why; with a dead_letter_topic the run would go on"
+            hint = "with a dead_letter_topic the run would go on"
             if self._policy.dead_letters is not None:
                 hint = "it comes from the dead-letter topic itself: read that by another consumer"
             self._stop(_for_good(job, error, hint))
@@ -159,8 +165,7 @@ class Failures:
                 job.sends += 1
             else:
                 text = f"; and it can't be sent to {to.topic}: {error}"
-                hint = "its `__cause__` says why the handler failed"
-                self._stop(_for_good(job, cause, hint, text))
+                self._stop(_for_good(job, cause, more=text))
             return
         self.sent_on += 1
         self._host.count("consumer.sent_on", 1)
@@ -178,10 +183,12 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, OSError)
 
 
-def _for_good(job: Job, cause: BaseException, hint: str, more: str = "") -> HandlerFailed:
-    where, offset, name = job.track.partition, job.record.offset, type(cause).__name__
+def _for_good(
+    job: Job, cause: BaseException, hint: str | None = None, more: str = ""
+) -> HandlerFailed:
+    where, offset = job.track.partition, job.record.offset
     times = "once" if job.attempts == 1 else f"{job.attempts} times"
-    text = f"the handler failed at offset {offset} of {where}, {times}: {name}{more}"
+    text = f"the handler failed at offset {offset} of {where}, {times}: {text_of(cause)}{more}"
     error = HandlerFailed(text, offset=offset, topic_partition=where, hint=hint)
     error.__cause__ = cause
     return error
