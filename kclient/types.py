@@ -140,6 +140,29 @@ def datetime_of(timestamp_ms: int) -> _dt.datetime:
     return epoch + datetime.timedelta(milliseconds=timestamp_ms)
 
 
+def timestamp_of(when: _dt.datetime) -> int:
+    """Int milliseconds since the epoch of an aware datetime; parts of one count as a whole one.
+
+    A record of that millisecond or later is then not before ``when``.
+
+    Raises:
+        InvalidArgument: It has no time zone, or is before 1970.
+    """
+    import datetime
+
+    if when.utcoffset() is None:
+        raise InvalidArgument(
+            f"the time {when!r} has no time zone",
+            hint="of local time make it aware by `.astimezone()`, of UTC by "
+            "`.replace(tzinfo=datetime.UTC)`",
+        )
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    timestamp = -((epoch - when) // datetime.timedelta(milliseconds=1))
+    if timestamp < 0:
+        raise InvalidArgument(f"the time {when!r} is before 1970, and no record is so old")
+    return timestamp
+
+
 def check_topic_name(topic: object, field: str = "topic") -> str:
     """Return ``topic`` as a plain str if Kafka allows it as a name, else raise InvalidArgument."""
     if not isinstance(topic, str):

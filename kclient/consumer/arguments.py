@@ -6,8 +6,15 @@ import math
 import re
 from collections.abc import Iterable
 
-from kclient.errors import InvalidArgument, InvalidConfig
-from kclient.types import OffsetAndMetadata, TopicPartition, check_topic_name
+from kclient.consumer.reset import AtTime
+from kclient.errors import InvalidArgument, InvalidConfig, a_or_an
+from kclient.types import (
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    check_topic_name,
+    timestamp_of,
+)
 
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
@@ -65,6 +72,29 @@ def checked_offset(value: object) -> int:
     return value
 
 
+def checked_target(value: object) -> AtTime | tuple[int, int]:
+    """Where ``seek`` goes: a time, or an offset with the epoch of its leader, -1 if unknown."""
+    if isinstance(value, OffsetAndMetadata | OffsetAndTimestamp):
+        epoch = -1 if value.leader_epoch is None else value.leader_epoch
+        return checked_offset(value.offset), epoch
+    if isinstance(value, int) and not isinstance(value, bool):
+        return checked_offset(value), -1
+    if value is None:
+        raise InvalidArgument(
+            "None is no offset: committed() returns it where nothing is committed, "
+            "offsets_for_times() where all records are older",
+            hint="seek_to_end() goes behind them, as does seek() to the datetime itself",
+        )
+    import datetime  # not loaded by most programs
+
+    if isinstance(value, datetime.datetime):
+        return AtTime(value.isoformat(), timestamp_of(value))
+    raise InvalidArgument(
+        "offset must be an int, an OffsetAndMetadata, an OffsetAndTimestamp or a datetime, "
+        f"not {a_or_an(type(value).__name__)}"
+    )
+
+
 def checked_commit(value: object) -> OffsetAndMetadata:
     """What is to be committed of one partition; that of others goes along in the same request."""
     if not isinstance(value, OffsetAndMetadata):
@@ -91,12 +121,19 @@ def checked_commit(value: object) -> OffsetAndMetadata:
 
 
 def checked_time(value: object) -> int:
-    """A point in time to look up."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidArgument(
-            f"a time must be int milliseconds since the epoch, of at least 0, not {value!r}"
-        )
-    return value
+    """A point in time to look up, as int milliseconds since the epoch."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_OFFSET:
+        return value
+    import datetime  # not loaded by most programs
+
+    if isinstance(value, datetime.datetime):
+        return timestamp_of(value)
+    hint = "seconds such as time.time() times 1000" if isinstance(value, float) else None
+    raise InvalidArgument(
+        "a time must be an aware datetime or int milliseconds since the epoch, of at least 0, "
+        f"not {value!r}",
+        hint=hint,
+    )
 
 
 def checked_limit(value: object) -> int:

@@ -14,9 +14,9 @@ from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
     checked_group,
     checked_limit,
-    checked_offset,
     checked_partition,
     checked_partitions,
+    checked_target,
     checked_timeout,
     checked_topics,
     refuse_group,
@@ -29,14 +29,16 @@ from kclient.consumer.interest import checked_sources
 from kclient.consumer.iteration import records_of
 from kclient.consumer.listener import Listener
 from kclient.consumer.records import ConsumerRecord, converter
+from kclient.consumer.reset import AtTime
 from kclient.consumer.running.door import Running
 from kclient.errors import a_or_an
 from kclient.hooks import require_callable
-from kclient.types import OffsetAndMetadata, OffsetSpec, TopicPartition
+from kclient.types import OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
     import re
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from datetime import datetime
     from types import TracebackType
     from typing import Literal, Unpack
 
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from kclient.consumer.partition_state import PartitionState
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
+    from kclient.types import OffsetAndMetadata, OffsetAndTimestamp
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -344,21 +347,31 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
 
     # Positions
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on reading ``partition`` at ``offset``.
+    def seek(
+        self,
+        partition: TopicPartition,
+        offset: int | OffsetAndMetadata | OffsetAndTimestamp | datetime,
+    ) -> None:
+        """Go on reading ``partition`` at ``offset``, or at the first record from a time on.
 
         Takes effect at once: what was fetched for the old position is dropped. Whether the offset
         exists shows when it is fetched.
 
+        Args:
+            partition: An assigned one.
+            offset: An int, a value of ``committed`` or of ``offsets_for_times``, or an aware
+                datetime: the first record whose timestamp isn't before it, or the end, where all
+                are older. That is looked up before the next record of the partition.
+
         Raises:
-            InvalidArgument: The partition isn't assigned, or the offset is below 0.
+            InvalidArgument: The partition isn't assigned, the offset is below 0, the datetime has
+                no time zone, or it is None, which those calls return where they found nothing.
         """
-        state = self._state(partition)
-        epoch = -1
-        if isinstance(offset, OffsetAndMetadata):
-            epoch = -1 if offset.leader_epoch is None else offset.leader_epoch
-            offset = offset.offset
-        self._engine.subscription.seek(state, checked_offset(offset), epoch)
+        state, target = self._state(partition), checked_target(offset)
+        if isinstance(target, AtTime):
+            self._engine.subscription.ask_reset(state, target, by_user=True)
+        else:
+            self._engine.subscription.seek(state, *target)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the first offset that is still there; for all partitions, if none is named.

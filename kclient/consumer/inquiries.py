@@ -18,6 +18,7 @@ from kclient.types import OffsetAndTimestamp, OffsetSpec, TopicPartition, check_
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from kclient.cluster.partition import Partition
     from kclient.config import ConsumerConfig
@@ -107,26 +108,29 @@ class Inquiries:
         return await self._ends(partitions, OffsetSpec.LATEST, timeout)
 
     async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int], *, timeout: float | None = None
+        self, times: Mapping[TopicPartition, int | datetime], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each partition whose timestamp is not before the one given.
 
         Args:
-            times: Int milliseconds since the epoch by partition, assigned or not.
+            times: By partition, assigned or not: an aware datetime, or int milliseconds since the
+                epoch as in ``record.timestamp``.
             timeout: Seconds for all; ``api_timeout`` by default.
 
         Returns:
-            Offset and timestamp of that record by partition; None where all records are older.
+            Offset and timestamp of that record by partition, which ``seek`` takes; None where all
+            records are older. ``seek`` to the datetime itself goes to the end then.
 
         Raises:
-            InvalidArgument: A time below 0.
+            InvalidArgument: A time before 1970, or a datetime without a time zone.
             KafkaError: As with ``beginning_offsets``.
 
         Cancellation: safe.
 
         Example::
 
-            found = await consumer.offsets_for_times({partition: 1_700_000_000_000})
+            hour_ago = datetime.now(UTC) - timedelta(hours=1)
+            found = await consumer.offsets_for_times(dict.fromkeys(partitions, hour_ago))
         """
         specs = {checked_partition(key): checked_time(time) for key, time in times.items()}
         found = await self._engine.look_up(specs, self._seconds(timeout))

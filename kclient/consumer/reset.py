@@ -1,4 +1,4 @@
-"""Where a partition without a position begins: ``auto_offset_reset`` as lookups take it. Sans-IO.
+"""Where a partition without a position begins: ``auto_offset_reset`` and times sought. Sans-IO.
 
 ``engine`` reads the setting, ``Subscription`` and ``PartitionState`` hold what it means, and
 ``offsets`` asks here what to look up when it does. Nobody else needs to know of durations.
@@ -32,7 +32,20 @@ class ByDuration(Frozen):
     duration_ns: int
 
 
-Reset: TypeAlias = OffsetSpec | ByDuration
+@frozen
+class AtTime(Frozen):
+    """The first record that isn't before a time; the end where there is none.
+
+    Attributes:
+        name: For log lines.
+        timestamp: Int milliseconds since the epoch.
+    """
+
+    name: str
+    timestamp: int
+
+
+Reset: TypeAlias = OffsetSpec | ByDuration | AtTime
 """Where to begin."""
 
 _SYMBOLIC = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
@@ -52,6 +65,8 @@ def looked_up(reset: Reset, wall_ms: int) -> OffsetSpec | int:
     """
     if isinstance(reset, OffsetSpec):
         return reset
+    if isinstance(reset, AtTime):
+        return reset.timestamp
     return max(0, (wall_ms * 1_000_000 - reset.duration_ns) // 1_000_000)
 
 
@@ -64,5 +79,5 @@ def ends_first(resets: Mapping[TopicPartition, Reset]) -> dict[TopicPartition, O
     return {
         partition: OffsetSpec.LATEST
         for partition, reset in resets.items()
-        if isinstance(reset, ByDuration)
+        if not isinstance(reset, OffsetSpec)
     }

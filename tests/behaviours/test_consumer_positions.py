@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -311,8 +312,31 @@ async def test_offsets_can_be_looked_up_by_time(topic, producer, consumer) -> No
     found = await back.offsets_for_times({partition: 1_700_000_002_500})
     assert (found[partition].offset, found[partition].timestamp) == (3, 1_700_000_003_000)
     assert await back.offsets_for_times({partition: 1_700_000_099_000}) == {partition: None}
-    back.seek(partition, found[partition].offset)
+    back.seek(partition, found[partition])
     assert offsets(await read(back, 2)) == {0: [3, 4]}
+
+
+async def test_seeking_a_time_goes_to_the_first_record_from_then_on(
+    topic, producer, consumer
+) -> None:
+    name = await topic()
+    out, began = await producer(), datetime(2024, 5, 1, 12, tzinfo=UTC)
+    for offset in range(5):
+        when = began + timedelta(seconds=offset)
+        await out.send(name, b"v", timestamp=int(when.timestamp() * 1000))
+    back, partition = await consumer(name), TopicPartition(name, 0)
+    when = began + timedelta(seconds=2.5)
+    assert (await back.offsets_for_times({partition: when}))[partition].offset == 3
+    back.seek(partition, when)
+    assert offsets(await read(back, 2)) == {0: [3, 4]}
+    back.seek(partition, began)
+    assert offsets(await read(back, 5)) == {0: [0, 1, 2, 3, 4]}
+    back.seek(partition, began + timedelta(hours=1))
+    assert await back.position(partition) == 5
+    with pytest.raises(InvalidArgument, match=r"no time zone.*astimezone"):
+        back.seek(partition, began.replace(tzinfo=None))
+    with pytest.raises(InvalidArgument, match=r"no time zone.*astimezone"):
+        await back.offsets_for_times({partition: began.replace(tzinfo=None)})
 
 
 async def test_partitions_of_a_topic_are_shown(topic, consumer) -> None:

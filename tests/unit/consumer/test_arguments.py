@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from typing import Any
 
@@ -13,12 +14,14 @@ from kclient.consumer.arguments import (
     checked_offset,
     checked_partition,
     checked_partitions,
+    checked_target,
     checked_time,
     checked_timeout,
     refuse_group,
 )
+from kclient.consumer.reset import AtTime
 from kclient.errors import InvalidArgument, InvalidConfig
-from kclient.types import TopicPartition
+from kclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 P = TopicPartition("t", 0)
 
@@ -76,6 +79,69 @@ def test_timeouts() -> None:
 def test_no_time(value: Any) -> None:
     with pytest.raises(InvalidArgument, match="milliseconds"):
         checked_time(value)
+
+
+NOON = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
+NOON_MS = 1_714_564_800_000
+
+
+@pytest.mark.parametrize(
+    ("value", "milliseconds"),
+    [
+        (0, 0),
+        (NOON_MS, NOON_MS),
+        (2**63 - 1, 2**63 - 1),
+        (NOON, NOON_MS),
+        (NOON.astimezone(datetime.timezone(datetime.timedelta(hours=-5))), NOON_MS),
+        (NOON.replace(microsecond=500), NOON_MS + 1),  # a record of NOON_MS is before it
+        (datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), 0),
+    ],
+)
+def test_times_are_milliseconds_or_aware_datetimes(value: Any, milliseconds: int) -> None:
+    assert checked_time(value) == milliseconds
+
+
+@pytest.mark.parametrize("check", [checked_time, checked_target])
+def test_a_datetime_without_a_zone_is_refused_with_the_ways_to_make_it_aware(check: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"no time zone.*astimezone.*tzinfo=datetime\.UTC"):
+        check(NOON.replace(tzinfo=None))
+
+
+@pytest.mark.parametrize("check", [checked_time, checked_target])
+def test_a_datetime_before_the_epoch_is_refused(check: Any) -> None:
+    with pytest.raises(InvalidArgument, match="before 1970"):
+        check(datetime.datetime(1969, 12, 31, tzinfo=datetime.UTC))
+
+
+def test_seconds_are_refused_as_a_time_with_the_way_to_milliseconds() -> None:
+    with pytest.raises(InvalidArgument, match=r"time\.time\(\) times 1000"):
+        checked_time(1_714_564_800.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "target"),
+    [
+        (7, (7, -1)),
+        (OffsetAndMetadata(7), (7, -1)),
+        (OffsetAndMetadata(7, 3, "note"), (7, 3)),
+        (OffsetAndTimestamp(7, NOON_MS), (7, -1)),
+        (OffsetAndTimestamp(7, NOON_MS, 3), (7, 3)),
+        (NOON, AtTime("2024-05-01T12:00:00+00:00", NOON_MS)),
+    ],
+)
+def test_what_one_seeks_is_an_offset_in_any_form_or_a_time(value: Any, target: Any) -> None:
+    assert checked_target(value) == target
+
+
+@pytest.mark.parametrize("value", [-1, OffsetAndTimestamp(-1), True, "5", 1.0, NOON.date()])
+def test_nothing_to_seek(value: Any) -> None:
+    with pytest.raises(InvalidArgument, match="offset"):
+        checked_target(value)
+
+
+def test_what_lookups_return_for_nothing_is_no_target_but_says_what_is() -> None:
+    with pytest.raises(InvalidArgument, match=r"nothing is committed.*older.*seek_to_end\(\)"):
+        checked_target(None)
 
 
 def test_what_needs_a_group_says_how_to_have_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.consumer.reset import ByDuration, ends_first, looked_up, reset_of
+from kclient.consumer.reset import AtTime, ByDuration, ends_first, looked_up, reset_of
 from kclient.types import OffsetSpec, TopicPartition
 
 NOW = 1_800_000_000_123
@@ -44,6 +44,11 @@ def test_a_duration_is_counted_back_from_the_time_of_the_lookup(duration: str, a
     assert looked_up(reset, NOW) == asked
 
 
-def test_only_for_durations_ends_are_asked_for_too() -> None:
+def test_only_for_times_ends_are_asked_for_too() -> None:
     hour = ByDuration("by_duration:PT1H", 3600 * 10**9)
     assert ends_first({P: OffsetSpec.EARLIEST, Q: hour}) == {Q: OffsetSpec.LATEST}
+    assert ends_first({P: OffsetSpec.LATEST, Q: AtTime("noon", NOW)}) == {Q: OffsetSpec.LATEST}
+
+
+def test_a_time_is_asked_for_as_it_is() -> None:
+    assert looked_up(AtTime("noon", 5), NOW) == 5
