@@ -10,6 +10,7 @@ import ast
 import asyncio
 import contextlib
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def run(program: str, cluster: Any) -> str:
 
 def pair(client: str, name: str) -> tuple[str, str]:
     """The program of that name with ``client``, and the one below it, with kclient."""
-    for before, after in zip(PROGRAMS, PROGRAMS[1:], strict=False):
+    for before, after in itertools.pairwise(PROGRAMS):
         if before.startswith(f"# {name}.py, with {client}\n"):
             assert after.startswith(f"# {name}.py, with kclient\n")
             return before, after
