@@ -23,6 +23,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import confluent_kafka.aio
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 import kclient
 from kclient.testing import Cluster, ThreadedCluster, run_virtually
@@ -157,6 +158,28 @@ def test_a_group_goes_on_where_the_other_client_committed(client: str, first: in
         assert asyncio.run(committed(cluster.bootstrap)) == 8
 
 
+@pytest.mark.parametrize("side", [0, 1], ids=["before", "after"])
+async def test_a_pump_copies_with_headers_until_it_is_stopped(side: int) -> None:
+    async with Cluster(brokers=1) as cluster:
+        for topic in ("orders", "copies"):
+            cluster.create_topic(topic, partitions=1)
+        async with kclient.Producer(cluster.bootstrap) as producer:
+            for _ in range(2):
+                await producer.send("orders", b"EWR-IAH", key=b"N14228", headers={"via": b"web"})
+        code = pair("confluent-kafka", "pump")[side].replace("localhost:9092", cluster.bootstrap)
+        pump = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code), stdout=asyncio.subprocess.PIPE
+        )
+        assert pump.stdout is not None
+        assert [await pump.stdout.readline() for _ in range(2)] == [b"copied 0\n", b"copied 1\n"]
+        pump.terminate()
+        assert await pump.stdout.read() == b"stopped\n"
+        assert await pump.wait() == 0
+        copies = cluster.records("copies")
+    assert [(copy.key, copy.value) for copy in copies] == [(b"N14228", b"EWR-IAH")] * 2
+    assert [copy.headers for copy in copies] == [(("via", b"web"), ("from", b"orders"))] * 2
+
+
 def test_code_without_a_loop_sends() -> None:
     (program,) = [block for block in PROGRAMS if block.startswith("# blocking.py")]
     with threaded() as cluster:
@@ -165,7 +188,7 @@ def test_code_without_a_loop_sends() -> None:
 
 
 def test_all_programs_are_run() -> None:
-    assert len(PROGRAMS) == 2 * 2 * len(OTHERS) + 1
+    assert len(PROGRAMS) == 2 * 2 * len(OTHERS) + 2 + 1
 
 
 # All other code ----------------------------------------------------------------------------------
@@ -193,7 +216,7 @@ async def execute(code: str, cluster: Cluster) -> None:
     )
     admin = kclient.Admin(cluster.bootstrap)
     names: dict[str, Any] = {name: getattr(kclient, name) for name in kclient.__all__}
-    names |= {"kclient": kclient, "asyncio": asyncio, "cluster": cluster}
+    names |= {"kclient": kclient, "asyncio": asyncio, "cluster": cluster, "__name__": "page"}
     names |= {
         "partition": partition,
         "partitions": [partition],
@@ -236,6 +259,18 @@ def test_code_in_tables_runs(code: str) -> None:
 @pytest.mark.parametrize("block", SNIPPETS, ids=lambda block: " ".join(block.split())[:60])
 def test_blocks_run(block: str) -> None:
     play(block)
+
+
+async def test_the_web_service_stores_what_is_posted() -> None:
+    (block,) = [block for block in SNIPPETS if "web.Application" in block]
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("orders", partitions=1)
+        names: dict[str, Any] = {"kclient": kclient, "__name__": "page"}
+        await evaluate(block.replace("localhost:9092", cluster.bootstrap), names)
+        async with TestClient(TestServer(names["app"])) as client:
+            response = await client.post("/orders", data=b"EWR-IAH")
+            assert await response.json() == {"partition": 0, "offset": 0}
+        assert [record.value for record in cluster.records("orders")] == [b"EWR-IAH"]
 
 
 def test_the_page_is_read() -> None:
