@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from kclient.durations import IN_SECONDS
 from kclient.errors import InvalidConfig
 from kclient.security import Security
 from kclient.settings import (
-    IN_SECONDS,
     Settings,
     choice,
     flag,
@@ -29,6 +29,7 @@ from kclient.settings import (
 )
 
 MIB = 1024 * 1024
+HOUR = 3600.0
 _INT32 = 2**31 - 1
 PLAINTEXT = Security.plaintext()
 BY_DURATION = "by_duration"
@@ -99,28 +100,31 @@ class NetworkConfig(Settings):
     client_id: str = setting("kclient", text, "Name in the brokers' logs and quotas.", "client.id")
     security: Security = setting(PLAINTEXT, instance_of(Security), "Encryption and authentication.")
     request_timeout: float = setting(
-        30.0, seconds(0.001), "Seconds until one request is given up.", "request.timeout.ms"
+        30.0, seconds(0.001, 900.0), "Seconds until one request is given up.", "request.timeout.ms"
     )
     connection_setup_timeout: float = setting(
         10.0,
-        seconds(0.001),
+        seconds(0.001, 300.0),
         "Seconds for lookup, TCP, TLS and version negotiation of the first attempt.",
         "socket.connection.setup.timeout.ms",
     )
     connection_setup_timeout_max: float = setting(
         30.0,
-        seconds(0.001),
+        seconds(0.001, 300.0),
         "The same after several failures, growing exponentially.",
         "socket.connection.setup.timeout.max.ms",
     )
     connections_max_idle: float = setting(
-        540.0, seconds(0.1), "Seconds until an unused connection closes.", "connections.max.idle.ms"
+        540.0,
+        seconds(0.1, 6 * HOUR, endless=True),
+        "Seconds until an unused connection closes.",
+        "connections.max.idle.ms",
     )
     reconnect_backoff: float = setting(
-        0.05, seconds(0.0), "Seconds before the first new attempt.", "reconnect.backoff.ms"
+        0.05, seconds(0.0, 30.0), "Seconds before the first new attempt.", "reconnect.backoff.ms"
     )
     reconnect_backoff_max: float = setting(
-        1.0, seconds(0.0), "Bound of its exponential growth.", "reconnect.backoff.max.ms"
+        1.0, seconds(0.0, 300.0), "Bound of its exponential growth.", "reconnect.backoff.max.ms"
     )
     receive_frame_limit: int = setting(
         100 * MIB, integer(1024, _INT32), "Largest response accepted, over what was asked for."
@@ -158,29 +162,35 @@ class CommonConfig(NetworkConfig):
     """What every client shares beyond its connections."""
 
     bootstrap_timeout: float = setting(
-        10.0, seconds(0.01), "Seconds to reach a first broker in start()."
+        10.0, seconds(0.01, 900.0, endless=True), "Seconds to reach a first broker in start()."
     )
     api_timeout: float = setting(
-        60.0, seconds(0.01), "Seconds for one call with its retries.", "default.api.timeout.ms"
+        60.0,
+        seconds(0.01, HOUR, endless=True),
+        "Seconds for one call with its retries.",
+        "default.api.timeout.ms",
     )
     retry_backoff: float = setting(
-        0.1, seconds(0.0), "Seconds before the first retry of a request.", "retry.backoff.ms"
+        0.1, seconds(0.0, 30.0), "Seconds before the first retry of a request.", "retry.backoff.ms"
     )
     retry_backoff_max: float = setting(
-        1.0, seconds(0.0), "Bound of its exponential growth.", "retry.backoff.max.ms"
+        1.0, seconds(0.0, 300.0), "Bound of its exponential growth.", "retry.backoff.max.ms"
     )
     metadata_max_age: float = setting(
-        300.0, seconds(0.1), "Seconds after which metadata is asked anew.", "metadata.max.age.ms"
+        300.0,
+        seconds(0.1, HOUR, endless=True),
+        "Seconds after which metadata is asked anew.",
+        "metadata.max.age.ms",
     )
     metadata_max_idle: float = setting(
         300.0,
-        seconds(5.0),
+        seconds(5.0, HOUR, endless=True),
         "Seconds after which an unused topic is no longer asked for.",
         "metadata.max.idle.ms",
     )
     metadata_recovery_rebootstrap_trigger: float = setting(
         300.0,
-        seconds(0.0),
+        seconds(0.0, HOUR, endless=True),
         "Seconds without metadata after which bootstrap addresses are asked again (KIP-1102).",
         "metadata.recovery.rebootstrap.trigger.ms",
     )
@@ -223,7 +233,7 @@ class ProducerConfig(CommonConfig):
         None, optional_text, "Name of this producer's transactions.", "transactional.id"
     )
     linger: float = setting(
-        0.005, seconds(0.0), "Seconds to wait for more records for a batch.", "linger.ms"
+        0.005, seconds(0.0, 10.0), "Seconds to wait for more records for a batch.", "linger.ms"
     )
     batch_size: int = setting(
         65_536, integer(1, _INT32 // 2), "Bytes of a batch, before compression.", "batch.size"
@@ -233,15 +243,18 @@ class ProducerConfig(CommonConfig):
     )
     max_block: float | None = setting(
         60.0,
-        seconds(0.0, optional=True),
-        "Seconds that enqueue() waits for room; 0 fails at once, None waits for ever.",
+        seconds(0.0, 900.0, optional=True, endless=True),
+        "Seconds that enqueue() waits for room; 0 fails at once, None waits without limit.",
         "max.block.ms",
     )
     max_parked: int = setting(
         10_000, integer(0, 2**31), "Records that send() may park where there is no room."
     )
     delivery_timeout: float = setting(
-        120.0, seconds(0.001), "Seconds from send() to the outcome.", "delivery.timeout.ms"
+        120.0,
+        seconds(0.001, HOUR, endless=True),
+        "Seconds from send() to the outcome.",
+        "delivery.timeout.ms",
     )
     max_request_size: int = setting(
         1_048_576, integer(1, _INT32 // 2), "Bytes of one record or request.", "max.request.size"
@@ -311,13 +324,13 @@ class MembershipConfig(CommonConfig):
     )
     session_timeout: float = setting(
         45.0,
-        seconds(0.01),
+        seconds(0.01, HOUR),
         "Seconds without a heartbeat after which a member counts as gone.",
         "session.timeout.ms",
     )
     heartbeat_interval: float = setting(
         3.0,
-        seconds(0.01),
+        seconds(0.01, 600.0),
         "Seconds between two heartbeats; at most a third of `session_timeout` is wise.",
         "heartbeat.interval.ms",
     )
@@ -338,7 +351,7 @@ class GroupMemberConfig(MembershipConfig):
 
     rebalance_timeout: float = setting(
         60.0,
-        seconds(0.01),
+        seconds(0.01, HOUR),
         "Seconds that members have to give up their work when the group rebalances.",
         "rebalance.timeout.ms",
     )
@@ -394,7 +407,7 @@ class ConsumerConfig(MembershipConfig):
     )
     max_poll_interval: float = setting(
         300.0,
-        seconds(0.01),
+        seconds(0.01, 48 * HOUR, endless=True),
         "Seconds between two polls, after which the consumer leaves its group.",
         "max.poll.interval.ms",
     )
@@ -406,7 +419,7 @@ class ConsumerConfig(MembershipConfig):
         "enable.auto.commit",
     )
     auto_commit_interval: float = setting(
-        5.0, seconds(0.0), "Seconds between two of these commits.", "auto.commit.interval.ms"
+        5.0, seconds(0.0, 900.0), "Seconds between two of these commits.", "auto.commit.interval.ms"
     )
     exclude_internal_topics: bool = setting(
         True,
@@ -435,7 +448,7 @@ class ConsumerConfig(MembershipConfig):
         1, integer(0, _INT32), "Bytes for which a broker waits.", "fetch.min.bytes"
     )
     fetch_max_wait: float = setting(
-        0.5, seconds(0.0), "Seconds for which it waits.", "fetch.max.wait.ms"
+        0.5, seconds(0.0, 60.0), "Seconds for which it waits.", "fetch.max.wait.ms"
     )
     fetch_max_bytes: int = setting(
         50 * MIB,

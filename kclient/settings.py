@@ -7,9 +7,11 @@ every field as soon as an instance is made. No setting is known here.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
+from kclient.durations import IN_SECONDS, MAX_SECONDS, milliseconds_hint
 from kclient.errors import InvalidConfig, a_or_an
 from kclient.frozen import Frozen
 
@@ -29,25 +31,36 @@ def _refuse(name: str, value: object, allowed: str, hint: str | None = None) -> 
     return InvalidConfig(f"{name}={value!r} can't be used: allowed is {allowed}", hint=hint)
 
 
-IN_SECONDS = "durations are in seconds: 5 ms is 0.005"
-"""A hint for whoever thinks in the milliseconds of Java's settings."""
-MAX_SECONDS = 2_147_483.0
-"""As many as the wire's 32 bits of milliseconds can say: nearly 25 days."""
+def seconds(
+    minimum: float, maximum: float, *, optional: bool = False, endless: bool = False
+) -> Check:
+    """A duration in seconds within bounds.
 
-
-def seconds(minimum: float = 0.0, *, optional: bool = False) -> Check:
-    """A duration: seconds from ``minimum`` to ``MAX_SECONDS``; None only if ``optional``."""
-    allowed = f"a number of seconds from {minimum:g} to {MAX_SECONDS:,.0f}"
-    allowed += ", or None" if optional else ""
+    Args:
+        minimum: The shortest.
+        maximum: The longest; chosen so that the usual values in milliseconds are above it.
+        optional: Whether None is allowed, and with ``endless`` the same as ``math.inf``.
+        endless: Whether ``math.inf`` is allowed; it becomes ``MAX_SECONDS``, or None.
+    """
+    others = ["math.inf"] * endless + ["None"] * optional
+    allowed = f"a number of seconds from {minimum:g} to {maximum:,g}"
+    allowed += f", or {' or '.join(others)}" if others else ""
 
     def check(name: str, value: Any) -> float | None:
         if value is None and optional:
             return None
         if isinstance(value, bool) or not (isinstance(value, (int, float)) or _is_real(value)):
             raise _refuse(name, value, allowed)
-        number = float(value)
-        if not minimum <= number <= MAX_SECONDS:
-            raise _refuse(name, value, allowed, IN_SECONDS if number > MAX_SECONDS else None)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise _refuse(name, value, allowed, IN_SECONDS) from None
+        if endless and number in (math.inf, MAX_SECONDS):
+            return None if optional else MAX_SECONDS
+        if not minimum <= number <= maximum:
+            long = maximum < number < math.inf
+            hint = milliseconds_hint(name, number, minimum, maximum) if long else None
+            raise _refuse(name, value, allowed, hint)
         return number
 
     check.__doc__ = allowed

@@ -20,6 +20,7 @@ from kclient.admin.topics import TopicRef
 from kclient.cluster.async_only import AsyncOnly
 from kclient.cluster.core import ClientCore, Health
 from kclient.config import AdminConfig, Bootstrap
+from kclient.durations import call_timeout
 from kclient.errors import KafkaError
 from kclient.types import IsolationLevel, OffsetAndTimestamp, TopicPartition
 
@@ -87,7 +88,7 @@ class Admin(AsyncOnly):
 
         Cancellation: it closes all the same, a moment later; another ``close()`` waits for that.
         """
-        await self._core.close(timeout)
+        await self._core.close(call_timeout(timeout))
 
     async def __aenter__(self) -> Self:
         """``start``. Cancellation: as there."""

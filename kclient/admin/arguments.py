@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kclient.admin.new_topic import MAX_PARTITIONS, NewTopic, check_assignments
 from kclient.admin.topics import TopicRef
+from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument
 from kclient.types import OffsetSpec, TopicPartition, check_topic_name
 
@@ -96,8 +97,4 @@ def _when(key: object, when: When) -> OffsetSpec | int:
 
 def seconds(timeout: float) -> float:
     """A ``timeout`` that can be waited for."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise InvalidArgument(
-            f"timeout={timeout!r}: allowed is a number of seconds above 0, or None"
-        )
-    return float(timeout)
+    return call_timeout(timeout, positive=True)

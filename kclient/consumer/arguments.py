@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 
 from kclient.consumer.reset import AtTime
+from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, InvalidConfig, a_or_an
 from kclient.types import (
     OffsetAndMetadata,
@@ -146,11 +146,7 @@ def checked_limit(value: object) -> int:
 
 def checked_timeout(value: object) -> float:
     """Seconds; None stands for no limit."""
-    if value is None:
-        return math.inf
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidArgument(f"timeout must be seconds of at least 0, or None, not {value!r}")
-    return float(value)
+    return call_timeout(value, optional=True)
 
 
 def refuse_group(what: str | None = None) -> InvalidConfig:

@@ -15,6 +15,7 @@ from kclient.cluster.async_only import AsyncOnly
 from kclient.cluster.core import ClientCore, Health
 from kclient.cluster.wakeups import LONGEST_SLEEP, Bell
 from kclient.config import Bootstrap, GroupMemberConfig
+from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
 from kclient.frozen import Frozen, frozen
 from kclient.group.coordinator import Coordinator
@@ -171,7 +172,7 @@ class GroupMember(AsyncOnly):
 
             await member.close(leave=True)
         """
-        timeout = _seconds(timeout)
+        timeout = call_timeout(timeout)
         if leave is not None and not isinstance(leave, bool):
             raise InvalidArgument(
                 f"leave={leave!r} can't be used: allowed are True, False and None"
@@ -308,7 +309,7 @@ class GroupMember(AsyncOnly):
         """``to_the_end``: what came just before the close counts, too."""
         core, host = self._core, self._host
         core.check_usable()
-        deadline = math.inf if timeout is None else core.clock.now() + _seconds(timeout)
+        deadline = math.inf if timeout is None else core.clock.now() + call_timeout(timeout)
         host.check_outside("wait")
         waited = False
         while True:
@@ -362,12 +363,6 @@ class GroupMember(AsyncOnly):
     def metrics(self) -> dict[str, float]:
         """All counters and gauges by name, ``room.what``."""
         return self._core.metrics()
-
-
-def _seconds(timeout: object) -> float:
-    if isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout >= 0:
-        return timeout
-    raise InvalidArgument(f"timeout={timeout!r} can't be used: allowed are seconds, from 0 on")
 
 
 class _Assignments:

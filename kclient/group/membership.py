@@ -426,4 +426,4 @@ class Membership:
 
 
 def _ms(seconds: float) -> int:
-    return max(1, round(seconds * 1000))
+    return min(max(1, round(seconds * 1000)), 2**31 - 1)

@@ -15,6 +15,7 @@ from kclient.clock import wall_ns_of
 from kclient.cluster.async_only import AsyncOnly
 from kclient.cluster.core import ClientCore
 from kclient.config import ProducerConfig
+from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, FlushFailed
 from kclient.hooks import require_callable, require_method
 from kclient.producer.accumulator import Accumulator
@@ -245,6 +246,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
             await producer.close(timeout=5.0)
         """
+        timeout = call_timeout(timeout)
         if self._task is None:
             await self._core.close(timeout)
             return

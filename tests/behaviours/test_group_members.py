@@ -210,7 +210,7 @@ async def test_a_member_that_shares_no_protocol_is_refused(joining) -> None:
 
 
 async def test_a_session_that_is_too_long_for_the_brokers_is_named(joining) -> None:
-    member = await joining(session_timeout=10_000.0)
+    member = await joining(session_timeout=3000.0)
     with pytest.raises(InvalidSessionTimeout, match="set session_timeout within"):
         await member.joined(SECONDS)
 

@@ -75,7 +75,7 @@ def test_bad_bootstrap_is_refused_naming_the_field(given: object) -> None:
         ({"linger": -1}, "linger=-1"),
         ({"linger": float("nan")}, "linger=nan"),
         ({"linger": float("inf")}, "linger=inf"),
-        ({"request_timeout": 1e12}, "2,147,483"),
+        ({"request_timeout": 1e12}, "900"),
         ({"linger": True}, "linger=True"),
         ({"linger": "5"}, "linger='5'"),
         ({"linger": 3.0, "delivery_timeout": 1.0}, "delivery_timeout=1.0"),

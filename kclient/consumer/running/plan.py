@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from kclient.consumer.running.calling import ASYNC
 from kclient.consumer.running.host import unfit
 from kclient.consumer.running.retries import Policy, Retries, RetryTopic
 from kclient.consumer.running.schedule import Ordering
+from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, a_or_an
 from kclient.frozen import Frozen, frozen
 from kclient.types import check_topic_name
@@ -184,7 +184,4 @@ def _count(name: str, value: object) -> int:
 
 
 def _seconds(name: str, value: object) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:  # type: ignore[operator]
-        raise InvalidArgument(f"{name} must be seconds of at least 0, not {value!r}")
-    return float(value)  # type: ignore[arg-type]
+    return call_timeout(value, name=name, finite=True)

@@ -7,10 +7,10 @@ them together for ``failures``. Nothing here sends or waits.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from kclient.backoff import Backoff
+from kclient.durations import call_timeout
 from kclient.errors import DeserializationFailed, InvalidArgument
 from kclient.frozen import Frozen, frozen
 from kclient.types import check_topic_name
@@ -49,8 +49,8 @@ class Retries(Frozen):
             raise InvalidArgument(
                 f"max_attempts must be an int of at least 1, or None, not {attempts!r}"
             )
-        _check_seconds("backoff", self.backoff, math.inf)
-        _check_seconds("max_backoff", self.max_backoff, math.inf)
+        call_timeout(self.backoff, name="backoff", finite=True)
+        call_timeout(self.max_backoff, name="max_backoff", finite=True)
         if self.backoff > self.max_backoff:
             raise InvalidArgument(
                 f"backoff={self.backoff:g} is above max_backoff={self.max_backoff:g}",
@@ -77,7 +77,10 @@ class RetryTopic(Frozen):
 
     def __post_init__(self) -> None:
         check_topic_name(self.topic)
-        _check_seconds("delay", self.delay, LONGEST_DELAY)
+        if not _is_number(self.delay) or not 0.0 <= self.delay <= LONGEST_DELAY:
+            raise InvalidArgument(
+                f"delay must be 0 to {LONGEST_DELAY:,.0f} seconds, not {self.delay!r}"
+            )
 
 
 class Policy:
@@ -162,9 +165,3 @@ def _is_number(value: Any) -> bool:
 
 def _is_exception(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, BaseException)
-
-
-def _check_seconds(name: str, value: Any, most: float) -> None:
-    if not _is_number(value) or not 0.0 <= value <= most or value == math.inf:
-        allowed = "seconds of at least 0" if most == math.inf else f"0 to {most:,.0f} seconds"
-        raise InvalidArgument(f"{name} must be {allowed}, not {value!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -523,7 +524,7 @@ def test_enqueue_gives_up_after_max_block() -> None:
 
 
 def test_enqueue_without_limit_waits_for_ever() -> None:
-    rig = small(max_block=None, delivery_timeout=2e6)
+    rig = small(max_block=None, delivery_timeout=math.inf)
     rig.network.blocked.add(1)
     fill(rig)
     delivery = rig.send(b"v", no_room=Waiter)
@@ -532,7 +533,7 @@ def test_enqueue_without_limit_waits_for_ever() -> None:
 
 
 def test_lingering_batches_are_sent_when_they_hold_all_memory() -> None:
-    rig = small(linger=60.0, batch_size=ROOM)
+    rig = small(linger=10.0, batch_size=ROOM)
     fill(rig)
     rig.send(b"x" * 100)
     rig.step()
