@@ -45,6 +45,11 @@ def parse_bootstrap(name: str, value: Any) -> tuple[tuple[str, int], ...]:
         parts = [part.strip() for part in value.split(",")]
     elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         parts = list(value)
+    elif isinstance(value, Mapping):
+        raise InvalidConfig(
+            f"{name} is a mapping: allowed is 'host:port' or a list",
+            hint="for settings by Kafka's names: `config=ProducerConfig.from_properties(...)`",
+        )
     else:
         raise InvalidConfig(f"{name}={value!r} can't be used: allowed is 'host:port' or a list")
     if not parts or parts == [""]:

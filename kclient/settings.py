@@ -220,11 +220,11 @@ class Settings(Frozen):
     def __init__(self, **settings: Any) -> None:
         fields = dataclasses.fields(self)
         known = [field.name for field in fields]
-        for name in settings:
+        for name, given in settings.items():
             if name in self.ELSEWHERE:
                 raise InvalidConfig(f"{name!r} is not a setting: {self.ELSEWHERE[name]}")
             if name not in known:
-                raise InvalidConfig(_unknown(name, known, self.__class__.__name__))
+                raise InvalidConfig(_unknown(name, given, known, self.__class__.__name__))
         for field in fields:
             value = settings.get(field.name, field.default)
             object.__setattr__(self, field.name, field.metadata["check"](field.name, value))
@@ -237,15 +237,20 @@ class Settings(Frozen):
     def of(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
         """``config`` (or the defaults) with ``settings`` laid over it.
 
+        None for ``bootstrap``, the first argument of every client, leaves that of ``config``.
+
         Raises:
             InvalidConfig: An unknown name (with the nearest known one) or a bad value.
         """
+        if settings.get("bootstrap", "") is None:
+            settings = {name: value for name, value in settings.items() if name != "bootstrap"}
         if config is None:
             return cls(**settings)
         if not isinstance(config, cls):
             wanted = a_or_an(cls.__name__)
             raise InvalidConfig(f"config must be {wanted}, not {type(config).__name__}")
-        return dataclasses.replace(config, **settings)
+        given = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        return cls(**{**given, **settings})
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | int | float | bool]) -> Self:
@@ -267,7 +272,7 @@ class Settings(Frozen):
             if name in cls.ELSEWHERE:
                 raise InvalidConfig(f"{name!r} is not a setting: {cls.ELSEWHERE[name]}")
             if field is None:
-                raise InvalidConfig(_unknown(name, list(by_kafka), cls.__name__))
+                raise InvalidConfig(_unknown(name, value, list(by_kafka), cls.__name__))
             settings[field.name] = _from_property(name, value, field.default)
         return cls(**settings)
 
@@ -280,7 +285,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def _unknown(name: str, known: list[str], owner: str) -> str:
+def _unknown(name: str, value: object, known: list[str], owner: str) -> str:
+    from kclient.foreign_settings import advice  # only errors need it
+
+    meant = advice(name, value, known)
+    if meant is not None:
+        return f"{owner} has no setting {name!r}: {meant}"
     near = nearest(name, known)
     hint = f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}"
     return f"{owner} has no setting {name!r}: {hint}"

@@ -44,7 +44,8 @@ class Admin(AsyncOnly):
     that can't be right.
 
     Args:
-        bootstrap: ``"host:port"``, several with commas, or a sequence of them.
+        bootstrap: ``"host:port"``, several with commas, or a sequence of them; None for
+            that of ``config``.
         config: Settings, if they are kept in one value.
         observers: Are told of events.
         dialer: Opens connections; sockets by default.
@@ -58,7 +59,7 @@ class Admin(AsyncOnly):
 
     def __init__(
         self,
-        bootstrap: Bootstrap,
+        bootstrap: Bootstrap | None = None,
         *,
         config: AdminConfig | None = None,
         observers: Sequence[Observer] = (),

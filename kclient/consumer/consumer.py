@@ -76,7 +76,8 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     Tasks: those of ``Fetcher`` and ``OffsetKeeper``, from ``start`` to ``close``.
 
     Args:
-        bootstrap: "host:port" of one or more brokers, comma-separated or as a list.
+        bootstrap: "host:port" of one or more brokers, comma-separated or as a list; None for
+            that of ``config``.
         topics: Topics that are read: all partitions, or in a group those that it assigns.
         group: Name of the group whose members share the partitions out, and where offsets are
             committed. Without one all partitions are read, and nothing is committed.
@@ -109,7 +110,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     @overload
     def __init__(
         self: Consumer[bytes | None, bytes | None],
-        bootstrap: Bootstrap,
+        bootstrap: Bootstrap | None = None,
         *topics: str,
         group: str | None = None,
         pattern: str | re.Pattern[str] | None = None,
@@ -127,7 +128,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     @overload
     def __init__(
         self: Consumer[K, bytes | None],
-        bootstrap: Bootstrap,
+        bootstrap: Bootstrap | None = None,
         *topics: str,
         group: str | None = None,
         pattern: str | re.Pattern[str] | None = None,
@@ -145,7 +146,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     @overload
     def __init__(
         self: Consumer[bytes | None, V],
-        bootstrap: Bootstrap,
+        bootstrap: Bootstrap | None = None,
         *topics: str,
         group: str | None = None,
         pattern: str | re.Pattern[str] | None = None,
@@ -163,7 +164,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     @overload
     def __init__(
         self,
-        bootstrap: Bootstrap,
+        bootstrap: Bootstrap | None = None,
         *topics: str,
         group: str | None = None,
         pattern: str | re.Pattern[str] | None = None,
@@ -180,7 +181,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     ) -> None: ...
     def __init__(
         self,
-        bootstrap: Bootstrap,
+        bootstrap: Bootstrap | None = None,
         *topics: str,
         group: str | None = None,
         pattern: str | re.Pattern[str] | None = None,

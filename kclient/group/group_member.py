@@ -83,7 +83,8 @@ class GroupMember(AsyncOnly):
     ``wait_for_rebalance`` or a step of ``assignments``; the membership goes on.
 
     Args:
-        bootstrap: ``"host:port"``, several with commas, or a sequence of them.
+        bootstrap: ``"host:port"``, several with commas, or a sequence of them; None for
+            that of ``config``.
         group: The group's name.
         protocol: How it shares out; see ``GroupProtocol``.
         config: Settings, if they are kept in one value.
@@ -104,7 +105,7 @@ class GroupMember(AsyncOnly):
 
     def __init__(
         self,
-        bootstrap: Bootstrap,
+        bootstrap: Bootstrap | None = None,
         *,
         group: str,
         protocol: GroupProtocol,
