@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kclient.durations import IN_SECONDS
 from kclient.errors import InvalidConfig
@@ -22,11 +22,15 @@ from kclient.settings import (
     integer,
     iso_duration_ns,
     optional_text,
+    plug_in,
     seconds,
     setting,
     settings_class,
     text,
 )
+
+if TYPE_CHECKING:
+    from kclient.hooks import Deserializer, Serializer
 
 MIB = 1024 * 1024
 HOUR = 3600.0
@@ -228,6 +232,15 @@ class AdminConfig(CommonConfig):
 class ProducerConfig(CommonConfig):
     """Settings of ``Producer``."""
 
+    key_serializer: Serializer[Any] | None = setting(
+        None,
+        plug_in,
+        "Makes bytes of a key, where the client's argument isn't given.",
+        "key.serializer",
+    )
+    value_serializer: Serializer[Any] | None = setting(
+        None, plug_in, "The same for a value.", "value.serializer"
+    )
     acks: str | int = setting(
         "all", choice("all", 1, 0), "Who must have a batch before it counts as sent.", "acks"
     )
@@ -317,10 +330,16 @@ class MembershipConfig(CommonConfig):
     """What every member of a group needs to know."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("group", "group_id", "groups", "group.id"),
+        ("group_id", "groups", "group.id"),
         "the group is an argument of its own, group='audit'",
     )
 
+    group: str | None = setting(
+        None,
+        optional_text,
+        "The group, where the client's argument `group` isn't given.",
+        "group.id",
+    )
     group_instance_id: str | None = setting(
         None,
         optional_text,
@@ -398,6 +417,15 @@ class ConsumerConfig(MembershipConfig):
         ),
     }
 
+    key_deserializer: Deserializer[Any] | None = setting(
+        None,
+        plug_in,
+        "Makes a key of bytes, where the client's argument isn't given.",
+        "key.deserializer",
+    )
+    value_deserializer: Deserializer[Any] | None = setting(
+        None, plug_in, "The same for a value.", "value.deserializer"
+    )
     group_protocol: str = setting(
         "auto",
         choice("auto", "classic"),

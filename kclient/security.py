@@ -68,8 +68,13 @@ class Security(Frozen):
             context.hostname_checks_common_name = False
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if certificate_file is not None:
-                context.load_cert_chain(certificate_file, key_file, key_password)
+                # Without a password OpenSSL would ask for one on the terminal.
+                context.load_cert_chain(certificate_file, key_file, key_password or _no_password)
         except (OSError, ssl.SSLError) as error:
             files = [os.fspath(f) for f in (ca_file, certificate_file, key_file) if f]
             raise InvalidConfig(f"TLS can't be set up from {', '.join(files)}: {error}") from error
         return cls(context)
+
+
+def _no_password() -> str:
+    raise InvalidConfig("the key is encrypted: key_password is needed")

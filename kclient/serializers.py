@@ -11,10 +11,10 @@ import struct
 import uuid
 from typing import Any
 
-from kclient.errors import SerializationFailed, a_or_an
+from kclient.errors import InvalidConfig, SerializationFailed, a_or_an
 
-_INT64 = struct.Struct(">q")
 _FLOAT64 = struct.Struct(">d")
+_FLOAT32 = struct.Struct(">f")
 
 
 def _refuse(topic: str, value: object, wanted: str) -> SerializationFailed:
@@ -61,14 +61,29 @@ class JsonDeserializer:
 
 
 class IntegerSerializer:
-    """``int`` to 8 bytes, big-endian, as Java's LongSerializer."""
+    """``int`` to 8, 4 or 2 bytes, big-endian: Java's Long, Integer and Short serializers.
+
+    Args:
+        size: How many bytes.
+
+    Raises:
+        InvalidConfig: No such size.
+    """
+
+    __slots__ = ("_size",)
+
+    def __init__(self, size: int = 8) -> None:
+        if size not in (8, 4, 2):
+            raise InvalidConfig(f"size={size!r} can't be used: allowed are 8, 4 and 2")
+        self._size = size
 
     def __call__(self, topic: str, value: int | None, /) -> bytes | None:
         if value is None:
             return None
-        if not isinstance(value, int) or not -(2**63) <= value < 2**63:
-            raise _refuse(topic, value, "an int of 64 bits or None")
-        return _INT64.pack(value)
+        limit = 1 << (8 * self._size - 1)
+        if not isinstance(value, int) or not -limit <= value < limit:
+            raise _refuse(topic, value, f"an int of {8 * self._size} bits or None")
+        return value.to_bytes(self._size, "big", signed=True)
 
 
 class IntegerDeserializer:
@@ -85,26 +100,61 @@ class IntegerDeserializer:
 
 
 class FloatSerializer:
-    """``float`` to 8 bytes, IEEE 754 big-endian, as Java's DoubleSerializer."""
+    """``float`` to 8 or 4 bytes, IEEE 754 big-endian: Java's Double and Float serializers.
+
+    Args:
+        size: How many bytes.
+
+    Raises:
+        InvalidConfig: No such size.
+    """
+
+    __slots__ = ("_format",)
+
+    def __init__(self, size: int = 8) -> None:
+        self._format = _float_format(size)
 
     def __call__(self, topic: str, value: float | None, /) -> bytes | None:
         if value is None:
             return None
         if not isinstance(value, (int, float)):
             raise _refuse(topic, value, "a float or None")
-        return _FLOAT64.pack(value)
+        try:
+            return self._format.pack(value)
+        except OverflowError:
+            raise _refuse(topic, value, "a float in range") from None
 
 
 class FloatDeserializer:
-    """8 bytes, IEEE 754 big-endian, to ``float``, as Java's DoubleDeserializer."""
+    """8 or 4 bytes, IEEE 754 big-endian, to ``float``: Java's Double and Float deserializers.
+
+    Args:
+        size: How many bytes.
+
+    Raises:
+        InvalidConfig: No such size.
+    """
+
+    __slots__ = ("_format",)
+
+    def __init__(self, size: int = 8) -> None:
+        self._format = _float_format(size)
 
     def __call__(self, topic: str, data: bytes | None, /) -> float | None:
         if data is None:
             return None
-        if len(data) != _FLOAT64.size:
-            raise SerializationFailed(f"for topic {topic!r} a float has 8 bytes, not {len(data)}")
-        value: float = _FLOAT64.unpack(data)[0]
+        if len(data) != self._format.size:
+            raise SerializationFailed(
+                f"for topic {topic!r} a float has {self._format.size} bytes, not {len(data)}"
+            )
+        value: float = self._format.unpack(data)[0]
         return value
+
+
+def _float_format(size: int) -> struct.Struct:
+    if size not in (8, 4):
+        raise InvalidConfig(f"size={size!r} can't be used: allowed are 8 and 4")
+    return _FLOAT64 if size == 8 else _FLOAT32
 
 
 class UUIDSerializer:

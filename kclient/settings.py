@@ -17,6 +17,7 @@ from kclient.frozen import Frozen
 
 if TYPE_CHECKING:
     import inspect
+    import os
 
 Check = Callable[[str, Any], Any]
 S = TypeVar("S", bound="Settings")
@@ -167,6 +168,13 @@ def optional_text(name: str, value: Any) -> str | None:
     return None if value is None else text(name, value)
 
 
+def plug_in(name: str, value: Any) -> Any:
+    """a callable(topic, data), or None"""
+    if value is not None and not callable(value):
+        raise _refuse(name, value, "a callable(topic, data), or None")
+    return value
+
+
 def instance_of(kind: type) -> Check:
     """An instance of ``kind``."""
 
@@ -253,28 +261,36 @@ class Settings(Frozen):
         return cls(**{**given, **settings})
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str | int | float | bool]) -> Self:
-        """Read Kafka's dotted names, as in a ``.properties`` file of the Java client.
+    def from_properties(
+        cls, properties: Mapping[str, str | int | float | bool] | str | os.PathLike[str]
+    ) -> Self:
+        """Read settings as files of Java's and librdkafka's clients have them.
 
-        Times in ``.ms`` become seconds. A value is taken literally: nothing in it is expanded.
+        Times in ``.ms`` become seconds, PEM ``ssl.*`` with ``security.protocol`` become
+        ``security``, classes of Kafka's own serializers those of ``kclient.serializers``. A value
+        is taken literally: nothing in it is expanded. What has no meaning here, or is of another
+        client, is named in one line of the log.
+
+        Args:
+            properties: Names and values, or the path of a file in the format of
+                ``java.util.Properties``.
+
+        Returns:
+            The settings, for ``config=`` of a client.
 
         Raises:
-            InvalidConfig: A name that this client has no setting for, or a value that it refuses.
+            InvalidConfig: The file can't be read, a value is refused, a name is nearly a known
+                one, or the security that is asked for can't be had: SASL, stores that aren't PEM,
+                certificates or host names that aren't to be verified.
+
+        Example::
+
+            config = kclient.ProducerConfig.from_properties("producer.properties")
+            producer = kclient.Producer(config=config)
         """
-        by_kafka = {
-            field.metadata["kafka"]: field
-            for field in dataclasses.fields(cls)
-            if field.metadata["kafka"]
-        }
-        settings = {}
-        for name, value in properties.items():
-            field = by_kafka.get(name)
-            if name in cls.ELSEWHERE:
-                raise InvalidConfig(f"{name!r} is not a setting: {cls.ELSEWHERE[name]}")
-            if field is None:
-                raise InvalidConfig(_unknown(name, value, list(by_kafka), cls.__name__))
-            settings[field.name] = _from_property(name, value, field.default)
-        return cls(**settings)
+        from kclient.properties import settings_from  # most clients have no such file
+
+        return cls(**settings_from(properties, cls))
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -294,24 +310,3 @@ def _unknown(name: str, value: object, known: list[str], owner: str) -> str:
     near = nearest(name, known)
     hint = f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}"
     return f"{owner} has no setting {name!r}: {hint}"
-
-
-def _from_property(name: str, value: str | int | float | bool, default: Any) -> Any:
-    """One property to the type of its setting, told by the default's type."""
-    parsed: Any = value.strip() if isinstance(value, str) else value
-    if isinstance(parsed, str) and isinstance(default, bool):
-        if parsed.lower() not in ("true", "false"):
-            raise _refuse(name, value, "true or false")
-        return parsed.lower() == "true"
-    if name.endswith(".ms") or (
-        isinstance(default, (int, float)) and not isinstance(default, bool)
-    ):
-        try:
-            parsed = int(parsed)
-        except (TypeError, ValueError):
-            raise _refuse(name, value, "a whole number") from None
-    if name.endswith(".ms"):
-        return parsed / 1000
-    if name == "acks":
-        return {"all": "all", "-1": "all", "1": 1, "0": 0}.get(str(parsed), parsed)
-    return parsed

@@ -19,6 +19,32 @@ from kclient.config import (
 from kclient.settings import Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+PROPERTIES = """\
+## Properties files
+
+`from_properties` of each settings class reads ordinary files of Java's and librdkafka's clients,
+or a mapping with their names: `bootstrap.servers`, `group.id`, `retries`, ...
+
+```python
+config = kclient.ConsumerConfig.from_properties("consumer.properties")
+async with kclient.Consumer(None, "orders", config=config) as consumer:
+    ...
+```
+
+- The format is that of `java.util.Properties`. Values are taken literally: nothing in them is
+  expanded.
+- The result has everything: the group, `security`, and serializers where the file names classes
+  of `org.apache.kafka.common.serialization`. Arguments of the client take precedence. Topics
+  aren't in files.
+- `security.protocol` is `PLAINTEXT` or `SSL`; with `SSL`, PEM in `ssl.truststore.*` and
+  `ssl.keystore.*` (type `PEM`), or librdkafka's `ssl.ca.location`, `ssl.certificate.location` and
+  `ssl.key.location`. SASL, which isn't in this release, JKS and PKCS12 stores, an empty
+  `ssl.endpoint.identification.algorithm`, `enable.ssl.certificate.verification=false`, and other
+  `ssl.*` that can't be honoured raise `InvalidConfig`.
+- What has no meaning here, or is of another client, is named in one warning of the logger
+  `kclient.config`. A name that is nearly a known one is an error.
+- As in Java, `acks=1` or more than 5 requests in flight switch idempotence off, unless
+  `enable.idempotence` is given, and the largest int stands for no limit."""
 CLIENTS: dict[str, type[Settings]] = {
     "Producer": ProducerConfig,
     "Consumer": ConsumerConfig,
@@ -35,6 +61,8 @@ def page() -> str:
         "",
         "Durations are seconds, sizes are bytes. Made from the code by",
         "`python -m tools.settings_table`; not edited by hand.",
+        "",
+        *PROPERTIES.splitlines(),
         "",
         "## All clients",
         *_table(AdminConfig, lambda name: True),

@@ -197,6 +197,12 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self._config = ConsumerConfig.of(config, {"bootstrap": bootstrap, **settings})
+        if group is None:
+            group = self._config.group
+        if key_deserializer is None:
+            key_deserializer = self._config.key_deserializer
+        if value_deserializer is None:
+            value_deserializer = self._config.value_deserializer
         names = checked_topics(topics, "Consumer(bootstrap, *topics)")
         listener = Listener(on_assigned, on_revoked, on_lost)
         joining = None

@@ -85,7 +85,7 @@ class GroupMember(AsyncOnly):
     Args:
         bootstrap: ``"host:port"``, several with commas, or a sequence of them; None for
             that of ``config``.
-        group: The group's name.
+        group: The group's name; None for that of ``config``.
         protocol: How it shares out; see ``GroupProtocol``.
         config: Settings, if they are kept in one value.
         observers: Are told of events.
@@ -107,7 +107,7 @@ class GroupMember(AsyncOnly):
         self,
         bootstrap: Bootstrap | None = None,
         *,
-        group: str,
+        group: str | None = None,
         protocol: GroupProtocol,
         config: GroupMemberConfig | None = None,
         observers: Sequence[Observer] = (),
@@ -115,6 +115,8 @@ class GroupMember(AsyncOnly):
         **settings: Unpack[GroupMemberSettings],
     ) -> None:
         merged = GroupMemberConfig.of(config, {"bootstrap": bootstrap, **settings})
+        if group is None:
+            group = merged.group
         if not isinstance(group, str) or not group:
             raise InvalidArgument(f"group={group!r} can't be used: allowed is a name, not empty")
         check_protocol(protocol)

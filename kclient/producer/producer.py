@@ -151,9 +151,10 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         dialer: Dialer | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
-        named: dict[str, Any] = {} if bootstrap is None else {"bootstrap": bootstrap}
-        self._config = ProducerConfig.of(config, {**settings, **named})
+        given = self._config = ProducerConfig.of(config, {"bootstrap": bootstrap, **settings})
         refuse_transactions(self._config)
+        key_serializer = given.key_serializer if key_serializer is None else key_serializer
+        value_serializer = given.value_serializer if value_serializer is None else value_serializer
         require_callable("key_serializer", key_serializer)
         require_callable("value_serializer", value_serializer)
         self._serializers = (key_serializer, value_serializer)

@@ -20,6 +20,7 @@ from kclient.config import (
     parse_bootstrap,
 )
 from kclient.errors import InvalidConfig
+from kclient.foreign_settings import ARGUMENTS
 from kclient.serializers import JsonSerializer
 from tools.settings_table import PAGE, page
 
@@ -34,7 +35,7 @@ PAIRS = [
 def test_typed_keywords_are_the_settings_of_the_class(
     config: type[CommonConfig], typed: type
 ) -> None:
-    names = {field.name for field in dataclasses.fields(config)} - {"bootstrap"}
+    names = {field.name for field in dataclasses.fields(config)} - ARGUMENTS
     assert set(typing.get_type_hints(typed)) == names
 
 

@@ -24,10 +24,12 @@ BASE = {
         "foreign_settings",
         "frozen",
         "keywords",
+        "properties",
         "settings",
         "security",
         "serializers",
         "surroundings",
+        "tls_properties",
         "transitions",
     ),
 }

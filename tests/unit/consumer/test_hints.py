@@ -84,8 +84,6 @@ def test_topics_are_no_setting(name: str) -> None:
 def test_the_name_of_the_group_in_other_clients_leads_to_ours(name: str) -> None:
     with pytest.raises(InvalidConfig, match="group='audit'"):
         kclient.Consumer("localhost:9092", "t", **{name: "g"})
-    with pytest.raises(InvalidConfig, match="group='audit'"):
-        kclient.ConsumerConfig.from_properties({name: "g"})
 
 
 @pytest.mark.parametrize("name", ["pattern", "on_assigned", "on_revoked", "on_lost"])

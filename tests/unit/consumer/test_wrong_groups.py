@@ -16,11 +16,6 @@ def test_the_names_that_other_clients_have_lead_to_ours(name: str) -> None:
         kclient.Consumer("localhost", "orders", **{name: "g"})  # type: ignore[call-overload]
 
 
-def test_so_does_the_one_of_properties() -> None:
-    with pytest.raises(InvalidConfig, match=r"'group\.id' is not a setting: .*group='audit'"):
-        kclient.ConsumerConfig.from_properties({"group.id": "g"})
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -1,0 +1,301 @@
+"""Properties files of Java's and librdkafka's clients, read as settings.
+
+``Settings.from_properties`` calls it. Names are translated by ``foreign_settings``; what has no
+meaning here is named in one log line, and what would weaken security is refused. ``security`` of
+the result is made by ``tls_properties``. Values are never logged, as they may be secrets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kclient import serializers
+from kclient.durations import MAX_SECONDS
+from kclient.errors import InvalidConfig
+from kclient.foreign_settings import TABLE, counterpart, normalised
+
+if TYPE_CHECKING:
+    from kclient.settings import Settings
+
+logger = logging.getLogger("kclient.config")
+
+Value = str | int | float | bool
+Source = Mapping[str, Value] | str | os.PathLike[str]
+"""Names and values, or the path of a file."""
+
+_LEAST_LIKENESS = 0.9
+"""Of an unknown name and a known one, from which on it is taken for a slip."""
+_BYTES = {"ByteArray", "ByteBuffer", "Bytes"}
+_SERIALIZERS: dict[str, Any] = {
+    "Double": serializers.FloatSerializer(),
+    "Float": serializers.FloatSerializer(4),
+    "Integer": serializers.IntegerSerializer(4),
+    "Long": serializers.IntegerSerializer(),
+    "Short": serializers.IntegerSerializer(2),
+    "String": serializers.StringSerializer(),
+    "UUID": serializers.UUIDSerializer(),
+    **dict.fromkeys(_BYTES),
+}
+_INTEGERS = serializers.IntegerDeserializer()
+_DESERIALIZERS: dict[str, Any] = {
+    "Double": serializers.FloatDeserializer(),
+    "Float": serializers.FloatDeserializer(4),
+    "Integer": _INTEGERS,
+    "Long": _INTEGERS,
+    "Short": _INTEGERS,
+    "String": serializers.StringDeserializer(),
+    "UUID": serializers.UUIDDeserializer(),
+    **dict.fromkeys(_BYTES),
+}
+_KAFKAS_OWN = "org.apache.kafka.common.serialization."
+_ASSIGNORS = {
+    "CooperativeStickyAssignor": "cooperative-sticky",
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+}
+_RESETS = {"beginning": "earliest", "smallest": "earliest", "end": "latest", "largest": "latest"}
+_LIKE_OURS = {"", "murmur2", "murmur2_random"}
+"""Partitioners of librdkafka that choose as ours does."""
+_SWITCHED_OFF = {
+    "connections_max_idle_ms": 0.0,
+    "message_timeout_ms": 0.0,
+    "topic_metadata_refresh_interval_ms": -1.0,
+}
+"""Durations for which so much or less means that there is no limit."""
+_GROWING = (
+    ("reconnect_backoff", "reconnect_backoff_max"),
+    ("retry_backoff", "retry_backoff_max"),
+    ("connection_setup_timeout", "connection_setup_timeout_max"),
+)
+"""Settings and their bounds, which Java raises where only the first is given."""
+
+
+def settings_from(source: Source, config: type[Settings]) -> dict[str, Any]:
+    """Return the settings of ``config`` that ``source`` has, and log what has no meaning.
+
+    Raises:
+        InvalidConfig: The file can't be read, a value can't be used, a name is nearly a known
+            one, or security would be less than what ``source`` asks for.
+    """
+    from kclient.tls_properties import is_of_security, security_from
+
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    found: dict[str, Any] = {}
+    unused: dict[str, str] = {}
+    secured: dict[str, str] = {}
+    levels: dict[str, int] = {}
+    for name, value in _pairs(source).items():
+        key = normalised(name)
+        row = counterpart(name)
+        if is_of_security(key):
+            secured[name] = str(value).strip()
+        elif row is None:
+            _refuse_slip(name, fields)
+            unused[name] = "unknown"
+        elif key.startswith("compression_") and row.ours == "compression_level":
+            if row.ours in fields and str(value).strip() != "-1":
+                levels[key] = int(_number(name, value))
+        elif key in ("partitioner", "partitioner_class"):
+            _check_partitioner(name, str(value).strip())
+        elif row.ours in fields:
+            _convert(name, key, value, fields[row.ours], found, unused)
+        else:
+            unused[name] = row.note or "of other clients"
+    security = security_from(secured, unused)
+    if security is not None:
+        found["security"] = security
+    _fit_together(found, fields, levels)
+    if unused:
+        listed = ", ".join(f"{name} ({why})" for name, why in sorted(unused.items()))
+        logger.warning("%s.from_properties: without meaning here: %s", config.__name__, listed)
+    return found
+
+
+def _pairs(source: Source) -> Mapping[str, Value]:
+    if isinstance(source, Mapping):
+        for name, value in source.items():
+            if not isinstance(name, str) or not isinstance(value, str | int | float):
+                raise InvalidConfig(f"properties hold {name!r}: allowed is a str, with a str value")
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidConfig(
+            f"properties can't be {type(source).__name__}: allowed is a mapping or the path of a "
+            "file"
+        )
+    try:
+        with open(source, "rb") as file:
+            raw = file.read()
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(f"the properties of {source!r} can't be read: {error}") from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")  # as Java reads them
+    return parse(text)
+
+
+_KEY = re.compile(r"((?:\\.|[^\\\s=:])*)(?:\s*[=:]\s*|\s+|$)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse(text: str) -> dict[str, str]:
+    r"""Return the names and values of a file in the format of ``java.util.Properties``.
+
+    ``#`` and ``!`` begin comments, ``=``, ``:`` or blanks end a name, a backslash at the end of a
+    line continues it, and ``\n``, ``\t``, ``\u00e9`` and so on are escapes.
+    """
+    pairs = {}
+    for line in _lines(text):
+        found = _KEY.match(line)
+        if found is None:  # a single backslash at the end of the file
+            continue
+        pairs[_unescaped(found[1])] = _unescaped(line[found.end() :])
+    return pairs
+
+
+def _lines(text: str) -> list[str]:
+    """Logical lines: without comments and blank ones, with continuations joined."""
+    lines: list[str] = []
+    open_ended = False
+    for raw in re.split(r"\r\n|\n|\r", text):
+        line = raw.lstrip(" \t\f")
+        if not open_ended and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        goes_on = backslashes % 2 == 1
+        part = line[:-1] if goes_on else line
+        if open_ended:
+            lines[-1] += part
+        else:
+            lines.append(part)
+        open_ended = goes_on
+    return lines
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(
+        lambda found: chr(int(found[1], 16)) if found[1] else _CONTROLS.get(found[2], found[2]),
+        text,
+    )
+
+
+def _refuse_slip(name: str, fields: Mapping[str, dataclasses.Field[Any]]) -> None:
+    """Refuse a name that is nearly one of the settings at hand."""
+    import difflib
+
+    known = {normalised(field.metadata["kafka"] or own): own for own, field in fields.items()}
+    known |= {key: row.ours for key, row in TABLE.items() if row.ours in fields and row.ours}
+    near = difflib.get_close_matches(normalised(name), known, 1, _LEAST_LIKENESS)
+    if near:
+        meant = fields[known[near[0]]].metadata["kafka"] or near[0].replace("_", ".")
+        raise InvalidConfig(f"there is no setting {name!r}: did you mean {meant!r}?")
+
+
+def _check_partitioner(name: str, value: str) -> None:
+    if value not in _LIKE_OURS:
+        raise InvalidConfig(
+            f"{name}={value!r} can't be used: records with a key would go to other partitions",
+            hint="leave it out, and give an object with partition() as partitioner=",
+        )
+
+
+def _convert(
+    name: str,
+    key: str,
+    value: Value,
+    field: dataclasses.Field[Any],
+    found: dict[str, Any],
+    unused: dict[str, str],
+) -> None:
+    """Put the value of one property into ``found``."""
+    ours = field.name
+    if ours.endswith("serializer"):
+        _take_serializer(name, str(value).strip(), ours, found, unused)
+        return
+    converted = _value(name, key, value, field)
+    try:
+        found[ours] = field.metadata["check"](ours, converted)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{name}={value!r}: {error.message}") from error
+
+
+def _value(name: str, key: str, value: Value, field: dataclasses.Field[Any]) -> Any:
+    ours, text = field.name, str(value).strip()
+    if isinstance(field.default, bool):
+        if text.lower() not in ("true", "false"):
+            raise InvalidConfig(f"{name}={value!r} can't be used: allowed is true or false")
+        return text.lower() == "true"
+    if "float" in str(field.type):
+        return _seconds(name, key, value, field)
+    if ours in ("send_buffer", "receive_buffer"):
+        size = int(_number(name, value))
+        return size if size > 0 else None  # Java's -1 and librdkafka's 0 leave the system's
+    if isinstance(field.default, int):
+        size = int(_number(name, value)) * (1024 if key.endswith("_kbytes") else 1)
+        return max(size, 1) if ours == "batch_size" else size
+    if ours == "acks":
+        return {"all": "all", "-1": "all", "1": 1, "0": 0}.get(text, text)
+    if ours == "auto_offset_reset":
+        return _RESETS.get(text, text)
+    if ours == "group_protocol":
+        return "auto" if text.lower() == "consumer" else text.lower()
+    if ours == "partition_assignment_strategy":
+        names = [one.strip().rpartition(".")[2] for one in text.split(",")]
+        return [_ASSIGNORS.get(one, one) for one in names]
+    return text
+
+
+def _seconds(name: str, key: str, value: Value, field: dataclasses.Field[Any]) -> float:
+    number = _number(name, value)
+    endless = "math.inf" in (field.metadata["check"].__doc__ or "")
+    # The largest int, or long, of Java stands for no limit there, too.
+    if endless and (number >= MAX_SECONDS * 1000 or number <= _SWITCHED_OFF.get(key, -math.inf)):
+        return math.inf
+    return number / 1000
+
+
+def _number(name: str, value: Value) -> float:
+    try:
+        number = float(value)
+        if isinstance(value, bool) or not math.isfinite(number):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise InvalidConfig(f"{name}={value!r} can't be used: allowed is a number") from None
+    return number
+
+
+def _take_serializer(
+    name: str, value: str, ours: str, found: dict[str, Any], unused: dict[str, str]
+) -> None:
+    """Take a class of Kafka's own; others are for the caller to give."""
+    table = _DESERIALIZERS if ours.endswith("deserializer") else _SERIALIZERS
+    kind = "Deserializer" if ours.endswith("deserializer") else "Serializer"
+    short = value.removeprefix(_KAFKAS_OWN).removesuffix(kind)
+    if value.startswith(_KAFKAS_OWN) and short in table:
+        found[ours] = table[short]
+    else:
+        unused[name] = f"give {ours}="
+
+
+def _fit_together(
+    found: dict[str, Any], fields: Mapping[str, Any], levels: Mapping[str, int]
+) -> None:
+    """Do for the result what Java's clients do for settings that were not given."""
+    if "idempotence" in fields and "idempotence" not in found:
+        if found.get("acks", "all") != "all" or found.get("max_in_flight", 5) > 5:
+            found["idempotence"] = False
+    for first, bound in _GROWING:
+        if first in found and bound not in found:
+            found[bound] = max(found[first], fields[bound].default)
+    level = levels.get(f"compression_{found.get('compression')}_level")
+    level = levels.get("compression_level") if level is None else level
+    if level is not None and found.get("compression", "none") in ("gzip", "lz4", "zstd"):
+        found["compression_level"] = level
