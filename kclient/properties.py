@@ -107,7 +107,7 @@ def settings_from(source: Source, config: type[Settings]) -> dict[str, Any]:
         elif row.ours in fields:
             _convert(name, key, value, fields[row.ours], found, unused)
         else:
-            unused[name] = row.note or "of other clients"
+            unused[name] = row.note if row.ours is None else _elsewhere(row.ours)
     security = security_from(secured, unused)
     if security is not None:
         found["security"] = security
@@ -116,6 +116,10 @@ def settings_from(source: Source, config: type[Settings]) -> dict[str, Any]:
         listed = ", ".join(f"{name} ({why})" for name, why in sorted(unused.items()))
         logger.warning("%s.from_properties: without meaning here: %s", config.__name__, listed)
     return found
+
+
+def _elsewhere(ours: str) -> str:
+    return f"give {ours}=" if ours in ("dialer", "observers", "topics") else "of other clients"
 
 
 def _pairs(source: Source) -> Mapping[str, Value]:

@@ -19,5 +19,6 @@ def refuse_transactions(config: ProducerConfig) -> None:
     if config.transactional_id is not None:
         raise InvalidConfig(
             f"transactional_id={config.transactional_id!r}: transactions are not in this release",
-            hint="leave it out; an idempotent producer already writes without duplicates",
+            hint="without it retries of an idempotent producer write no duplicates; but what is read, "
+            "processed and written again after a crash is written twice, so have readers recognise it",
         )

@@ -110,11 +110,14 @@ def test_properties_of_librdkafka_are_read_whole(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_the_file_of_one_client_serves_another(tmp_path: Path) -> None:
+def test_the_file_of_one_client_serves_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = written(tmp_path, JAVA_CONSUMER)
     assert ProducerConfig.from_properties(path).client_id == "reader"
     assert AdminConfig.from_properties(path).bootstrap[0] == ("one", 9092)
     assert GroupMemberConfig.from_properties(path).group == "audit"
+    assert "group.id (of other clients)" in caplog.text
 
 
 def test_serializers_of_kafka_itself_become_ours() -> None:
