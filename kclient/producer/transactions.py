@@ -19,6 +19,7 @@ def refuse_transactions(config: ProducerConfig) -> None:
     if config.transactional_id is not None:
         raise InvalidConfig(
             f"transactional_id={config.transactional_id!r}: transactions are not in this release",
-            hint="without it retries of an idempotent producer write no duplicates; but what is read, "
-            "processed and written again after a crash is written twice, so have readers recognise it",
+            hint="without it retries of an idempotent producer write no duplicates; but what is "
+            "read, processed and written again after a crash is written twice: have readers "
+            "recognise it",
         )
