@@ -24,7 +24,7 @@ _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC
 
 
 def explain(
-    view: Cluster, partition: TopicPartition, waited: float, patience: float
+    view: Cluster, partition: TopicPartition, waited: float, patience: float, *, unknown: bool
 ) -> KafkaError | None:
     """The error that says why ``partition`` can't be read; None as long as it may come.
 
@@ -33,8 +33,10 @@ def explain(
         partition: One without a broker to ask.
         waited: Seconds for which that has been so.
         patience: Seconds after which the user hears even of what may pass by itself.
+        unknown: Brokers agree for ``UNKNOWN_GRACE`` seconds that they don't know its topic; one
+            response proves nothing, as its broker may lag behind.
     """
-    error = _final(view, partition, waited)
+    error = _final(view, partition, waited, unknown=unknown)
     if error is None and waited >= patience:
         return LeaderNotAvailable(
             f"{partition} has had no leader that can be asked for {waited:.0f} s",
@@ -43,7 +45,9 @@ def explain(
     return error
 
 
-def _final(view: Cluster, partition: TopicPartition, waited: float) -> KafkaError | None:
+def _final(
+    view: Cluster, partition: TopicPartition, waited: float, *, unknown: bool
+) -> KafkaError | None:
     topic = view.topic(partition.topic)
     if topic is None:
         return None  # no answer about it yet
@@ -53,7 +57,7 @@ def _final(view: Cluster, partition: TopicPartition, waited: float) -> KafkaErro
         if info is not None and info.retriable:
             return None
         return broker_error(code, f"{partition} can't be read", topic_partition=partition)
-    if waited < UNKNOWN_GRACE:
+    if waited < UNKNOWN_GRACE or (code and not unknown):
         return None
     if code:
         return UnknownTopicOrPartition(

@@ -262,7 +262,8 @@ class OffsetKeeper:
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
                 continue
-            error = homeless.explain(view, partition, now - since, patience)
+            unknown = metadata.surely_unknown(partition.topic, since, homeless.UNKNOWN_GRACE)
+            error = homeless.explain(view, partition, now - since, patience, unknown=unknown)
             if error is not None:
                 if now - since >= patience:
                     waiting[partition] = now  # told again after as long

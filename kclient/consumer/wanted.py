@@ -45,6 +45,7 @@ class Wanted:
         self.joined: tuple[str, ...] = ()
         self._look_at = 0.0
         self._gone: tuple[str, ...] = ()
+        self._lacking: dict[str, float] = {}
         self._told: dict[str, float] = {}
         self._pins: dict[str, tuple[str, ...]] = {}
 
@@ -57,7 +58,8 @@ class Wanted:
 
     def is_gone(self, topic: str) -> bool:
         """Whether brokers have kept saying that there is no such topic: one of them may lag."""
-        return self._core.metadata.surely_unknown(topic, 0.0, UNKNOWN_TOPIC_GRACE)
+        since = self._lacking.get(topic, 0.0)  # what was said before says nothing of now
+        return self._core.metadata.surely_unknown(topic, since, UNKNOWN_TOPIC_GRACE)
 
     def pin(self, why: str, topics: Iterable[str]) -> None:
         """Keep ``topics`` in the view, in place of those of before that were kept for ``why``."""
@@ -86,6 +88,7 @@ class Wanted:
             return
         self._look_at = now + LOOK
         lacking = self.lacking()
+        self._lacking = {topic: self._lacking.get(topic, now) for topic in lacking}
         for topic in lacking:
             self._core.metadata.request_update(topic)
         self._gone = tuple(filter(self.is_gone, lacking)) if lacking else ()

@@ -10,6 +10,8 @@ import pytest
 import kclient
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.testing import Cluster, run_virtually
+from kclient.types import TopicPartition
+from tests.unit.consumer.log_bytes import batch
 from tests.virtual.consumer_scene import T, fill, offsets, read, the_loop, until
 from tests.virtual.group_scene import GROUP, SETTINGS
 
@@ -119,3 +121,67 @@ def test_a_topic_that_is_there_by_now_is_unknown_no_more() -> None:
                 assert len(await read(consumer, 10)) == 10
 
     run_virtually(main())
+
+
+# One broker that lags behind
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_topic_that_only_a_lagging_broker_does_not_know_is_waited_for(seed: int) -> None:
+    """It has no leader for a while, so that what brokers say of it is all that there is."""
+
+    async def main() -> None:
+        async with Cluster(brokers=3) as cluster:
+            cluster.brokers[3].freeze_metadata()
+            cluster.create_topic(T, assignments=[[1]])
+            cluster.append(T, 0, batch(0, 5))
+            await cluster.crash(1)
+            async with kclient.Consumer(
+                cluster.bootstrap, auto_offset_reset="earliest", api_timeout=60.0
+            ) as consumer:
+                consumer.assign([TopicPartition(T, 0)])
+                assert await consumer.poll(timeout=45.0) == []
+                await cluster.restart(1)
+                assert offsets(await read(consumer, 5)) == {0: list(range(5))}
+
+    run_virtually(main(), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_topic_that_no_broker_knows_is_told_though_one_is_away(seed: int) -> None:
+    async def main() -> None:
+        async with Cluster(brokers=3) as cluster:
+            cluster.faults.unavailable(broker=3)
+            async with kclient.Consumer(
+                cluster.bootstrap, auto_offset_reset="earliest"
+            ) as consumer:
+                consumer.assign([TopicPartition("typo", 0)])
+                begun = the_loop().time()
+                times = await told(consumer, 20.0)
+                assert 4.9 <= times[0] - begun < 15.0
+
+    run_virtually(main(), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_topic_that_was_unknown_long_ago_is_not_so_by_one_lagging_broker(seed: int) -> None:
+    """What brokers said before it was subscribed to again proves nothing of now."""
+
+    async def main() -> None:
+        async with Cluster(brokers=3) as cluster:
+            fill(cluster, 5, 1)
+            async with member(cluster, T, api_timeout=60.0) as consumer:
+                consumer.subscribe(T, "typo")
+                await until(lambda: consumer.health().unknown_topics == ("typo",), 60.0)
+                await told(consumer, 3.0)
+                consumer.subscribe(T)
+                await told(consumer, 20.0)
+                cluster.brokers[3].freeze_metadata()
+                cluster.create_topic("typo", partitions=1)
+                for broker in (1, 2):
+                    cluster.faults.delay("Metadata", 4.0, broker=broker, times=None)
+                consumer.subscribe(T, "typo")
+                assert await told(consumer, 30.0) == []
+                assert consumer.health().unknown_topics == ()
+
+    run_virtually(main(), seed=seed)

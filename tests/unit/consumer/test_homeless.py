@@ -23,13 +23,14 @@ def refused(code: int) -> Cluster:
 
 
 def test_nothing_was_heard_of_the_topic_yet() -> None:
-    assert explain(Cluster.of([], [], version=1), P, 59.0, PATIENCE) is None
+    assert explain(Cluster.of([], [], version=1), P, 59.0, PATIENCE, unknown=False) is None
 
 
 def test_an_unknown_topic_may_take_a_moment_and_is_then_named() -> None:
     view = refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert explain(view, P, UNKNOWN_GRACE - 1, PATIENCE) is None
-    error = explain(view, P, UNKNOWN_GRACE, PATIENCE)
+    assert explain(view, P, UNKNOWN_GRACE - 1, PATIENCE, unknown=True) is None
+    assert explain(view, P, PATIENCE - 1, PATIENCE, unknown=False) is None  # one may lag behind
+    error = explain(view, P, UNKNOWN_GRACE, PATIENCE, unknown=True)
     assert isinstance(error, UnknownTopicOrPartition)
     assert "don't know topic t" in str(error)
     assert error.topic_partition == P
@@ -37,21 +38,23 @@ def test_an_unknown_topic_may_take_a_moment_and_is_then_named() -> None:
 
 def test_a_partition_that_does_not_exist_is_named_with_those_that_do() -> None:
     view = cluster(1, 1)
-    error = explain(view, TopicPartition("t", 7), UNKNOWN_GRACE, PATIENCE)
+    error = explain(view, TopicPartition("t", 7), UNKNOWN_GRACE, PATIENCE, unknown=False)
     assert isinstance(error, UnknownTopicOrPartition)
     assert "2 partitions, 0 to 1" in str(error)
 
 
 def test_a_topic_that_may_not_be_read_is_an_error_at_once() -> None:
-    error = explain(refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED), P, 0.0, PATIENCE)
+    error = explain(refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED), P, 0.0, PATIENCE, unknown=False)
     assert isinstance(error, TopicAuthorizationFailed)
 
 
 def test_a_partition_without_a_leader_is_waited_for() -> None:
-    assert explain(cluster(None), P, 59.0, PATIENCE) is None
-    assert explain(refused(ErrorCode.LEADER_NOT_AVAILABLE), P, 59.0, PATIENCE) is None
+    assert explain(cluster(None), P, 59.0, PATIENCE, unknown=False) is None
+    assert (
+        explain(refused(ErrorCode.LEADER_NOT_AVAILABLE), P, 59.0, PATIENCE, unknown=False) is None
+    )
 
 
 def test_what_may_pass_by_itself_is_told_when_patience_ends() -> None:
     for view in (cluster(None), Cluster.of([], [], version=1)):
-        assert isinstance(explain(view, P, 60.0, PATIENCE), LeaderNotAvailable)
+        assert isinstance(explain(view, P, 60.0, PATIENCE, unknown=False), LeaderNotAvailable)
