@@ -59,7 +59,7 @@ class BadRecords:
         waiting: A record has to be sent by ``settle`` before it can be passed over.
     """
 
-    __slots__ = ("_count", "_passed", "_policy", "_quiet_until", "waiting")
+    __slots__ = ("_count", "_policy", "_quiet_until", "_sent", "waiting")
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class BadRecords:
         self._policy: Any = policy
         self._count = 0
         self._quiet_until = 0.0
-        self._passed: dict[TopicPartition, int] = {}
+        self._sent: dict[TopicPartition, Record] = {}
         self.waiting: tuple[Record, DeserializationFailed] | None = None
 
     def check(self) -> None:
@@ -111,10 +111,12 @@ class BadRecords:
         unless it is ``waiting``."""
         if self._policy == "raise" or record.topic == getattr(self._policy, "topic", None):
             return False  # in the dead-letter topic itself each would come again and again
-        passed = self._passed.get(record.topic_partition)
-        if self._policy != "skip" and record.offset != passed:
-            self.waiting = (record, error)
-            return False
+        if self._policy != "skip":
+            # The record, as another may be at its offset: of a topic that was recreated meanwhile.
+            if self._sent.get(record.topic_partition) != record:
+                self.waiting = (record, error)
+                return False
+            del self._sent[record.topic_partition]
         core.counters.add("consumer.bad_records")
         self._count += 1
         now = core.clock.now()
@@ -158,7 +160,7 @@ class BadRecords:
             ) from closed
         finally:
             self.waiting = None
-        self._passed[record.topic_partition] = record.offset
+        self._sent[record.topic_partition] = record
 
 
 def _check_producer(producer: Any) -> None:

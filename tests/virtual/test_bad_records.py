@@ -187,3 +187,39 @@ async def test_dead_letters_by_a_producer_that_is_not_open_are_refused() -> None
         await producer.close()
         with pytest.raises(InvalidConfig, match=r"bad_records: .* is closed"):
             kclient.Consumer(cluster.bootstrap, bad_records=to_dead(producer))
+
+
+async def test_a_bad_record_of_a_recreated_topic_is_sent_though_its_offset_was() -> None:
+    """What was sent of a deleted topic says nothing of what is at that offset in its successor."""
+    async with Cluster(1) as cluster, kclient.Producer(cluster.bootstrap) as producer:
+        for topic in (T, DEAD):
+            cluster.create_topic(topic)
+        settings = {**QUICK, "value_deserializer": number, "metadata_max_age": 1.0}
+        async with kclient.Consumer(
+            cluster.bootstrap, T, bad_records=to_dead(producer), **settings
+        ) as consumer:
+            for key in (b"1", b"2", b"3"):
+                if key != b"1":
+                    cluster.delete_topic(T)
+                    cluster.create_topic(T)
+                    await asyncio.sleep(3.0)
+                await producer.send(T, b"bad", key=key)
+                await producer.send(T, key)
+                assert await collect(consumer, "poll", 1) == [int(key)]
+        async with kclient.Consumer(cluster.bootstrap, DEAD, **QUICK) as dead:
+            found = await dead.poll(timeout=5.0)
+        assert [record.key for record in found] == [b"1", b"2", b"3"]
+
+
+async def test_a_bad_record_that_is_read_again_is_sent_again() -> None:
+    """As any other record: who seeks back wants it again."""
+    async with scene(to_dead) as (cluster, _, consumer):
+        assert await collect(consumer, "poll", len(GOOD)) == GOOD
+        for _ in range(3):
+            assert await consumer.poll(timeout=1.0) == []
+            consumer.seek(kclient.TopicPartition(T, 0), max(BAD))
+        async with kclient.Consumer(cluster.bootstrap, DEAD, **QUICK) as dead:
+            found = await dead.poll(timeout=5.0)
+        told = [failure_of(record) for record in found]
+        offsets = [one.offset for one in told if one is not None]
+        assert offsets == sorted(BAD) + [max(BAD)] * 2
