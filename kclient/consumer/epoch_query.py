@@ -30,7 +30,12 @@ UNDEFINED: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ends in the leader's log; -1 where the leader doesn't know it."""
+    """Where an epoch ends in the leader's log; -1 where the leader doesn't know it.
+
+    A leader of a later epoch that lost ours says where its own begins; -1 comes from logs that keep
+    no epochs. So it is no data loss, where Java resets the position: a log that is too short for
+    the position is out of range at the next fetch.
+    """
 
     leader_epoch: int
     end_offset: int

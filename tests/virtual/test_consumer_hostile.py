@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.broker_errors import OffsetOutOfRange, UnknownTopicOrPartition
 from kclient.error_codes import ErrorCode
 from kclient.errors import LogTruncated
 from kclient.testing import Cluster
@@ -269,6 +269,65 @@ async def test_a_cut_log_is_told_while_a_loop_holds_records() -> None:
                     await asyncio.sleep(1.0)
                     await consumer.poll(timeout=1.0)
         assert failed.value.topic_partition == P
+
+
+# Leaders that don't know the epoch that was read (KIP-320)
+
+
+def undefined(_: Any, response: Any) -> None:
+    for topic in response.topics:
+        for part in topic.partitions:
+            part.leader_epoch = part.end_offset = -1
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
+async def test_an_epoch_that_a_leader_does_not_know_moves_no_position(reset: str) -> None:
+    """Such as of a log without epochs: that is no data loss, and is asked about once."""
+    settings = {"metadata_max_age": 0.2, "auto_offset_reset": reset}
+    async with scene(30, **settings) as (cluster, consumer):
+        consumer.seek(P, 0)
+        seen = await read(consumer, 20)
+        asked = cluster.faults.rewrite("OffsetForLeaderEpoch", undefined, times=None)
+        cluster.move_leader(T, 0, 2)
+        cluster.append(T, 0, batch(30, 10))
+        seen += await read(consumer, 20)
+        assert offsets(seen) == {0: list(range(40))}
+        await asyncio.sleep(20.0)
+        assert 1 <= asked.hits <= 2
+        assert "consumer.truncations" not in consumer.metrics()
+
+
+async def test_a_shorter_log_that_does_not_know_the_epoch_is_out_of_range() -> None:
+    settings = {"metadata_max_age": 0.2, "auto_offset_reset": "none"}
+    async with scene(30, **settings) as (cluster, consumer):
+        consumer.seek(P, 0)
+        await read(consumer, 30)
+        cluster.faults.rewrite("OffsetForLeaderEpoch", undefined, times=None)
+        cluster.log(T, broker=2).truncate(10)
+        cluster.move_leader(T, 0, 2)
+        with pytest.raises(OffsetOutOfRange) as failed:
+            await read(consumer, 1)
+        assert failed.value.topic_partition == P
+        assert consumer.positions() == {P: 30}
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+async def test_a_leader_that_has_no_record_of_the_epoch_lost_them_all(reset: str) -> None:
+    """Its log begins with a later epoch, and has grown past the position since."""
+    settings = {"metadata_max_age": 0.2, "auto_offset_reset": reset}
+    async with scene(30, **settings) as (cluster, consumer):
+        consumer.seek(P, 0)
+        await read(consumer, 30)
+        cluster.log(T, broker=2).truncate(0)
+        cluster.move_leader(T, 0, 2)
+        cluster.append(T, 0, batch(0, 40, value_bytes=NEW))
+        if reset == "none":
+            with pytest.raises(LogTruncated) as failed:
+                await read(consumer, 1)
+            assert failed.value.offset == 0
+            consumer.seek(P, 0)
+        seen = await read(consumer, 40)
+        assert [(one.offset, len(one.value)) for one in seen] == [(at, NEW) for at in range(40)]
 
 
 # Brokers that freeze
