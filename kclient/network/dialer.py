@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 TLS_SHUTDOWN_TIMEOUT = 2.0
 """Seconds for a peer to answer our goodbye; Python's own default of 30 would hold up close()."""
 
+PROBE_TIME = 0.25
+"""Seconds for which a connection without any bytes must stay open to show a plaintext listener."""
+
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
 """OpenSSL's words for bytes that are no TLS at all."""
 
@@ -88,7 +91,15 @@ class TcpDialer:
         resolver: Looks names up.
     """
 
-    __slots__ = ("_clock", "_receive_buffer", "_resolver", "_send_buffer", "_tried")
+    __slots__ = (
+        "_clock",
+        "_hang_ups",
+        "_receive_buffer",
+        "_resolver",
+        "_send_buffer",
+        "_spoke_tls",
+        "_tried",
+    )
 
     def __init__(
         self,
@@ -102,6 +113,8 @@ class TcpDialer:
         self._send_buffer = send_buffer
         self._receive_buffer = receive_buffer
         self._resolver = resolver
+        self._hang_ups: dict[tuple[str, int], int] = {}  # dials in a row that TLS ended like that
+        self._spoke_tls: set[tuple[str, int]] = set()
         self._tried: dict[tuple[str, int], list[SocketAddress]] = {}  # latest last
 
     async def dial(
@@ -125,6 +138,7 @@ class TcpDialer:
         deadline = self._clock.now() + target.setup_timeout
         addresses = await self._resolve(target, target.setup_timeout)
         reasons: list[str] = []
+        hang_ups = 0
         last: Exception | None = None
         tried = self._tried[target.host, target.port]
         for index, address in enumerate(addresses):
@@ -142,10 +156,46 @@ class TcpDialer:
                 last = error
             except (OSError, ssl.SSLError) as error:
                 reasons.append(f"{_text(address)}: {_reason(error)}")
+                hang_ups += _hung_up(error)
                 last = error
             else:
+                if target.ssl_context is not None:
+                    self._spoke_tls.add((target.host, target.port))
                 return opened
-        raise _unreachable(target, "; ".join(reasons), last)
+        unreachable = _unreachable(target, "; ".join(reasons), last)
+        if hang_ups == len(addresses) and target.ssl_context is not None:
+            if await self._is_plaintext(target, addresses[-1], deadline):
+                unreachable.retriable = False  # it would be the same again
+        else:
+            self._hang_ups.pop((target.host, target.port), None)
+        raise unreachable
+
+    async def _is_plaintext(
+        self, target: DialTarget, address: SocketAddress, deadline: float
+    ) -> bool:
+        """Whether a listener that hung up on TLS twice in a row is a plaintext one.
+
+        Such a one keeps a connection on which nothing is sent. A broker that stops, or a balancer
+        without a back end, closes it or refuses it.
+        """
+        key = target.host, target.port
+        self._hang_ups[key] = count = self._hang_ups.get(key, 0) + 1
+        if count < 2 or key in self._spoke_tls:
+            return False
+        loop = asyncio.get_running_loop()
+        connected = False
+        with socket.socket(address[0], socket.SOCK_STREAM) as sock:
+            sock.setblocking(False)
+            try:
+                async with asyncio.timeout(min(PROBE_TIME, deadline - self._clock.now())):
+                    await loop.sock_connect(sock, address[1])
+                    connected = True
+                    await loop.sock_recv(sock, 1)
+            except TimeoutError:
+                return connected
+            except OSError:
+                return False
+        return False
 
     async def _resolve(self, target: DialTarget, timeout: float) -> Sequence[SocketAddress]:
         try:
@@ -240,6 +290,10 @@ def _speaks_no_tls(cause: Exception | None) -> bool:
     return isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS
 
 
+def _hung_up(cause: Exception | None) -> bool:
+    return isinstance(cause, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError))
+
+
 def _timed_out(error: Exception, share: float) -> str:
     return f"no connection within {max(share, 0.0):.3g} s" if not str(error) else str(error)
 
@@ -260,8 +314,7 @@ def _reason(error: Exception) -> str:
 def _hint(target: DialTarget, cause: Exception | None) -> str | None:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return "trust its authority with security=Security.tls(ca_file=...), or check the host name"
-    hung_up = isinstance(cause, (ConnectionResetError, ConnectionAbortedError))
-    if isinstance(cause, ssl.SSLError) or (hung_up and target.ssl_context is not None):
+    if isinstance(cause, ssl.SSLError) or (_hung_up(cause) and target.ssl_context is not None):
         return "is that listener plaintext, or does it want a client certificate?"
     if isinstance(cause, ConnectionRefusedError):
         return "is a broker running there?"

@@ -18,14 +18,26 @@ import trustme
 
 import kclient
 from kclient.clock import SystemClock
-from kclient.errors import BootstrapFailed, RequestTimedOut
+from kclient.errors import BootstrapFailed, BrokerUnreachable, RequestTimedOut
+from kclient.hooks import DialTarget
 from kclient.network.dialer import SocketAddress, TcpDialer
 from kclient.protocol.headers import decode_request_header
-from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kclient.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from kclient.security import Security
 from kclient.testing import Cluster
 from tests.unit.network.bench import FIRST, Bench, outcome
 from tests.unit.network.conftest import bench as bench
+from tests.unit.network.scripted_broker import (
+    Received,
+    ScriptedBroker,
+    Session,
+    good_answer,
+)
 
 PROJECT = Path(__file__).parents[2]
 API_VERSIONS, METADATA = 18, 3
@@ -302,6 +314,82 @@ async def test_tls_to_a_plaintext_broker_says_so(trusting: Security) -> None:
         text = await why_not(cluster.bootstrap, security=trusting, bootstrap_timeout=1.0)
     assert "is that listener plaintext" in text
     assert cluster.bootstrap in text
+
+
+async def test_tls_to_a_plaintext_broker_is_given_up_before_the_time_is_over(
+    trusting: Security,
+) -> None:
+    async with Cluster(brokers=1) as cluster:
+        text = await why_not(cluster.bootstrap, security=trusting, bootstrap_timeout=60.0)
+    assert "is that listener plaintext" in text
+    assert "within" not in text  # the 60 s were not waited for
+
+
+async def test_a_tls_broker_whose_balancer_has_no_back_end_yet_is_waited_for(
+    authority: trustme.CA, trusting: Security
+) -> None:
+    """It hangs up on every connection, on those without any bytes as well; then it serves."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("kafka.example").configure_cert(context)
+    accepted = 0
+    enough = asyncio.Event()
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        writer.close()
+        if accepted == 6:
+            enough.set()
+
+    def serve(session: Session, request: Received) -> None:
+        if request.api_key == METADATA:
+            here = MetadataResponseBroker(node_id=1, host="kafka.example", port=9092)
+            session.reply(request, MetadataResponse(brokers=[here]))
+        else:
+            good_answer(session, request)
+
+    async with listening(count) as port, ScriptedBroker(serve, ssl_context=context) as broker:
+        names = Names(("127.0.0.1", port))
+        producer: Any = kclient.Producer(
+            "kafka.example:9092",
+            security=trusting,
+            dialer=TcpDialer(SystemClock(), resolver=names),
+            bootstrap_timeout=60.0,
+        )
+        starting = asyncio.create_task(producer.start())
+        waiting = asyncio.create_task(enough.wait())
+        await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        assert not starting.done()
+        names.addresses = [broker.address]
+        await starting
+        await producer.close()
+
+
+@pytest.mark.parametrize("spoke_tls", [False, True])
+async def test_a_broker_that_spoke_tls_before_is_not_taken_for_a_plaintext_one(
+    authority: trustme.CA, trusting: Security, spoke_tls: bool
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("kafka.example").configure_cert(context)
+
+    async def hang_up_on_bytes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async with listening(hang_up_on_bytes) as port, ScriptedBroker(ssl_context=context) as broker:
+        names = Names(broker.address)
+        dialer = TcpDialer(SystemClock(), resolver=names)
+        target = DialTarget("kafka.example", 9092, trusting.ssl_context)
+        if spoke_tls:
+            transport, _ = await dialer.dial(target, asyncio.Protocol)
+            transport.abort()
+        names.addresses = [("127.0.0.1", port)]
+        retriable = []
+        for _ in range(3):
+            with pytest.raises(BrokerUnreachable) as raised:
+                await dialer.dial(target, asyncio.Protocol)
+            retriable.append(raised.value.retriable)
+    assert retriable == ([True, True, True] if spoke_tls else [True, False, False])
 
 
 async def test_tls_to_a_listener_that_answers_something_else_fails_at_once(
