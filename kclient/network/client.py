@@ -156,7 +156,8 @@ class NetworkClient:
         """Take ``nodes`` as the brokers of the cluster; bootstrap nodes are kept apart.
 
         Connections to a node that is gone, or has another address, finish what is under way and
-        close; a node that has moved is dialed at its new address when it is needed.
+        close; a node that has moved is dialed at its new address when it is needed, and what is
+        under way at the old one has ``line.DRAIN_TIME`` seconds.
         """
         gone, moved = self.book.replace(nodes)
         if gone or moved:

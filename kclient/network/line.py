@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _READY = ConnectionState.READY
+_DRAINING = ConnectionState.DRAINING
 FLUSH_BYTES = 256 * 1024
 """So much is joined into one write at most, but for a single request that is larger."""
 SMALL_REQUEST = 16 * 1024
@@ -38,6 +39,8 @@ VERSIONS_GOOD_FOR = 30.0
 """Seconds after which a connection that lacks a version of what is asked is made anew."""
 TIMER_SLACK = 0.001
 """Seconds: uvloop counts in whole milliseconds and would run a timer before it is due."""
+DRAIN_TIME = 1.0
+"""Seconds that a broker has, at an address that it left, for what is under way there."""
 _NEVER = math.inf
 
 
@@ -83,6 +86,7 @@ class Line:
     __slots__ = (
         "_closed",
         "_dialed",
+        "_drained_by",
         "_established",
         "_limit",
         "_opened_at",
@@ -105,6 +109,7 @@ class Line:
         self._owner = owner
         self._limit = owner.selector.in_flight_limit(key.lane)
         self._dialed = ""  # the address that the present connection goes to
+        self._drained_by = _NEVER  # when the present connection closes, whatever is under way
         self._established = False
         self._proved = False  # the present connection was of use
         self._opened_at = 0.0
@@ -175,6 +180,8 @@ class Line:
             self.waiting.append(request)
             if channel is None or self._owner.book.get(self.key.node_id) is None:
                 self.open(now)
+            else:
+                self._bound_drain()
         if request.next_deadline < self._timer_at and not request.future.done:
             self._arm(request.next_deadline)
 
@@ -238,6 +245,18 @@ class Line:
             )
         else:
             channel.retire()
+            self._bound_drain()
+
+    def _bound_drain(self) -> None:
+        """Bound the wait for responses from an address where the node isn't any more.
+
+        Requests for the new one wait for that end, as they must not overtake those under way.
+        """
+        channel = self.channel
+        if channel is not None and channel.connection.state is _DRAINING:
+            if self._dialed != self.address != "" and self._drained_by == _NEVER:
+                self._drained_by = self._owner.clock.now() + DRAIN_TIME
+                self._arm(self._drained_by)
 
     def cut(self, why: str) -> None:
         """The usable connection, if there is one, closes now, whatever is under way on it."""
@@ -309,6 +328,7 @@ class Line:
         established, error = self._established, channel.connection.error
         self.channel = None
         self._established = False
+        self._drained_by = _NEVER
         owner.selector.forget(channel)
         owner.reporter.closed(channel, now, established=established)
         if error is None:
@@ -413,6 +433,8 @@ class Line:
         if connection.state is ConnectionState.DIALING:
             return  # the dial has its own time-out
         channel.expire(now)
+        if now >= self._drained_by:
+            self.cut("the broker has another address now")
         patience = self._owner.selector.request_timeout
         if channel.full_since is not None and now >= channel.full_since + patience:
             # Requests without an answer have no deadline that would tell of a peer that is gone.
@@ -450,13 +472,15 @@ class Line:
                 times.append(deadline)
             if channel.connection.throttled_until > now:
                 times.append(channel.connection.throttled_until)
+            times.append(self._drained_by)
             if channel.full_since is not None:
                 times.append(channel.full_since + self._owner.selector.request_timeout)
         else:
             retry_at = self._owner.states.retry_at(self.address)
             if retry_at > now:
                 times.append(retry_at)
-        return min(times, default=None)
+        at = min(times, default=_NEVER)
+        return at if at < _NEVER else None
 
 
 def not_known(node_id: int) -> BrokerUnreachable:

@@ -8,9 +8,11 @@ import contextlib
 import random
 from collections.abc import AsyncIterator
 
+import pytest
+
 from kclient.clock import SystemClock
 from kclient.config import AdminConfig
-from kclient.errors import BrokerUnreachable
+from kclient.errors import BrokerUnreachable, ConnectionLost
 from kclient.hooks import Counters, Hooks
 from kclient.network import Lane, NetworkClient, Node
 from kclient.protocol.messages.metadata import MetadataRequest
@@ -104,6 +106,41 @@ async def test_an_address_that_a_node_left_while_it_dialed_is_dialed_by_who_wait
         async with asyncio.timeout(0.5):
             await waiting
         assert dialed.done
+
+
+@pytest.mark.parametrize("absent", [False, True], ids=["moved", "away in between"])
+async def test_a_new_address_waits_a_moment_only_for_what_the_old_one_does_not_answer(
+    absent: bool,
+) -> None:
+    async with Cluster(brokers=2), client_of("broker-1:9092") as client:
+        client.update_nodes([Node(1, "broker-1", 9092)])
+        await client.send(1, MetadataRequest())
+        network().freeze("broker-1")
+        old = client.send(1, MetadataRequest())
+        if absent:
+            client.update_nodes([])
+            await asyncio.sleep(5.0)
+        client.update_nodes([Node(1, "broker-2", 9092)])
+        async with asyncio.timeout(1.5):
+            await client.send(1, MetadataRequest())
+        assert isinstance(old.error, ConnectionLost)
+        assert old.error.maybe_written
+        assert client.trouble_with(1) is None  # it says nothing about the new one
+
+
+async def test_what_the_old_address_answers_in_that_moment_is_taken() -> None:
+    async with Cluster(brokers=2) as cluster, client_of("broker-1:9092") as client:
+        client.update_nodes([Node(1, "broker-1", 9092)])
+        await client.send(1, MetadataRequest())
+        cluster.faults.delay("Metadata", 0.5, times=1)
+        old = client.send(1, MetadataRequest())
+        await asyncio.sleep(0.1)
+        client.update_nodes([Node(1, "broker-2", 9092)])
+        async with asyncio.timeout(1.0):
+            await client.send(1, MetadataRequest())
+        assert old.succeeded
+        await asyncio.sleep(2.0)
+        assert client.is_connected(1)  # and the bound of the old connection is over with it
 
 
 async def test_who_was_refused_while_another_lane_dialed_hears_of_it_after_that_failed() -> None:
