@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from kclient.errors import BrokerError, InvalidArgument
 from kclient.testing import Cluster
@@ -108,7 +109,7 @@ def _greet(cluster: Cluster) -> None:
     brokers = "1 broker that behaves" if count == 1 else f"{count} brokers that behave"
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"kclient dev-cluster: {brokers} like Apache Kafka 4.3, for development")
-    console.print(f"bootstrap: [bold]{cluster.bootstrap}[/bold]")
+    console.print(f"bootstrap: [bold]{escape(cluster.bootstrap)}[/bold]")
     if cluster.topics:
         told = (f"{name} ({cluster.partition_count(name)})" for name in cluster.topics)
         console.print(f"topics (partitions): {', '.join(told)}")
@@ -167,8 +168,9 @@ def _not_opened(error: OSError, host: str, port: int, brokers: int) -> typer.Bad
 
 
 def _is_taken(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port)).close()
+        socket.create_server((host, port), family=family).close()
     except OSError:
         return True
     return False

@@ -33,6 +33,11 @@ def check_address(host: str, port: int, brokers: int) -> None:
         )
 
 
+def address_of(host: str, port: int) -> str:
+    """``host:port`` as a bootstrap list takes it: an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @contextlib.contextmanager
 def noted(note: str) -> Iterator[None]:
     """Add a note to the OSError of an address that can't be had."""

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from kclient.errors import InvalidArgument
+from kclient.testing.addresses import address_of
 from kclient.testing.api_names import ApiName, api_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.broker_configs import BrokerConfig
@@ -84,8 +85,8 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """``host:port``; the port stays over restarts, and may be 0 before the first start."""
-        return f"{self.host}:{self.port}"
+        """``host:port``, IPv6 in brackets; the port stays, and may be 0 before the first start."""
+        return address_of(self.host, self.port)
 
     @property
     def replicas(self) -> Replicas:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kclient.clock import Clock, SystemClock
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
-from kclient.testing.addresses import check_address, not_started, noted, stays_down
+from kclient.testing.addresses import address_of, check_address, not_started, noted, stays_down
 from kclient.testing.arguments import ByNodeId, rack_of, racks_of, seconds_of, whole
 from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
@@ -284,7 +284,7 @@ class Cluster(ClusterControl):
 
     async def _open(self, found: Broker, host: str | None = None, port: int | None = None) -> None:
         """``Broker.listen``, where errors tell how to go on. Cancellation: as there."""
-        wanted = f"{host or found.host}:{found.port if port is None else port}"
+        wanted = address_of(host or found.host, found.port if port is None else port)
         with noted(stays_down(found.node_id, wanted, found.address)):
             await found.listen(host, port)
 

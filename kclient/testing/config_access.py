@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kclient.testing.addresses import address_of
 from kclient.testing.broker_configs import ALL_DEFINITIONS
 from kclient.testing.config_descriptions import BrokerLayers, Resource
 from kclient.testing.config_rules import ROOT_LOGGER
@@ -62,7 +63,7 @@ class ConfigAccess:
     def layers(self) -> BrokerLayers:
         """What the configuration of the broker that was asked is made of."""
         config, broker = self._image.config, self._image.brokers[self.node_id]
-        address = f"PLAINTEXT://{broker.host}:{broker.port}"
+        address = f"PLAINTEXT://{address_of(broker.host, broker.port)}"
         static = {
             "process.roles": "broker,controller",
             "controller.listener.names": "CONTROLLER",

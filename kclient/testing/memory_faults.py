@@ -189,6 +189,9 @@ class NetFaults:
         if address is None:
             return None
         host, colon, port = address.partition(":") if isinstance(address, str) else ("", "", "")
+        if host.startswith("["):  # of IPv6
+            host, _, rest = address[1:].partition("]")
+            colon, port = rest[:1], rest[1:]
         if not host or (colon and not port.isdecimal()):
             raise InvalidArgument(
                 f"address={address!r} can't be: allowed are 'host', 'host:port', or None for all"

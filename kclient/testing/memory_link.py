@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from kclient.testing.addresses import address_of
+
 if TYPE_CHECKING:
     from kclient.testing.memory_net import Listener, MemoryNet
 
@@ -414,7 +416,7 @@ class Link:
         self._host = host
         self._listener: Listener | None = None
         self.number = number
-        self.address = f"{host}:{port}"
+        self.address = address_of(host, port)
         self.opened_at = opened_at
         client_name = ("client", 32768 + number % 28232)
         self.client = MemoryTransport(self, client_name, (host, port))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, InvalidArgument
+from kclient.testing.addresses import address_of
 from kclient.testing.memory_faults import RETRY, NetFaults, is_number
 from kclient.testing.memory_link import Direction, Link, Signal
 
@@ -219,7 +220,7 @@ class MemoryNet(NetFaults):
 
         Cancellation: nothing stays open.
         """
-        where = f"{target.host}:{target.port}"
+        where = address_of(target.host, target.port)
         if target.ssl_context is not None:
             raise BrokerUnreachable(f"{where} can't be reached: a MemoryNet doesn't speak TLS")
         now = asyncio.get_running_loop().time()
@@ -270,8 +271,8 @@ class MemoryNet(NetFaults):
                 port += 1
         key = _own_name(host), port
         if key in self._listeners:
-            raise OSError(errno.EADDRINUSE, f"{host}:{port} is listened at already")
-        self.note("listen", f"{host}:{port}")
+            raise OSError(errno.EADDRINUSE, f"{address_of(host, port)} is listened at already")
+        self.note("listen", address_of(host, port))
         self._listened |= {(host, str(port)), (host, "")}
         listener = self._listeners[key] = Listener(self, host, port, protocol_factory)
         return listener
@@ -281,7 +282,7 @@ class MemoryNet(NetFaults):
         key = _own_name(listener.host), listener.port
         if self._listeners.get(key) is listener:
             del self._listeners[key]
-            self.note("unlisten", f"{listener.host}:{listener.port}")
+            self.note("unlisten", address_of(listener.host, listener.port))
 
     @property
     def links(self) -> list[Link]:
@@ -305,7 +306,7 @@ class MemoryNet(NetFaults):
         first = failures % len(hosts) if hosts else 0
         for host in (*hosts[first:], *hosts[:first]):
             await asyncio.sleep(2 * self.draw_latency())
-            address = f"{host}:{port}"
+            address = address_of(host, port)
             while self.is_blackholed(address):  # noqa: ASYNC110
                 await asyncio.sleep(RETRY)
             if (_own_name(host), port) in self._listeners and not self.is_refused(address):

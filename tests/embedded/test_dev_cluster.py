@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -80,6 +81,30 @@ async def test_it_serves_clients_until_it_is_told_to_end(number: int) -> None:
             assert await asyncio.to_thread(process.wait, PATIENCE) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+async def test_at_an_ipv6_address_it_names_what_clients_take() -> None:
+    with running("--port", "0", "--host", "::1", "--topic", "flights") as (_, bootstrap, _said):
+        assert bootstrap.startswith("[::1]:")
+        async with asyncio.timeout(PATIENCE), kclient.Producer(bootstrap) as producer:
+            assert (await producer.send("flights", b"UA 1545")).offset == 0
+
+
+def test_an_ipv6_address_that_begins_with_a_letter_is_shown_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from kclient.cli.dev_cluster import _greet
+
+    cluster = SimpleNamespace(brokers={1: None}, topics=(), bootstrap="[fd00::1]:9092")
+    _greet(cluster)  # type: ignore[arg-type]
+    assert "bootstrap: [fd00::1]:9092" in capsys.readouterr().out
+
+
+def test_a_port_that_is_taken_at_an_ipv6_address_is_named() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        port = taken.getsockname()[1]
+        line = failed("--host", "::1", "--port", str(port - 1), "--brokers", "2")
+        assert f"{port} is in use on ::1" in line
 
 
 @pytest.mark.parametrize(

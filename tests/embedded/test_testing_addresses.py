@@ -9,8 +9,10 @@ import pytest
 
 import kclient
 from kclient.errors import InvalidArgument
-from kclient.testing import Cluster, MemoryNet
+from kclient.testing import Cluster, MemoryNet, ThreadedCluster
+from tests.embedded.config_requests import BROKER, shown
 from tests.support.free_ports import ports_in_a_row
+from tests.unit.testing.raw_peer import RawPeer
 
 
 async def test_brokers_are_at_the_port_and_those_behind_it() -> None:
@@ -40,6 +42,37 @@ async def test_clients_are_told_the_host_that_was_given() -> None:
         async with kclient.Admin(cluster.bootstrap) as admin:
             seen = await admin.describe_cluster()
         assert {one.host for one in seen.brokers} == {"127.0.0.2"}
+
+
+async def test_an_ipv6_address_is_in_brackets_wherever_a_port_follows() -> None:
+    async with asyncio.timeout(60), Cluster(2, host="::1") as cluster:
+        broker = cluster.brokers[1]
+        assert broker.host == "::1"
+        assert broker.address == f"[::1]:{broker.port}"
+        assert all(one.startswith("[::1]:") for one in cluster.bootstrap.split(","))
+        cluster.create_topic("t")
+        async with (
+            kclient.Producer(cluster.bootstrap) as producer,
+            kclient.Admin(cluster.bootstrap) as admin,
+            RawPeer(broker.host, broker.port) as peer,
+        ):
+            assert (await producer.send("t", b"0")).offset == 0
+            known = {one.address for one in producer.health().client.nodes}
+            assert known == set(cluster.bootstrap.split(","))
+            assert {one.host for one in (await admin.describe_cluster()).brokers} == {"::1"}
+            told = await shown(peer, BROKER, "1", "listeners")
+        assert told[0] == f"PLAINTEXT://{broker.address}"
+        port = broker.port
+        await cluster.crash(1)
+        with socket.create_server(("::1", port), family=socket.AF_INET6):
+            with pytest.raises(OSError, match=str(port)) as caught:
+                await cluster.restart(1)
+        assert f"broker 1 can't listen at [::1]:{port}" in caught.value.__notes__[0]
+
+
+def test_a_threaded_cluster_gives_ipv6_addresses_in_brackets() -> None:
+    with ThreadedCluster(Cluster(1, host="::1")) as cluster:
+        assert cluster.bootstrap == f"[::1]:{cluster.brokers[1].port}"
 
 
 async def test_a_port_that_is_taken_fails_the_start_and_frees_the_others() -> None:

@@ -56,6 +56,19 @@ async def test_a_host_of_a_name_that_accepts_and_does_not_serve_is_left_for_the_
             assert (await producer.send("t", b"0")).offset == 0
 
 
+async def test_rules_concern_an_ipv6_address_in_brackets() -> None:
+    net = network()
+    net.listen(Peer, "fd00::1", 1)
+    net.refuse("[fd00::1]:1")
+    with pytest.raises(BrokerUnreachable, match=r"\[fd00::1\]:1 can't be reached"):
+        await net.dial(DialTarget("fd00::1", 1), Peer)
+    net.accept("[fd00::1]:1")
+    _, client = await net.dial(DialTarget("fd00::1", 1), Peer)
+    assert net.links[0].address == "[fd00::1]:1"
+    assert net.cut("[fd00::1]") == 1
+    await ends(cast(Peer, client))
+
+
 async def test_names_fail_hang_and_stand_for_nothing() -> None:
     net = network()
     net.fail_name("a")
