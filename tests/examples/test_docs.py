@@ -160,3 +160,24 @@ def test_tests_pass(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+def endless_loops(code: str) -> list[tuple[ast.AsyncFor, list[ast.stmt]]]:
+    """Each ``async for`` over a consumer that nothing leaves, with what is written behind it."""
+    tree = compile(code, "<page>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+    found = []
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for index, inner in enumerate(body if isinstance(body, list) else ()):
+            if isinstance(inner, ast.AsyncFor) and ast.unparse(inner.iter) == "consumer":
+                if not any(isinstance(part, ast.Break | ast.Return) for part in ast.walk(inner)):
+                    found.append((inner, body[index + 1 :]))
+    return found
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/consumers.md", "docs/arrow.md"])
+def test_nothing_stands_behind_a_loop_that_does_not_end(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    behind = [ast.unparse(rest[0]) for code in blocks for _, rest in endless_loops(code) if rest]
+    assert not behind
