@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kclient.consumer.reset import AtTime
 from kclient.durations import call_timeout
@@ -20,12 +20,18 @@ _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
 _MAX_EPOCH = 2**31 - 1
 _MAX_NOTE_BYTES = 2**15 - 1
+_ENDS = "use seek_to_beginning() or seek_to_end() for the ends of the log"
 
 
 def checked_partition(value: object) -> TopicPartition:
     """A (topic, partition) pair as a TopicPartition."""
     if not isinstance(value, tuple) or len(value) != 2:
-        raise InvalidArgument(f"a TopicPartition is needed, not {value!r}")
+        hint = None
+        if isinstance(value, str):
+            hint = f"such as TopicPartition({value!r}, 0)"
+        elif isinstance(value, list | set | frozenset):
+            hint = "give each as an argument of its own: *partitions"
+        raise InvalidArgument(f"a TopicPartition is needed, not {value!r}", hint=hint)
     topic, partition = value
     check_topic_name(topic)
     if isinstance(partition, bool) or not isinstance(partition, int):
@@ -58,17 +64,14 @@ def checked_topics(values: Iterable[object], call: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_topic_name(value) for value in values))
 
 
-def checked_offset(value: object) -> int:
-    """An offset to read from."""
+def checked_offset(value: object, hint: str | None = None) -> int:
+    """An offset to read from. ``hint`` says what else to do, where it is below 0."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgument(
             f"offset must be an int or an OffsetAndMetadata, not {type(value).__name__}"
         )
     if not 0 <= value <= _MAX_OFFSET:
-        raise InvalidArgument(
-            f"offset {value} can't be: they count from 0",
-            hint="use seek_to_beginning() or seek_to_end() for the ends of the log",
-        )
+        raise InvalidArgument(f"offset {value} can't be: they count from 0", hint=hint)
     return value
 
 
@@ -76,9 +79,9 @@ def checked_target(value: object) -> AtTime | tuple[int, int]:
     """Where ``seek`` goes: a time, or an offset with the epoch of its leader, -1 if unknown."""
     if isinstance(value, OffsetAndMetadata | OffsetAndTimestamp):
         epoch = -1 if value.leader_epoch is None else value.leader_epoch
-        return checked_offset(value.offset), epoch
+        return checked_offset(value.offset, _ENDS), epoch
     if isinstance(value, int) and not isinstance(value, bool):
-        return checked_offset(value), -1
+        return checked_offset(value, _ENDS), -1
     if value is None:
         raise InvalidArgument(
             "None is no offset: committed() returns it where nothing is committed, "
@@ -134,6 +137,16 @@ def checked_time(value: object) -> int:
         f"not {value!r}",
         hint=hint,
     )
+
+
+def checked_times(times: object) -> dict[TopicPartition, int]:
+    """Several, by partition."""
+    if not isinstance(times, Mapping):
+        raise InvalidArgument(
+            f"a mapping of TopicPartition to a time is needed, not {a_or_an(type(times).__name__)}",
+            hint="one time for all: dict.fromkeys(partitions, when)",
+        )
+    return {checked_partition(key): checked_time(time) for key, time in times.items()}
 
 
 def checked_limit(value: object) -> int:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kclient.consumer.arguments import (
-    checked_partition,
     checked_partitions,
-    checked_time,
     checked_timeout,
+    checked_times,
 )
 from kclient.types import OffsetAndTimestamp, OffsetSpec, TopicPartition, check_topic_name
 
@@ -132,8 +131,7 @@ class Inquiries:
             hour_ago = datetime.now(UTC) - timedelta(hours=1)
             found = await consumer.offsets_for_times(dict.fromkeys(partitions, hour_ago))
         """
-        specs = {checked_partition(key): checked_time(time) for key, time in times.items()}
-        found = await self._engine.look_up(specs, self._seconds(timeout))
+        found = await self._engine.look_up(checked_times(times), self._seconds(timeout))
         return {key: answer if answer.offset >= 0 else None for key, answer in found.items()}
 
     async def _ends(

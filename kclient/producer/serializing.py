@@ -1,7 +1,8 @@
 """From what the user gives to what a batch takes: bytes or None, and headers as a tuple.
 
 The intake calls this for everything that isn't plain ``bytes`` already. Every failure is a
-``SerializationFailed`` that names topic, role and type, never the content. Sans-IO.
+``SerializationFailed`` that names topic, role and type; content is only in it where the text of the
+serializer's own exception shows it. Sans-IO.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an
 from kclient.record.layout import HEADER_OVERHEAD
+from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
     from kclient.hooks import Serializer
@@ -26,6 +28,7 @@ def plain_bytes(topic: str, role: str, value: Any) -> bytes | None:
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
+    check_topic_name(topic)  # value and topic in the wrong order
     raise SerializationFailed(
         f"the {role} for topic {topic!r} is {a_or_an(type(value).__name__)}: without a "
         f"{role}_serializer it must be bytes-like or None",
@@ -95,11 +98,18 @@ def _no_pair(given: object) -> str | None:
     return f"a (name, value) pair is expected, not {kind}"
 
 
+_TO_MILLISECONDS = {
+    "float": "of seconds: int(seconds * 1000)",
+    "datetime": "of a datetime: int(when.timestamp() * 1000)",
+}
+
+
 def checked_timestamp(timestamp: Any) -> int:
     """``timestamp`` as int milliseconds since the epoch."""
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
         raise InvalidArgument(
-            f"timestamp must be an int of milliseconds, not {a_or_an(type(timestamp).__name__)}"
+            f"timestamp must be an int of milliseconds, not {a_or_an(type(timestamp).__name__)}",
+            hint=_TO_MILLISECONDS.get(type(timestamp).__name__),
         )
     if not 0 <= timestamp <= LAST_TIMESTAMP:
         raise InvalidArgument(f"timestamp={timestamp} is out of range: allowed is 0 to 2**63-2")

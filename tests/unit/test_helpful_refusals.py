@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import datetime
 import functools
 import inspect
 import json
@@ -20,8 +21,17 @@ import kclient
 import kclient.testing
 from kclient import Admin, Consumer, Producer, broker_errors, errors
 from kclient.config import ConsumerConfig, ProducerConfig
+from kclient.consumer.arguments import (
+    checked_commit,
+    checked_partition,
+    checked_partitions,
+    checked_target,
+    checked_times,
+)
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, a_or_an
+from kclient.producer.serializing import checked_timestamp, plain_bytes
 from kclient.serializers import JsonDeserializer, JsonSerializer
+from kclient.types import TopicPartition
 
 PLACES = [
     (Producer, "key_serializer"),
@@ -264,3 +274,48 @@ def test_for_without_async_says_so() -> None:
     with pytest.raises(TypeError, match="`async for` is needed for a Consumer"):
         for _ in Consumer("localhost:9092"):  # type: ignore[attr-defined]
             pass  # pragma: no cover
+
+
+# What a trial of a new user's mistakes found: texts that led astray, or said nothing.
+
+
+def test_a_topic_and_a_value_in_the_wrong_order_are_told_by_the_topic() -> None:
+    with pytest.raises(InvalidArgument, match="topic must be a str, not bytes"):
+        plain_bytes(b"v", "value", "t")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [1_714_564_800.5, datetime.datetime(2024, 5, 1)])
+def test_a_timestamp_that_is_no_int_is_told_how_to_become_one(given: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"int\(.*1000\)"):
+        checked_timestamp(given)
+
+
+def test_names_of_topics_in_place_of_partitions_are_told_what_a_partition_is() -> None:
+    with pytest.raises(InvalidArgument, match=r"TopicPartition\('orders', 0\)"):
+        checked_partitions(["orders"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("given", [[TopicPartition("t", 0)], {TopicPartition("t", 0)}])
+def test_a_collection_in_place_of_a_partition_is_told_how_to_give_several(given: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"as an argument of its own: \*partitions"):
+        checked_partition(given)
+
+
+def test_an_offset_to_commit_has_no_hint_that_is_meant_for_seek() -> None:
+    with pytest.raises(InvalidArgument, match="offset -1") as caught:
+        checked_commit(-1)
+    assert "seek" not in str(caught.value)
+    with pytest.raises(InvalidArgument, match="seek_to_beginning"):
+        checked_target(-1)
+
+
+@pytest.mark.parametrize("given", [[TopicPartition("t", 0)], TopicPartition("t", 0), 5, None])
+def test_times_that_are_no_mapping_are_refused(given: Any) -> None:
+    with pytest.raises(InvalidArgument, match="a mapping of TopicPartition to a time"):
+        checked_times(given)
+
+
+def test_times_by_partition_will_do() -> None:
+    noon = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
+    partition = TopicPartition("t", 0)
+    assert checked_times({partition: noon}) == {partition: 1_714_564_800_000}
