@@ -19,6 +19,7 @@ cdef object _UNRESOLVED
 
 
 cdef class PartitionQueue:
+    cdef public int64_t _doubted_end
     cdef public bint _forgotten
     cdef public bint _log_is_new
     cdef public Py_ssize_t _max_in_flight
@@ -43,7 +44,7 @@ cdef class PartitionQueue:
     @cython.locals(batch=ProducerBatch)
     cpdef ProducerBatch seal_open(self)
 
-    @cython.locals(sequences=PartitionSequences, head=ProducerBatch)
+    @cython.locals(head=ProducerBatch)
     cpdef ProducerBatch next_batch(self, double now)
 
     @cython.locals(sequences=PartitionSequences, head=ProducerBatch)
@@ -51,6 +52,11 @@ cdef class PartitionQueue:
 
     @cython.locals(head=ProducerBatch)
     cpdef object retry_due(self)
+
+    @cython.locals(sequences=PartitionSequences, head=ProducerBatch, batch=ProducerBatch)
+    cpdef ProducerBatch _next_repeat(self)
+
+    cpdef object is_broken(self)
 
     @cython.locals(sequences=PartitionSequences)
     cpdef object sent(self, ProducerBatch batch)

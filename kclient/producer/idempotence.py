@@ -9,16 +9,18 @@ repeat of one of the last five with the same success, and refuses anything else.
   whether the log has it: the partition is UNRESOLVED, numbers no new batch, and learns from
   the answers to the batches behind it. A success behind the gap proves that there is none.
 * A refusal of the first batch behind the gap, or nothing left to learn from, proves the gap, or
-  that the broker lost our state: the partition is BROKEN. It waits until no answer is
+  that the broker lost our state: the partition is BROKEN. It waits until no response is
   outstanding and then starts at 0 under a new epoch. Only then are waiting batches renumbered, and
-  only those known not to be in the log: behind a proven gap that is all of them. Where the broker
-  forgot us instead, a batch with an attempt in doubt fails (``maybe_written``): a new number
-  would hide it from the broker's check, and it could be written twice. What is trusted is that
-  a broker which answers OUT_OF_ORDER behind a gap does remember us; one that forgot takes any
-  number (since 2.5) or says UNKNOWN_PRODUCER_ID.
+  only those known not to be in the log. A broker that answers OUT_OF_ORDER behind a gap remembers
+  us now, but may have forgotten us before and taken a later batch first, since one that forgot
+  takes any number (since 2.5): so batches in doubt are repeated under their old numbers, one at a
+  time, before anything is renumbered. The log acknowledges those that it has and refuses the
+  others. Where the broker forgot us instead (UNKNOWN_PRODUCER_ID, or no gap that we know of), a
+  batch in doubt fails (``maybe_written``): a new number would hide it from the broker's check, and
+  it could be written twice.
 * A log that knows nothing of us takes any number: so a batch can be written before the one that was
-  sent before it and certainly refused, when both came to the log of a topic that was made anew. The
-  earlier one fails then, instead of being renumbered and written behind the later one.
+  sent before it and certainly refused. The earlier one fails then, instead of being renumbered and
+  written behind the later one; the same where the later one only may be written.
 * Only the partition concerned changes its epoch. Epochs end at 32767: then a new producer id.
 
 ``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` in ``sequences`` one

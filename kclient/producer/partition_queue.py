@@ -9,7 +9,8 @@ order of the log. The rules that keep it:
   included: that is what brokers remember, and they must know a repeat when they see it.
 * As soon as one must be retried, only the first outstanding one is sent, one at a time.
 * A gap in the numbers stops new batches (see ``idempotence``); a proven one stops all, until
-  every answer is in; then the waiting ones are renumbered under a new epoch.
+  every response is in and batches in doubt were repeated, one at a time, to learn whether the log
+  has them; then the waiting ones are renumbered under a new epoch.
 * A batch that is too large for the broker is split in place, within its own numbers.
 * When the topic was created again, its new log knows nothing of our numbers. What was sent keeps
   them, since nobody knows which of the two logs it came to; what follows waits for that, and then
@@ -76,6 +77,7 @@ class PartitionQueue:
     """
 
     __slots__ = (
+        "_doubted_end",
         "_forgotten",
         "_log_is_new",
         "_max_in_flight",
@@ -113,6 +115,7 @@ class PartitionQueue:
         self._max_in_flight = max_in_flight
         self._retrying = 0
         self._next_ordinal = 0
+        self._doubted_end = 0  # count after the last batch given up that the log may have
         self._forgotten = False
         self._log_is_new = False
 
@@ -132,7 +135,7 @@ class PartitionQueue:
         if sequences is None:
             return False
         if sequences.state is _BROKEN:
-            return self.drained()
+            return self.drained() and self._next_repeat() is None
         return sequences.identity is None and (bool(self.sealed) or self.open is not None)
 
     def drained(self) -> bool:
@@ -154,12 +157,9 @@ class PartitionQueue:
 
     def next_batch(self, now: float) -> ProducerBatch | None:
         """The batch that may be sent now, or None. The open batch isn't considered."""
-        sequences = self.sequences
         if self._retrying:
-            head = self.outstanding[0]
-            if sequences is not None and sequences.state is _BROKEN:
-                return None
-            return head if head.state is _RETRYING and head.retry_at <= now else None
+            head = self._next_repeat()
+            return head if head is not None and head.retry_at <= now else None
         if not self.sealed or not self.may_send_new():
             return None
         head = self.sealed[0]
@@ -197,9 +197,25 @@ class PartitionQueue:
     def retry_due(self) -> float | None:
         """When the next batch's back-off ends; None if nothing waits for that."""
         if self._retrying:
-            head = self.outstanding[0]
-            return head.retry_at if head.state is _RETRYING else None
+            head = self._next_repeat()
+            return None if head is None else head.retry_at
         return self.sealed[0].retry_at if self.sealed else None
+
+    def _next_repeat(self) -> ProducerBatch | None:
+        """Return the batch that is to be sent again, with its old numbers; None for none now.
+
+        With broken numbering it is one in doubt: a broker that remembers this producer knows it.
+        """
+        sequences = self.sequences
+        if sequences is None or sequences.state is not _BROKEN:
+            head = self.outstanding[0]
+            return head if head.state is _RETRYING else None
+        if self._forgotten or not self.drained():
+            return None
+        for batch in self.outstanding:
+            if batch.maybe_written and not batch.split_in_doubt:
+                return batch
+        return None
 
     def adopt(self, identity: Identity) -> None:
         """Start, or start over, under ``identity``. Waiting batches of the old one are renumbered.
@@ -214,6 +230,7 @@ class PartitionQueue:
             return
         sequences.renew(identity)
         self._forgotten = self._log_is_new = False
+        self._doubted_end = 0
         while self.outstanding:
             batch = self.outstanding.pop()
             batch.apply(BatchEvent.RENUMBER)
@@ -243,6 +260,10 @@ class PartitionQueue:
     def is_first(self, batch: ProducerBatch) -> bool:
         """Everything before ``batch`` is settled."""
         return bool(self.outstanding) and self.outstanding[0] is batch
+
+    def is_broken(self) -> bool:
+        """The numbering is broken: what is sent only finds out what the log has."""
+        return self.sequences is not None and self.sequences.state is _BROKEN
 
     def acknowledged(self, batch: ProducerBatch) -> None:
         """The broker has ``batch``."""
@@ -289,31 +310,38 @@ class PartitionQueue:
             self._conclude()
 
     def lost_numbering(self, *, gap_proven: bool) -> None:
-        """The numbers can't go on: start over once every answer is in.
+        """The numbers can't go on: start over once every response is in.
 
-        With ``gap_proven`` the broker refused the first batch behind a known gap, so nothing
-        from there on is in its log. Without, it lost track of us, and its log may well have what
-        it doesn't remember.
+        With ``gap_proven`` the broker refused a batch behind a known gap, so it remembers this
+        producer, unless it forgot it before the first batch behind the gap: repeating those in
+        doubt settles that. Without, its log may well have what it doesn't remember.
         """
         if self.sequences is not None:
             self._forgotten = self._forgotten or not gap_proven
             self.sequences.broken()
 
+    def refused_behind_gap(self, batch: ProducerBatch) -> None:
+        """The log doesn't have ``batch``, unless it has it in other pieces."""
+        if not self._forgotten and not batch.split_in_doubt:
+            batch.maybe_written = False
+
     def doubtful(self) -> list[ProducerBatch]:
         """Batches that must not be renumbered.
 
-        An attempt may be in a log that forgot about it; or the log has batches that were sent
-        behind it, and it would come behind those.
+        The log may have them, or has or may have batches that were sent behind them, and they
+        would come behind those.
         """
         sequences = self.sequences
-        overtaken = 0 if sequences is None else sequences.acked_end
-        return [
-            batch
-            for batch in self.outstanding
-            if batch.split_in_doubt
-            or (self._forgotten and batch.maybe_written)
-            or 0 <= batch.sequence < overtaken
-        ]
+        acked_end = 0 if sequences is None else sequences.acked_end
+        overtaken = max(acked_end, self._doubted_end)
+        in_doubt = False
+        found: list[ProducerBatch] = []
+        for batch in reversed(self.outstanding):
+            in_doubt = in_doubt or batch.maybe_written
+            if in_doubt or 0 <= batch.sequence < overtaken:
+                found.append(batch)
+        found.reverse()
+        return found
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Put smaller batches in the place of ``batch``, which was too large for the broker."""
@@ -371,6 +399,8 @@ class PartitionQueue:
         self.outstanding.remove(batch)
         if self.sequences is not None and batch.sequence >= 0:
             self.sequences.given_up(batch.end_sequence)
+            if batch.maybe_written:
+                self._doubted_end = max(self._doubted_end, batch.end_sequence)
         self._conclude()
 
     def _conclude(self) -> None:

@@ -138,7 +138,7 @@ class Settlement:
         verdict = judge(
             answer.code,
             batch.record_count,
-            first=queue.is_first(batch),
+            first=queue.is_first(batch) or queue.is_broken(),
             numbered=batch.sequence >= 0,
             log_start_known=answer.log_start_offset >= 0,
         )
@@ -261,13 +261,17 @@ class Settlement:
         # Only where numbers before this batch were given up does the refusal tell of a gap.
         sequences = queue.sequences
         behind_gap = sequences is not None and batch.sequence > sequences.acked_end
+        gap_proven = behind_gap and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        known_before = queue.is_broken()
         if verdict is Verdict.DISOWNED and queue.sequences is not None:
             worn = queue.sequences.identity
             if worn is not None:
                 self.identity.disowned(worn)
-        queue.lost_numbering(
-            gap_proven=behind_gap and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        )
+        queue.lost_numbering(gap_proven=gap_proven)
+        if gap_proven:
+            queue.refused_behind_gap(batch)
+        if known_before:
+            return
         self._counters.add("producer.numberings_lost")
         self._log.warning(
             "sequence numbers of a partition start over: partition=%s reason=%s",
@@ -357,7 +361,7 @@ class Settlement:
             else:
                 error = OutOfOrderSequenceNumber(
                     "the broker lost track of this producer, and took batches that were sent "
-                    "behind it: sending this one again would write it out of order",
+                    "behind it, or may have: sending this one again could write it out of order",
                     hint="send its records again if their order doesn't matter",
                 )
             if batch.outcome.done:

@@ -60,7 +60,8 @@ def judge(
     Args:
         code: Error code of the partition in the answer.
         record_count: Records of the batch.
-        first: Everything sent before it in its partition is settled.
+        first: Everything sent before it in its partition is settled, or the numbering is broken
+            already.
         numbered: It carries sequence numbers.
         log_start_known: The answer told where the partition's log starts.
     """

@@ -352,3 +352,71 @@ async def test_pitfall_53_a_batch_that_later_ones_overtook_is_failed_and_not_wri
         error = under_way[0].exception()
         assert isinstance(error, OutOfOrderSequenceNumber)
         assert "took batches that were sent behind it" in str(error)
+
+
+# The log forgot the producer while it was idle (producer.id.expiration.ms)
+
+
+def lose_answer(value: bytes) -> Any:
+    """Lose the first response about the batch with one record of that value."""
+    lost: list[Told] = []
+
+    def fate(told: Told) -> Fate:
+        if lost or told.batch.values != (value,):
+            return Fate.PASS
+        lost.append(told)
+        return Fate.CUT
+
+    return fate
+
+
+async def test_behind_a_gap_what_a_forgetful_log_took_is_not_written_again() -> None:
+    """The first is refused for good, the second before its append; the third is in the log."""
+    async with one_broker() as cluster, sending(cluster) as (wire, producer):
+        cluster.log("t").producers.forget()
+        cluster.faults.error("Produce", ErrorCode.INVALID_TIMESTAMP)
+        cluster.faults.error("Produce", ErrorCode.NOT_ENOUGH_REPLICAS)
+        wire.on_told = lose_answer(b"3")
+        found = await outcomes(send(producer, 1, 4) + send(producer, 4, 6))
+        assert found == [False, False, 1, 2, 3]
+        assert values(cluster) == [b"0", b"3", b"4", b"5"]
+
+
+async def test_behind_a_gap_batches_in_doubt_that_no_log_has_are_sent_again_in_order() -> None:
+    """The log remembers the producer, and lost nothing but the request of the first."""
+    async with one_broker() as cluster, sending(cluster) as (wire, producer):
+        cluster.faults.error("Produce", ErrorCode.INVALID_TIMESTAMP)
+        wire.on_told = lose_answer(b"2")
+        assert await outcomes(send(producer, 1, 8)) == [False, *range(1, 7)]
+        assert values(cluster) == [b"%d" % n for n in range(8) if n != 1]
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_a_refused_batch_is_not_written_behind_one_that_a_forgetful_log_may_have(
+    recreated: bool, refused: int
+) -> None:
+    """The next one is in the log, and its response was lost."""
+    async with one_broker() as cluster:
+        cluster.brokers[1].speak("Produce", 3, 12)  # by name, so that it can come to another topic
+        async with sending(cluster) as (wire, producer):
+            wire.on_sent = only(b"1")
+            under_way = send(producer, 1, 5)
+            await asyncio.sleep(0.1)
+            if recreated:
+                cluster.delete_topic("t")
+                cluster.create_topic("t")
+            cluster.log("t").producers.forget()
+            cluster.faults.error("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=refused)
+            wire.on_told = lose_answer(b"%d" % (1 + refused))
+            wire.let_requests_go()
+            found = await outcomes(under_way + send(producer, 5, 8))
+        written = values(cluster)
+        assert written == sorted(set(written)), "doubled or reordered"
+        sent = dict(zip([b"%d" % n for n in range(1, 8)], found, strict=True))
+        for value, fate in sent.items():
+            if fate is False:
+                assert value not in written
+            elif fate is not True:
+                assert written[fate] == value
+        assert [sent[b"%d" % n] for n in range(1, 2 + refused)] == [False] * refused + [True]

@@ -112,6 +112,22 @@ class Story:
         ]
         return codes if open_gap else [*codes, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
+    def settle(self) -> None:
+        """Serve everything that is pending, so that the producer is idle."""
+        while not all(delivery.done() for _, _, delivery in self.deliveries):
+            self.rig.pass_time(0.3)
+            self.serve("ok")
+            self.grant_if_asked()
+
+    def forget(self) -> None:
+        """Have the leader forget every producer, as ``producer.id.expiration.ms`` does."""
+        for log in self.broker.logs.values():
+            log.producers.clear()
+
+    def grant_if_asked(self) -> None:
+        if self.rig.identity.state.name == "REQUESTED":
+            self.rig.grant(self.rig.identity.current.producer_id + 1)
+
     def finish(self) -> None:
         """Heal, and wait until everything is settled."""
         for _ in range(2000):
@@ -119,8 +135,7 @@ class Story:
             while self.rig.network.pending:
                 self.serve("ok")
                 self.rig.step()
-            if self.rig.identity.state.name == "REQUESTED":
-                self.rig.grant(self.rig.identity.current.producer_id + 1)
+            self.grant_if_asked()
             if all(delivery.done() for _, _, delivery in self.deliveries):
                 break
         else:
@@ -169,8 +184,7 @@ def run_story(seed: int, *, partitions: int, expiries: bool) -> Story:
         elif what < 0.80 and expiries:
             story.serve("refused", rng.choice(story.final_codes()))
             story.rig.step()
-            if story.rig.identity.state.name == "REQUESTED":
-                story.rig.grant(story.rig.identity.current.producer_id + 1)
+            story.grant_if_asked()
         else:
             fate = rng.choice(
                 ["ok", "ok", "refused", "appended", "reply lost", "never arrived", "part"]
@@ -197,6 +211,70 @@ def test_with_retriable_faults_everything_arrives_once_and_in_order(
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_with_expiries_and_refusals_reports_stay_honest(seed: int, partitions: int) -> None:
     run_story(seed, partitions=partitions, expiries=True)
+
+
+def run_forgetting(seed: int) -> Story:
+    """Bursts, each after the leader forgot the idle producer, and each with faults of its own."""
+    rng = random.Random(seed)
+    story = Story(rng.randrange(1, 3), batch_size=100)
+    for _ in range(rng.randrange(1, 4)):
+        story.settle()
+        story.forget()
+        for _ in range(rng.randrange(2, 7)):
+            story.send(rng.randrange(len(story.rig.metadata.view.topics["t"].leaders)), 60)
+        for _ in range(rng.randrange(2, 12)):
+            story.rig.step()
+            fate = rng.choice(["ok", "refused", "refused", "appended", "reply lost", "part"])
+            codes = [c for c in RETRIABLE if fate != "appended" or c in AFTER_APPEND]
+            if fate == "refused":
+                codes += [ErrorCode.INVALID_TIMESTAMP] * 3
+            story.serve(fate, rng.choice(codes))
+            story.rig.pass_time(rng.choice([0.0, 0.01, 0.5]))
+            story.grant_if_asked()
+    story.finish()
+    story.check()
+    return story
+
+
+def check_forgetting(seeds: range) -> None:
+    """Run the story of each seed, and name the first one that fails."""
+    for seed in seeds:
+        try:
+            run_forgetting(seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def test_a_producer_forgotten_while_idle_neither_doubles_nor_reorders() -> None:
+    check_forgetting(range(1500))
+
+
+@pytest.mark.long
+def test_a_producer_forgotten_while_idle_keeps_order_for_many_seeds() -> None:
+    check_forgetting(range(1500, 60_000))
+
+
+@pytest.mark.parametrize("refusals", [[], [ErrorCode.INVALID_TIMESTAMP]])
+def test_a_batch_behind_which_one_may_be_written_is_not_renumbered(refusals: list[int]) -> None:
+    """It was refused before its append; the response of the one behind it is lost."""
+    story = Story(1, batch_size=100)
+    story.send(0, 60)
+    story.settle()
+    story.forget()
+    for _ in range(len(refusals) + 2):
+        story.send(0, 60)
+    story.rig.step()
+    for code in [*refusals, ErrorCode.NOT_ENOUGH_REPLICAS]:
+        story.serve("refused", code)
+    story.serve("reply lost")
+    story.finish()
+    story.check()
+    (queue,) = story.rig.accumulator.topics["t"].queues
+    assert queue is not None and queue.idle
+    *refused, doubted = [d.exception() for _, _, d in story.deliveries[1:]]
+    assert [error.maybe_written for error in refused] == [False] * (len(refusals) + 1)
+    # Behind a gap a repeat tells that the log has it.
+    assert doubted is None if refusals else doubted.maybe_written is True
 
 
 NEXT = ("ok", "duplicate", "out of order", "timeout", "not leader", "cut")
