@@ -362,7 +362,8 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         """Go on reading ``partition`` at ``offset``, or at the first record from a time on.
 
         Takes effect at once: what was fetched for the old position is dropped. Whether the offset
-        exists shows when it is fetched.
+        exists shows when it is fetched. Automatic commits keep to what was finished before, until
+        records from there on are finished.
 
         Args:
             partition: An assigned one.
@@ -375,10 +376,11 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
                 no time zone, or it is None, which those calls return where they found nothing.
         """
         state, target = self._state(partition), checked_target(offset)
+        finished = self._engine.finished_of(state)
         if isinstance(target, AtTime):
-            self._engine.subscription.ask_reset(state, target, by_user=True)
+            self._engine.subscription.ask_reset(state, target, by_user=True, finished=finished)
         else:
-            self._engine.subscription.seek(state, *target)
+            self._engine.subscription.seek(state, *target, finished=finished)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the first offset that is still there; for all partitions, if none is named.
@@ -403,7 +405,8 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
 
     def _seek_to(self, partitions: Sequence[TopicPartition], to: OffsetSpec) -> None:
         for state in self._states(partitions):
-            self._engine.subscription.ask_reset(state, to, by_user=True)
+            finished = self._engine.finished_of(state)
+            self._engine.subscription.ask_reset(state, to, by_user=True, finished=finished)
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
         """Offset of the next record of ``partition`` that ``poll`` gives; looked up if need be.

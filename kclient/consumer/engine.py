@@ -308,6 +308,15 @@ class Engine:
                 metadata.remove_topic(topic)
         self.fetcher.news.ring()
 
+    def finished_of(self, state: PartitionState) -> tuple[int, int] | None:
+        """Offset and leader epoch that automatic commits use for it as it stands."""
+        if self.group is None:
+            return None
+        from kclient.consumer.handed_over import offset_and_epoch
+
+        at = self.group.handover.progress.finished_of(state.topic_partition)
+        return None if at is None else offset_and_epoch(at)
+
     def all_finished(self) -> None:
         """The user says that all that was handed over is finished."""
         self.poller.settle()

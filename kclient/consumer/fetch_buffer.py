@@ -248,7 +248,7 @@ class FetchBuffer:
         except MemoryError:
             self._note(state)  # it is inflated maybe
             raise
-        self._after(state, data)
+        self._after(state, data, handed=batch is not None)
         return True
 
     def return_to(self, offsets: Mapping[PartitionState, int]) -> None:
@@ -293,11 +293,11 @@ class FetchBuffer:
         except MemoryError:
             self._note(state)  # it is inflated maybe
             raise
-        self._after(state, data)
+        self._after(state, data, handed=bool(records))
         return records
 
-    def _after(self, state: PartitionState, data: FetchedData) -> None:
-        self._subscription.advance(state, data.offset, data.leader_epoch)
+    def _after(self, state: PartitionState, data: FetchedData, *, handed: bool) -> None:
+        self._subscription.advance(state, data.offset, data.leader_epoch, handed=handed)
         if data.done:
             self._remove_first(state)
         elif data.blocked is not None:

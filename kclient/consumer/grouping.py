@@ -274,10 +274,12 @@ class Grouping:
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
         """As ``_offsets_of``; automatic commits go by what the user says here from now on."""
         offsets, at_least = self._offsets_of(what)
-        finish = self._engine.subscription.finish
+        finish, handover = self._engine.subscription.finish, self._group().handover
         for partition, wanted in offsets.items():
             epoch = -1 if wanted.leader_epoch is None else wanted.leader_epoch
             finish(partition, wanted.offset, epoch, at_least=at_least)
+            if isinstance(what, Mapping):
+                handover.progress.stand(partition)
         return offsets, at_least
 
     def _offsets_of(
@@ -290,7 +292,10 @@ class Grouping:
             group.handover.check_loss()
             if self._engine.handlers is not None or group.handover.in_move:
                 # Not all that was handed over is finished.
-                return group.commits.unconfirmed(group.handover.progress.finished()), False
+                handover = group.handover
+                by_poll, progress = handover.by_poll, handover.progress
+                found = handover.handed_over.reached() if by_poll else progress.finished()
+                return group.commits.unconfirmed(found), False
             self._engine.poller.settle()
             return _positions(self._engine, group), False
         if isinstance(what, Mapping):

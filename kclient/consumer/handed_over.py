@@ -13,11 +13,13 @@ from kclient.cluster.wakeups import Bell
 from kclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from kclient.clock import Clock
+    from kclient.consumer.partition_state import PartitionState
     from kclient.consumer.poller import Poller
     from kclient.consumer.subscription import Subscription
+    from kclient.record import Record
     from kclient.types import TopicPartition
 
 
@@ -52,15 +54,33 @@ class HandedOver:
 
         Of an ``async for`` each step is such a call.
         """
+        return self._by_partition(self._subscription.finished)
+
+    def reached(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """As ``finished``, with positions from which nothing was consumed yet; for ``commit()``."""
+        return self._by_partition(self._subscription.reached)
+
+    def _by_partition(
+        self, at: Callable[[PartitionState, Record | None], tuple[int, int] | None]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         self._poller.settle()
-        found, in_hand = {}, self._poller.in_hand
-        for state in self._subscription:
-            at = self._subscription.finished(state, in_hand)
-            if at is not None:
-                offset, epoch = at
-                known = epoch if epoch >= 0 else None
-                found[state.topic_partition] = OffsetAndMetadata(offset, known)
-        return found
+        in_hand = self._poller.in_hand
+        found = {state.topic_partition: at(state, in_hand) for state in self._subscription}
+        return {key: committable(one) for key, one in found.items() if one is not None}
+
+    def finished_of(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The same of one partition."""
+        self._poller.settle()
+        state = self._subscription.get(partition)
+        if state is None:
+            return None
+        at = self._subscription.finished(state, self._poller.in_hand)
+        return None if at is None else committable(at)
+
+    def stand(self, partition: TopicPartition) -> None:
+        """The application committed an offset of it."""
+        self._poller.settle()
+        self._subscription.stand(partition)
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
         """Wait for the next call of the user, unless nothing was handed over since the last.
@@ -81,3 +101,14 @@ class HandedOver:
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
         """Nothing is kept of them here."""
+
+
+def committable(at: tuple[int, int]) -> OffsetAndMetadata:
+    """An offset and its leader epoch, below 0 for an unknown one, as they are committed."""
+    offset, epoch = at
+    return OffsetAndMetadata(offset, epoch if epoch >= 0 else None)
+
+
+def offset_and_epoch(at: OffsetAndMetadata) -> tuple[int, int]:
+    """The reverse of ``committable``."""
+    return at.offset, -1 if at.leader_epoch is None else at.leader_epoch

@@ -109,6 +109,12 @@ class PartitionState:
         retry_at: Not to be asked for before this time.
         visit: Of the user, in which it last handed over: ``finished`` is how far it was before.
         finished, finished_epoch: Position and its epoch before that visit.
+        base: Position at which nothing was consumed since the last assignment, seek, reset or
+            explicit commit; None while the position is unknown.
+        kept: Offset and leader epoch that automatic commits use while nothing was consumed
+            since ``base``; None for no commit.
+        explicit: The application committed an offset at ``base``, which automatic commits keep.
+        chosen: The pending reset comes from the reset policy, so its position is committed.
         restarts: Counts what the watchdog's patience begins anew with: errors for poll, and pauses
             that ended.
         resets: Resets in a row, by policy, after which the offset was out of range again.
@@ -123,9 +129,12 @@ class PartitionState:
 
     __slots__ = (
         "assigned",
+        "base",
         "buffered_bytes",
+        "chosen",
         "crowded",
         "error",
+        "explicit",
         "failures",
         "fence",
         "fetch_offset",
@@ -133,6 +142,7 @@ class PartitionState:
         "finished_epoch",
         "held",
         "high_watermark",
+        "kept",
         "kept_back",
         "last_stable_offset",
         "leader_epoch",
@@ -176,6 +186,9 @@ class PartitionState:
         self.visit = -1
         self.finished: int | None = None
         self.finished_epoch = -1
+        self.base: int | None = None
+        self.kept: tuple[int, int] | None = None
+        self.explicit = self.chosen = False
         self.buffered_bytes = 0
         self.high_watermark = -1
         self.last_stable_offset = -1

@@ -19,8 +19,17 @@ class Progress(Protocol):
     def finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """By partition, the offset up to which all records are finished, for a commit.
 
-        Of all assigned partitions of which it is known, changed or not since the last commit.
+        Of all assigned partitions of which it is known, changed or not since the last commit; but
+        not where nothing was consumed since a seek or an explicit commit.
         """
+        ...
+
+    def finished_of(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The same of one partition; None where nothing is to be committed."""
+        ...
+
+    def stand(self, partition: TopicPartition) -> None:
+        """The application committed an offset, which stands until it has finished more."""
         ...
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:

@@ -232,19 +232,47 @@ class Subscription:
         leader_epoch: int = -1,
         *,
         by_user: bool = True,
+        finished: tuple[int, int] | None = None,
     ) -> None:
-        """The next offset to read. The user who gives it has finished with what was before."""
+        """Set the next offset to read.
+
+        Args:
+            state: The partition.
+            offset, leader_epoch: The position.
+            by_user: The application sets it, so it is not committed before records are consumed
+                from there; else the log was cut there, or data is fetched again.
+            finished: Offset and leader epoch up to which the application finished before.
+        """
         self.recall()
         if by_user:
             state.visit = -1
+            self._begin(state, offset, finished)
+        elif state.position is None or offset < state.position:
+            if state.position == state.base:
+                state.base = offset
+            if state.kept is not None and state.kept[0] > offset:
+                state.kept = (offset, leader_epoch)
         self._apply(state, PhaseEvent.SOUGHT)
         self._place(state, offset, leader_epoch)
 
-    def ask_reset(self, state: PartitionState, to: Reset, *, by_user: bool = False) -> None:
-        """Look the position up anew; what is buffered belongs to the old one."""
+    def ask_reset(
+        self,
+        state: PartitionState,
+        to: Reset,
+        *,
+        by_user: bool = False,
+        finished: tuple[int, int] | None = None,
+    ) -> None:
+        """Look the position up anew; what is buffered belongs to the old one.
+
+        ``finished``: as with ``seek``.
+        """
         self.recall()
+        self._begin(state, None, finished)
         if by_user:
             state.visit = -1
+        else:
+            state.chosen = not state.explicit
         self._apply(state, PhaseEvent.RESET_ASKED)
         state.reset_to = to
         self._place(state, None)
@@ -270,6 +298,7 @@ class Subscription:
             self.ask_reset(state, self.default_reset)
         else:
             self.recall()
+            self._begin(state, None, None)
             self._apply(state, PhaseEvent.POSITION_LOST)
             self._place(state, None)
         return self.default_reset
@@ -288,6 +317,8 @@ class Subscription:
         for state, fence, offset, leader_epoch in answers:
             if state.assigned and state.phase is waiting and state.fence == fence:
                 self._apply(state, done)
+                chosen = state.chosen
+                self._begin(state, offset, (offset, leader_epoch) if chosen else state.kept)
                 self._set(state, offset, leader_epoch)
                 placed.append(state)
         if placed:
@@ -301,6 +332,7 @@ class Subscription:
         if not self._awaits_committed(state, fence):
             return False
         self._apply(state, PhaseEvent.COMMITTED_FOUND)
+        self._begin(state, offset, None)
         self._set(state, offset, leader_epoch)
         if 0 <= leader_epoch < state.leader_epoch:
             self._apply(state, PhaseEvent.LEADER_CHANGED)
@@ -315,6 +347,7 @@ class Subscription:
         if self.default_reset is not None:
             self._apply(state, PhaseEvent.RESET_ASKED)
             state.reset_to = self.default_reset
+            state.chosen = not state.explicit
         self._place(state, None)
         return True
 
@@ -325,10 +358,49 @@ class Subscription:
     def finished(
         self, state: PartitionState, in_hand: Record | None = None
     ) -> tuple[int, int] | None:
-        """Offset and leader epoch up to which the user has finished; None while unknown.
+        """Offset and leader epoch for an automatic commit; None for no commit.
 
-        Whoever asks has called ``recall``: what was taken and not handed over is not finished.
+        That is the offset up to which the application has finished what it consumed since
+        ``state.base``, else ``state.kept``. The caller has called ``recall``: what was taken and
+        not handed over is not finished.
         """
+        at = self.reached(state, in_hand)
+        return state.kept if at is None or at[0] == state.base else at
+
+    @staticmethod
+    def passed(
+        state: PartitionState, first: tuple[int, int] | None = None
+    ) -> tuple[int, int] | None:
+        """As ``finished``, where all before ``first``, by default the position, is finished."""
+        if first is None and state.position is not None:
+            first = (state.position, state.position_epoch)
+        if first is None or first[0] == state.base:
+            return state.kept
+        if state.explicit and state.base is not None and first[0] < state.base:
+            return state.kept  # it was handed over before the explicit commit
+        return first
+
+    @staticmethod
+    def _begin(state: PartitionState, base: int | None, kept: tuple[int, int] | None) -> None:
+        """Nothing was consumed from ``base`` on yet; an explicit commit stands until then."""
+        state.explicit = state.explicit and state.position == state.base
+        state.chosen = False
+        state.base, state.kept = base, kept
+
+    def stand(self, partition: TopicPartition) -> None:
+        """The application committed an offset: automatic commits wait for what it consumes next.
+
+        The caller has called ``recall``.
+        """
+        state = self._states.get(partition)
+        if state is not None:
+            self._begin(state, state.position, None)
+            state.explicit = True
+
+    def reached(
+        self, state: PartitionState, in_hand: Record | None = None
+    ) -> tuple[int, int] | None:
+        """As ``finished``, but for a position from which nothing was consumed yet: that counts."""
         if state.position is None:
             return None
         position = (state.position, state.position_epoch)
@@ -362,8 +434,15 @@ class Subscription:
         for state in said:
             state.visit = self.visit
 
-    def advance(self, state: PartitionState, offset: int, leader_epoch: int) -> None:
-        """Records up to ``offset`` are handed over, or skipped since nobody may see them."""
+    def advance(
+        self, state: PartitionState, offset: int, leader_epoch: int, *, handed: bool = True
+    ) -> None:
+        """Records up to ``offset`` are handed over, or skipped since nobody may see them.
+
+        ``handed``: False where there was none to hand over; an explicit commit outlasts that.
+        """
+        if not handed and state.explicit and state.position == state.base:
+            state.base = offset
         if state.visit != self.visit:
             state.visit = self.visit
             state.finished, state.finished_epoch = state.position, state.position_epoch

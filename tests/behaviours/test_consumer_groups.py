@@ -161,6 +161,85 @@ async def test_partitions_assigned_by_hand_can_be_committed(broker, topic, produ
         assert (await consumer.poll(max_records=1, timeout=10.0))[0].offset >= 1
 
 
+async def committed(bootstrap: str, group: str, partition: TopicPartition) -> int | None:
+    async with kclient.Consumer(bootstrap, group=group, **SETTINGS) as other:
+        found = (await other.committed([partition]))[partition]
+        return None if found is None else found.offset
+
+
+@contextlib.asynccontextmanager
+async def placed(
+    bootstrap: str, group: str, part: TopicPartition, way: str, **settings: Any
+) -> AsyncIterator[Any]:
+    """A consumer that has the partition, by hand or as a member, and knows its position."""
+    topics = () if way == "assign" else (part.topic,)
+    every = {**SETTINGS, **settings}
+    async with kclient.Consumer(bootstrap, *topics, group=group, **every) as consumer:
+        if way == "assign":
+            consumer.assign([part])
+        await until(lambda: part in consumer.assignment)
+        await consumer.position(part)
+        yield consumer
+
+
+WAYS = ["assign", "subscribe"]
+ENDS = ["close", "interval", "exception", "end of block"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("end", ENDS)
+async def test_an_explicit_commit_is_not_undone_by_automatic_ones(
+    broker, topic, producer, way: str, end: str
+) -> None:
+    name = await topic()
+    await write(await producer(), name, [b"%d" % n for n in range(20)])
+    part = TopicPartition(name, 0)
+    how = {"auto_offset_reset": "latest", "auto_commit_interval": 0.1}
+    with contextlib.suppress(ZeroDivisionError):
+        async with placed(broker.bootstrap, name, part, way, **how) as consumer:
+            assert await consumer.position(part) == 20
+            await consumer.commit({part: 10})
+            if end == "interval":
+                for _ in range(5):
+                    assert await consumer.poll(timeout=0.1) == []
+            elif end == "exception":
+                raise ZeroDivisionError
+            elif end == "close":
+                await consumer.close()
+    assert await committed(broker.bootstrap, name, part) == 10
+    async with placed(broker.bootstrap, name, part, way, **how) as consumer:
+        assert await consumer.poll(max_records=1, timeout=10.0)
+    assert await committed(broker.bootstrap, name, part) == 11
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_seek_without_a_poll_is_not_committed(broker, topic, producer, way: str) -> None:
+    name = await topic()
+    await write(await producer(), name, [b"%d" % n for n in range(20)])
+    part = TopicPartition(name, 0)
+    async with placed(broker.bootstrap, name, part, way) as consumer:
+        await consumer.commit({part: 15})
+    async with placed(broker.bootstrap, name, part, way, auto_commit_interval=0.1) as consumer:
+        consumer.seek(part, 5)
+    assert await committed(broker.bootstrap, name, part) == 15
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_position_that_a_reset_chose_is_committed(
+    broker, topic, producer, way: str
+) -> None:
+    name, out = await topic(), await producer()
+    await write(out, name, [b"%d" % n for n in range(20)])
+    part, how = TopicPartition(name, 0), {"auto_offset_reset": "latest"}
+    async with placed(broker.bootstrap, name, part, way, **how):
+        pass
+    assert await committed(broker.bootstrap, name, part) == 20
+    await out.send(name, b"while no member is there", partition=0)
+    async with placed(broker.bootstrap, name, part, way, **how) as consumer:
+        [record] = await consumer.poll(max_records=1, timeout=10.0)
+        assert record.value == b"while no member is there"
+
+
 async def test_a_commit_of_what_moved_is_typed_and_the_consumer_goes_on(
     broker, topic, producer
 ) -> None:

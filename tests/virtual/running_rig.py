@@ -161,8 +161,13 @@ class PlainHost:
     def skips(self, record: Record, error: DeserializationFailed) -> bool:
         return False
 
-    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        return OffsetAndMetadata(self.positions[partition])
+    def passed(
+        self, partition: TopicPartition, first: OffsetAndMetadata | None = None
+    ) -> OffsetAndMetadata | None:
+        return OffsetAndMetadata(self.positions[partition]) if first is None else None
+
+    def stand(self, partition: TopicPartition) -> None:
+        pass
 
     async def poll(self, limit: int, timeout: float) -> Sequence[Record]:
         deadline = self.clock.now() + timeout

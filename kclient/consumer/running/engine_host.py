@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kclient.types import OffsetAndMetadata
+from kclient.consumer.handed_over import committable, offset_and_epoch
 
 if TYPE_CHECKING:
     import random
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kclient.consumer.records import Convert
     from kclient.errors import DeserializationFailed
     from kclient.record import Record
-    from kclient.types import TopicPartition
+    from kclient.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
 
@@ -79,13 +79,20 @@ class EngineHost:
         """Whether the consumer passes over such a record."""
         return self._engine.bad_records.skips(record, error, self._core)
 
-    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Where the next record to hand over is."""
+    def passed(
+        self, partition: TopicPartition, first: OffsetAndMetadata | None = None
+    ) -> OffsetAndMetadata | None:
+        """What to commit where all before ``first``, by default the position, is finished."""
         state = self._subscription.get(partition)
-        if state is None or state.position is None:
+        if state is None:
             return None
-        epoch = state.position_epoch
-        return OffsetAndMetadata(state.position, epoch if epoch >= 0 else None)
+        at = self._subscription.passed(state, None if first is None else offset_and_epoch(first))
+        return None if at is None else committable(at)
+
+    def stand(self, partition: TopicPartition) -> None:
+        """The application committed an offset of it."""
+        self._engine.poller.settle()
+        self._subscription.stand(partition)
 
     async def poll(self, limit: int, timeout: float) -> Sequence[Record]:
         """Records as they are stored.
@@ -115,8 +122,8 @@ class EngineHost:
         """Hand out records from there on again."""
         state = self._subscription.get(partition)
         if state is not None:
-            epoch = -1 if to.leader_epoch is None else to.leader_epoch
-            self._subscription.seek(state, to.offset, epoch)
+            finished = self._engine.finished_of(state)
+            self._subscription.seek(state, *offset_and_epoch(to), finished=finished)
 
     def use_progress(self, progress: Progress | None) -> None:
         """Who says from now on what is finished."""

@@ -110,8 +110,19 @@ class RunHost(Protocol):
         """Whether the consumer passes over such a record."""
         ...
 
-    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Where the next record to hand over is, behind what nobody may see; None if unknown."""
+    def passed(
+        self, partition: TopicPartition, first: OffsetAndMetadata | None = None
+    ) -> OffsetAndMetadata | None:
+        """What to commit where all before ``first`` is finished; None for nothing.
+
+        ``first`` is by default where the next record to hand over is, behind what nobody may see.
+        What was finished before counts where nothing was taken since a seek, and nothing does
+        where nothing was taken since an explicit commit.
+        """
+        ...
+
+    def stand(self, partition: TopicPartition) -> None:
+        """The application committed an offset of it."""
         ...
 
     async def poll(self, limit: int, timeout: float) -> Sequence[Record]:

@@ -305,16 +305,29 @@ class Runner:
         """By partition, the offset up to which all records are finished."""
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition in self._host.assigned():
-            track = self._tracker.get(partition)
-            done = None if track is None else track.done
-            if track is None or not track.jobs:
-                # Then the position may be further on, behind what nobody may see.
-                position = self._host.position(partition)
-                if position is not None and (done is None or position.offset > done.offset):
-                    done = position
+            done = self.finished_of(partition)
             if done is not None:
                 found[partition] = done
         return found
+
+    def finished_of(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The same of one partition; None where nothing is to be committed."""
+        track = self._tracker.get(partition)
+        done = None if track is None else track.done
+        if track is not None and track.jobs:
+            return done or self._host.passed(partition, track.first_unfinished())
+        # Then the position may be further on, behind what nobody may see.
+        position = self._host.passed(partition)
+        if position is None or (done is not None and position.offset <= done.offset):
+            return done
+        return position
+
+    def stand(self, partition: TopicPartition) -> None:
+        """The application committed an offset, which stands until handlers have finished more."""
+        track = self._tracker.get(partition)
+        if track is not None:
+            track.done = None
+        self._host.stand(partition)
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
         """Wait until no handler works on ``partitions``; what waits for one is given back.
@@ -367,10 +380,10 @@ class Runner:
         if track.void:
             return
         start = track.first_unfinished()
+        if start is not None and track.jobs:
+            self._host.rewind(track.partition, start)  # it asks for ``finished_of`` as it is now
         self._tracker.restart(track)
         self._room.ring()
-        if start is not None and track.jobs:
-            self._host.rewind(track.partition, start)
         if track.paused:
             self._host.resume(track.partition)
 
