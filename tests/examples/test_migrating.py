@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka.admin
+import aiokafka.partitioner
 import confluent_kafka
 import confluent_kafka.admin
 import confluent_kafka.aio
@@ -28,6 +29,9 @@ from aiohttp.test_utils import TestClient, TestServer
 import kclient
 from kclient.testing import Cluster, ThreadedCluster, run_virtually
 from tests.interop.peers.kafka_python_peer import kafka
+
+aiokafka_partitioner = aiokafka.partitioner.DefaultPartitioner()
+kafka_murmur2 = kafka.partitioner.default.murmur2
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
@@ -336,3 +340,47 @@ async def test_a_group_of_aiokafkas_default_assignor_refuses_a_member_without_it
         ):
             with pytest.raises(kclient.errors.InconsistentGroupProtocol):
                 await consumer.poll(timeout=None)
+
+
+# What differs on purpose --------------------------------------------------------------------------
+
+KEYS = [b"customer-%d" % number for number in range(50)]
+
+
+async def places_of(bootstrap: str, partitioner: Any = None) -> dict[bytes, int]:
+    """Where kclient puts each key."""
+    async with kclient.Producer(bootstrap, partitioner=partitioner) as producer:
+        return {key: (await producer.send("orders", b"", key=key)).partition for key in KEYS}
+
+
+def places_of_confluent(bootstrap: str, settings: dict[str, Any]) -> dict[bytes, int]:
+    places: dict[bytes, int] = {}
+
+    def settled(error: object, message: Any) -> None:
+        assert error is None
+        places[message.key()] = message.partition()
+
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "log_level": 0, **settings}
+    )
+    for key in KEYS:
+        producer.produce("orders", b"", key=key, on_delivery=settled)
+    assert producer.flush(30) == 0
+    return places
+
+
+def test_keys_land_where_the_page_says() -> None:
+    with threaded() as cluster:
+        cluster.create_topic("orders", partitions=6)
+        ours = asyncio.run(places_of(cluster.bootstrap))
+        theirs = places_of_confluent(cluster.bootstrap, {})
+        assert places_of_confluent(cluster.bootstrap, {"partitioner": "murmur2_random"}) == ours
+        (block,) = [block for block in SNIPPETS if "class ConsistentRandom" in block]
+        names: dict[str, Any] = {"kclient": kclient}
+        exec(block, names)
+        partitioner = names["ConsistentRandom"]()
+        assert asyncio.run(places_of(cluster.bootstrap, partitioner)) == theirs
+    six = list(range(6))
+    assert ours == {key: aiokafka_partitioner(key, six, six) for key in KEYS}
+    assert ours == {key: (kafka_murmur2(key) & 0x7FFFFFFF) % 6 for key in KEYS}
+    assert sum(ours[key] == theirs[key] for key in KEYS) < len(KEYS) / 4
