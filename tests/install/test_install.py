@@ -145,6 +145,65 @@ def test_an_installation_brings_a_pytest_plugin_and_a_command(source: Path, tmp_
     )
 
 
+USER_PROGRAM = """
+import kclient
+
+async def main(producer: "kclient.Producer[bytes, bytes]") -> None:
+    delivered: str = await producer.send("t", b"0")
+"""
+
+
+@pytest.fixture(scope="module")
+def editable(source: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source of an editable installation, and the interpreter that has it and nothing else."""
+    where = tmp_path_factory.mktemp("editable")
+    copy, wheels, home = where / "source", where / "wheels", where / "venv"
+    shutil.copytree(source, copy)
+    wheels.mkdir()
+    build = f"from setuptools.build_meta import build_editable; build_editable({str(wheels)!r})"
+    run([sys.executable, "-c", build], clean_environment(KCLIENT_PURE="1"), copy)
+    (wheel,) = wheels.glob("kclient-*.whl")
+    run([sys.executable, "-m", "venv", "--without-pip", str(home)], clean_environment(), where)
+    python = home / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--no-input", "--python", str(python)]
+    run([*pip, "install", "--no-deps", "--no-index", str(wheel)], clean_environment(), where)
+    return copy, python
+
+
+def test_an_editable_installation_shows_its_types_to_mypy_from_any_directory(
+    editable: tuple[Path, Path], tmp_path: Path
+) -> None:
+    pytest.importorskip("mypy")
+    copy, python = editable
+    find = "import importlib.util as u; print(u.find_spec('kclient').origin)"
+    found = run([str(python), "-c", find], clean_environment(), tmp_path).strip()
+    assert found == str(copy / "kclient" / "__init__.py")
+    program = tmp_path / "program.py"
+    program.write_text(USER_PROGRAM)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), program],
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT,
+        check=False,
+    )
+    (wrong,) = [line for line in checked.stdout.splitlines() if ": error: " in line]
+    assert 'has type "RecordMetadata", variable has type "str"' in wrong
+
+
+def test_another_project_keeps_its_own_tests_beside_an_editable_installation(
+    editable: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, python = editable
+    for name in ("tests", "tools", "examples", "benchmarks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / "ours.py").write_text("")
+        assert run([str(python), "-c", f"import {name}.ours"], clean_environment(), tmp_path) == ""
+
+
 def test_only_a_build_turns_modules_into_c(source: Path, tmp_path: Path) -> None:
     copy = tmp_path / "source"
     shutil.copytree(source, copy)
