@@ -69,6 +69,9 @@ class Admin(AsyncOnly):
         merged = AdminConfig.of(config, {"bootstrap": bootstrap, **settings})
         self._core = ClientCore(merged, observers=observers, dialer=dialer)
 
+    def __repr__(self) -> str:
+        return self._core.shown("Admin")
+
     async def start(self) -> None:
         """Connect. ``async with`` does it.
 

@@ -26,6 +26,7 @@ from kclient.errors import ClientClosed, KafkaError
 from kclient.frozen import Frozen, frozen
 from kclient.hooks import Counters, Hooks, Observer, require_method
 from kclient.network import NetworkClient
+from kclient.snapshot import Snapshot
 from kclient.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ BACKOFF_FLOOR = 0.01
 
 
 @frozen
-class Health(Frozen):
+class Health(Snapshot, Frozen):
     """A snapshot of how a client is.
 
     Attributes:
         name: The client's, as log lines begin with it.
-        state: ``new``, ``running``, ``failed`` (an internal task died) or ``closed``.
+        state: ``new``, ``starting``, ``running``, ``failed`` (an internal task died) or
+            ``closed``.
         cluster_id: Of the cluster that it is connected to; None before that.
         brokers: How many brokers are known.
         topics: How many topics are kept fresh.
@@ -343,6 +345,17 @@ class ClientCore:
         """Why the client is of no more use: an internal task died. None if all is well."""
         return self._supervisor.failure
 
+    @property
+    def state(self) -> str:
+        """As ``Health.state`` has it."""
+        state = "closed" if self.closed else self._state
+        return "failed" if state == "running" and self.failure is not None else state
+
+    def shown(self, kind: str) -> str:
+        """Return the repr of the client of that kind: its name, state and bootstrap addresses."""
+        bootstrap = ",".join(node.address for node in self.network.bootstrap_nodes)
+        return f"<kclient.{kind} {self.name!r} {self.state} bootstrap={bootstrap}>"
+
     def health(self) -> Health:
         """A snapshot of how the client is; free to call at any time.
 
@@ -350,10 +363,7 @@ class ClientCore:
             WrongContext: Called from another loop, thread or process than ``start``.
         """
         self.check_context()
-        view = self.metadata.view
-        state = "closed" if self.closed else self._state
-        if state == "running" and self.failure is not None:
-            state = "failed"
+        view, state = self.metadata.view, self.state
         refreshed = self.metadata.refreshed_at
         error = self.metadata.last_error
         return Health(

@@ -226,6 +226,9 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         bad = BadRecords(bad_records, names, None if joining is None else joining.pattern)
         self._engine = Engine(self._config, names, convert, observers, dialer, joining, bad)
 
+    def __repr__(self) -> str:
+        return self._engine.core.shown("Consumer")
+
     # Life
 
     async def start(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kclient.snapshot import Snapshot
+
 if TYPE_CHECKING:
     from kclient.cluster.core import Health
     from kclient.group.health import MembershipHealth
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionHealth:
+class PartitionHealth(Snapshot):
     """One assigned partition.
 
     Attributes:
@@ -47,7 +49,7 @@ class PartitionHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class CallbackHealth:
+class CallbackHealth(Snapshot):
     """A callback of a rebalance that is under way.
 
     Attributes:
@@ -64,7 +66,7 @@ class CallbackHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerHealth:
+class ConsumerHealth(Snapshot):
     """One consumer.
 
     Attributes:

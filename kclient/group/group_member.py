@@ -28,6 +28,7 @@ from kclient.group.user_protocol import (
     check_protocol,
     is_sendable,
 )
+from kclient.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -43,7 +44,7 @@ LAST_MOMENT = 0.1
 
 
 @frozen
-class GroupMemberHealth(Frozen):
+class GroupMemberHealth(Snapshot, Frozen):
     """A snapshot of how a ``GroupMember`` is.
 
     Attributes:
@@ -134,6 +135,9 @@ class GroupMember(AsyncOnly):
         self._closing = self._core.closing("close-member", self._close)
         self._started = False
         self._leave: bool | None = None
+
+    def __repr__(self) -> str:
+        return self._core.shown("GroupMember")
 
     # Life
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from kclient.frozen import Frozen, frozen
+from kclient.snapshot import Snapshot
 
 
 @frozen
-class MembershipHealth(Frozen):
+class MembershipHealth(Snapshot, Frozen):
     """A snapshot of how a member of a group is.
 
     Attributes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kclient.network.connection_states import ConnectionState
+from kclient.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionHealth:
+class ConnectionHealth(Snapshot):
     """One connection, or one that is wanted.
 
     Attributes:
@@ -82,7 +83,7 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class NodeHealth:
+class NodeHealth(Snapshot):
     """One broker, over all connections to it.
 
     Attributes:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kclient.snapshot import Snapshot
+
 if TYPE_CHECKING:
     from kclient.cluster.core import Health
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerHealth:
+class ProducerHealth(Snapshot):
     """How a producer is.
 
     Attributes:

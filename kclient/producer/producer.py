@@ -200,6 +200,9 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         self._closing = core.closing("close-producer", self._close)
         self._looker = Looker(core, self._accumulator, self._intake, self._settlement, self._sender)
 
+    def __repr__(self) -> str:
+        return self._core.shown("Producer")
+
     # Life.
 
     async def start(self) -> None:

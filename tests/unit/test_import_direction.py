@@ -26,6 +26,7 @@ BASE = {
         "keywords",
         "properties",
         "settings",
+        "snapshot",
         "security",
         "serializers",
         "surroundings",
@@ -74,7 +75,7 @@ SANS_IO = tuple(
     place
     for room, files in {
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
-        "durations.py foreign_settings.py settings.py config.py",
+        "durations.py foreign_settings.py settings.py snapshot.py config.py",
         "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
         "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
         "cluster": "broker.py hearsay.py merge.py metadata.py missing.py offset_query.py "

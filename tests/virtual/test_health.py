@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 import kclient
 from kclient.testing import Cluster, MemoryNet
+from tests.virtual.pool import Pool
 
 
 def net() -> MemoryNet:
@@ -87,3 +89,104 @@ async def test_it_names_every_task_and_none_after_close() -> None:
         await consumer.close()
         assert consumer.health().client.tasks == ()
         assert consumer.health().client.nodes == ()
+
+
+# What services show: a repr, and plain JSON
+
+
+def plain(client: Any) -> dict[str, Any]:
+    """Its health as another program reads it; the repr has the same name and state."""
+    health = client.health()
+    told: dict[str, Any] = health.to_dict()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["ok"] is health.ok
+    core = told.get("client", told)
+    assert repr(client).startswith(f"<kclient.{type(client).__name__} {core['name']!r} ")
+    assert f"' {core['state']} bootstrap=" in repr(client)
+    return told
+
+
+def clients(bootstrap: str) -> list[Any]:
+    """One of each kind, and a consumer in a group; none is started."""
+    named: dict[str, Any] = {"client_id": "app"}
+    reading: dict[str, Any] = {**named, "auto_offset_reset": "earliest"}
+    return [
+        kclient.Admin(bootstrap, **named),
+        kclient.Producer(bootstrap, **named),
+        kclient.Consumer(bootstrap, "t", **reading),
+        kclient.Consumer(bootstrap, "t", group="g", **reading),
+        kclient.GroupMember(bootstrap, group="m", protocol=Pool(), **named),
+    ]
+
+
+def state_of(client: Any) -> str:
+    told = plain(client)
+    return str(told.get("client", told)["state"])
+
+
+async def broken() -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("which", range(5))
+async def test_health_is_plain_json_and_the_repr_says_the_state_all_life_long(which: int) -> None:
+    async with Cluster(brokers=2) as cluster:
+        cluster.create_topic("t", partitions=3)
+        client = clients(cluster.bootstrap)[which]
+        assert state_of(client) == "new"
+        starting = asyncio.create_task(client.start())
+        await asyncio.sleep(0)
+        assert state_of(client) == "starting"
+        await starting
+        assert state_of(client) == "running"
+        await asyncio.sleep(5.0)
+        net().freeze("broker-1")
+        net().cut("broker-2")
+        net().refuse("broker-2")
+        await asyncio.sleep(60.0)
+        told = plain(client)
+        assert [node["last_error"] for node in told.get("client", told)["nodes"]].count(None) < 4
+        net().heal()
+        core = client._engine.core if isinstance(client, kclient.Consumer) else client._core
+        core.spawn(broken(), "broken", endless=True)
+        await asyncio.sleep(1.0)
+        assert state_of(client) == "failed"
+        await client.close()
+        assert state_of(client) == "closed"
+
+
+async def test_the_health_of_a_consumer_has_its_partitions_by_name() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=2)
+        revoked = asyncio.Event()
+
+        async def hangs(_: object) -> None:
+            await revoked.wait()
+
+        async with kclient.Consumer(
+            cluster.bootstrap, "t", group="g", auto_offset_reset="earliest", on_assigned=hangs
+        ) as consumer:
+            polling = asyncio.create_task(consumer.poll(timeout=30.0))
+            await asyncio.sleep(10.0)
+            callback = plain(consumer)["callback"]
+            assert (callback["name"], callback["partitions"]) == ("on_assigned", ["t-0", "t-1"])
+            revoked.set()
+            await polling
+            told = plain(consumer)
+            assert told["partitions"].keys() == {"t-0", "t-1"}
+            assert told["partitions"]["t-0"]["phase"] == "FETCHING"
+            assert told["group"]["state"] == "STABLE"
+            assert told["ok"]
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "text"),
+    [
+        ("kafka", "bootstrap=kafka:9092>"),
+        ("[::1]:9093, b:1", "bootstrap=[::1]:9093,b:1>"),
+    ],
+)
+def test_a_repr_has_the_bootstrap_addresses_and_no_secret(bootstrap: str, text: str) -> None:
+    for client in clients(bootstrap):
+        assert repr(client).endswith(text)
+    assert repr(clients(bootstrap)[1]).startswith("<kclient.Producer 'app producer-")

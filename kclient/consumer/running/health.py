@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kclient.snapshot import Snapshot
+
 if TYPE_CHECKING:
     from kclient.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class SlowHandler:
+class SlowHandler(Snapshot):
     """A handler that has been at work for longer than ``max_poll_interval``.
 
     Attributes:
@@ -25,7 +27,7 @@ class SlowHandler:
 
 
 @dataclass(frozen=True, slots=True)
-class RunHealth:
+class RunHealth(Snapshot):
     """One ``Consumer.run`` that is under way.
 
     Attributes:
