@@ -162,6 +162,28 @@ def test_after_a_second_of_silence_another_broker_is_asked_as_well() -> None:
     run(main())
 
 
+def test_a_leader_that_hangs_is_not_asked_whether_another_one_leads() -> None:
+    class Troubled(FakeNetwork):
+        """Broker 1 lost its connections, and may be dialed."""
+
+        def trouble_with(self, node_id: int) -> Exception | None:
+            return BrokerUnreachable("lost") if node_id == 1 else None
+
+    async def main() -> None:
+        network = Troubled(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            await asyncio.sleep(10.0)
+            network.script, network.sent = hanging(1), []
+            version = updater.view.version
+            updater.leader_failed(1)
+            await updater.wait_newer(version, 5.0)
+            assert [node for _, node, _ in network.sent] == [2]
+
+    run(main())
+
+
 def test_a_response_that_comes_late_but_first_is_taken() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
