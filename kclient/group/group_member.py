@@ -198,8 +198,8 @@ class GroupMember(AsyncOnly):
         try:
             async with self._closing.limit():
                 await self._membership.close("the member is closed", deadline, tell=self._leave)
-        except TimeoutError:  # somebody else came, in more of a hurry
-            pass
+        except TimeoutError:  # no time is left, but for what must be given up
+            await self._membership.close("", self._core.clock.now(), tell=False)
         finally:
             await self._core.close(max(self._closing.time_left, LAST_MOMENT))
 

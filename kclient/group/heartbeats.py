@@ -113,6 +113,15 @@ class Heartbeats:
         self.pulse.begin(self._core.clock.now())
         self._alarm.ring()
 
+    def prove(self) -> None:
+        """An assignment came: send a heartbeat at once.
+
+        Coordinators answer JoinGroup and SyncGroup of a stable group without counting that as a
+        sign of life: the session that they began before may be nearly over.
+        """
+        self.pulse.due = self._core.clock.now()
+        self._alarm.ring()
+
     def wake(self) -> None:
         """The member's state has changed."""
         self._alarm.ring()

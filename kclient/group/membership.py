@@ -113,6 +113,7 @@ class Membership:
         self._alarm = Alarm()
         self._tasks: list[asyncio.Task[Any]] = []
         self._host_works = False
+        self._ended = False
         self._leaves = 0
         self._ending: float | None = None
         self._farewell = ""
@@ -220,6 +221,10 @@ class Membership:
         if self._tasks and not self._tasks[0].done():
             await asyncio.wait(self._tasks[:1], timeout=max(0.0, self._ending - now))
         await self._core.stop(*self._tasks)
+        if self._tasks and not self._ended:  # cut off in the midst of something else
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.0):
+                    await self._end()
         if self._member.state is not MemberState.CLOSED:
             self._farewell = self._member.close()
             self._unsaid = bool(self._farewell) or self._joining.nameless
@@ -297,7 +302,7 @@ class Membership:
 
     async def _end(self) -> None:
         """Nothing will be joined any more: whom we serve gives up what it has."""
-        member = self._member
+        member, self._ended = self._member, True
         if member.state is MemberState.LOST:
             await self._tell_of_loss()
         if member.state is MemberState.FAILED:

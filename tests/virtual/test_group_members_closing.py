@@ -15,6 +15,7 @@ from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError
 from kclient.network.dialer import TcpDialer
 from kclient.testing import Cluster, run_virtually
 from tests.virtual.cancelling import client_timers
+from tests.virtual.hanging import Hanging
 from tests.virtual.pool import G, Pool, member_of
 
 
@@ -191,6 +192,30 @@ def test_close_is_bounded_in_every_state(state: State, timeout: float) -> None:
 
     run_virtually(main(), limit=600.0)
     assert reported == []
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.3, 5.0])
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_what_on_assigned_has_begun_is_revoked_however_little_time_a_close_has(
+    stubborn: bool, timeout: float
+) -> None:
+    async def main() -> None:
+        async with Cluster() as cluster:
+            pool, hanging = Pool(), Hanging(stubborn=stubborn)
+            pool.acts["on_assigned"] = hanging
+            member = member_of(cluster, pool)
+            await member.start()
+            while hanging.began is None:  # noqa: ASYNC110 - it is cheap on virtual time
+                await asyncio.sleep(0.01)
+            await member.close(timeout)
+            assert [name for name in pool.told if name.startswith("on_")] == [
+                "on_assigned",
+                "on_revoked",
+            ]
+            assert member.assignment is None
+            hanging.go.set()
+
+    run_virtually(main())
 
 
 def test_the_others_have_the_work_of_who_leaves_within_a_heartbeat() -> None:

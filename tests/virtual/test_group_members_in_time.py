@@ -60,6 +60,24 @@ def test_heartbeats_come_every_interval_for_as_long_as_nothing_happens() -> None
     run_virtually(main())
 
 
+def test_a_heartbeat_follows_each_assignment_at_once() -> None:
+    """A coordinator that was loaded anew answers joins and syncs, and they prolong no session."""
+
+    async def main() -> None:
+        async with working(2) as (cluster, workers):
+            follower = next(w for w in workers if not w.member.health().is_leader)
+            await asyncio.sleep(INTERVAL / 2)
+            follower.member.rejoin("which is answered out of the stable group")
+            before, generation = follower.count("assigned"), follower.member.generation
+            await until(lambda: follower.count("assigned") > before)
+            assert follower.member.generation == generation
+            given = follower.at[-1]
+            await asyncio.sleep(INTERVAL / 10)
+            assert [at for at in beats(cluster, follower) if at >= given]
+
+    run_virtually(main())
+
+
 @pytest.mark.parametrize("call", ["prepare", "assigned", "assign"])
 def test_heartbeats_go_on_while_user_code_takes_longer_than_the_session(call: str) -> None:
     """R20: by 1.5 intervals at most."""
