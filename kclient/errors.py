@@ -46,8 +46,9 @@ caller (``cluster.calls``, the sender, the fetcher); the flags are facts only.
 
 from __future__ import annotations
 
+import copy
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kclient.error_codes import TABLE
 
@@ -72,6 +73,7 @@ else:
 
 _MOST_CAUSES = 5
 """How many causes of causes a text has; a bound also for a ring of them."""
+Raised = TypeVar("Raised", bound=BaseException)
 
 
 class KafkaError(Exception):
@@ -165,6 +167,24 @@ def _safe_str(error: BaseException) -> str:
         return str(error)
     except Exception:  # of a class of the user's
         return ""
+
+
+def fresh(error: Raised) -> Raised:
+    """Return a copy of ``error``, for raising one that is kept.
+
+    Raised itself, its traceback would grow each time and keep all those frames alive. The copy has
+    the type, attributes, notes, cause and present traceback of ``error``; where a type that isn't
+    ours can't be copied, it is ``error``.
+    """
+    try:
+        made = copy.copy(error)
+    except Exception:
+        return error
+    made.__cause__, made.__context__ = error.__cause__, error.__context__
+    made.__suppress_context__ = error.__suppress_context__
+    if hasattr(error, "__notes__"):
+        made.__notes__ = list(error.__notes__)
+    return made.with_traceback(error.__traceback__)
 
 
 def _restore(cls: type[KafkaError], state: dict[str, Any]) -> KafkaError:

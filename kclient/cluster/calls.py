@@ -16,7 +16,7 @@ from kclient.backoff import Backoff
 from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from kclient.cluster.retry import Attempts, NoSuchPartition, Verdict, judge
 from kclient.cluster.targets import AnyNode, ControllerTarget, LeaderTarget, NodeTarget, Target
-from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, broker_error
+from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, broker_error, fresh
 from kclient.network import Lane
 from kclient.protocol.message import Request
 from kclient.types import TopicPartition
@@ -156,7 +156,7 @@ class Calls:
     def check_ended(self) -> None:
         """Raise what ``end`` was given, if it was called."""
         if self._ended is not None:
-            raise self._ended
+            raise fresh(self._ended)
 
     async def pause(self, seconds: float) -> None:
         """Sleep, unless the client ends: then raise why."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError, WrongContext
+from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError, WrongContext, fresh
 
 if TYPE_CHECKING:
     from kclient.hooks import Counters, Hooks
@@ -99,7 +99,7 @@ class Supervisor:
         if self._home is _NOWHERE:
             raise self._not_in_use()
         if self.failure is not None:
-            raise self.failure.with_traceback(None)
+            raise fresh(self.failure)
 
     def check_context(self) -> None:
         """Raise WrongContext in another loop, thread or process than that of ``start``."""

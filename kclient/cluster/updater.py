@@ -16,7 +16,7 @@ from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.metadata import Ask, Endpoint, LeaderHint, MetadataState, metadata_request
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.cluster.slices import run_sliced
-from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut
+from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, fresh
 from kclient.network import Node
 
 if TYPE_CHECKING:
@@ -363,7 +363,7 @@ class MetadataUpdater:
 
     async def _wait_for_news(self) -> None:
         if self._ended is not None:
-            raise self._ended
+            raise fresh(self._ended)
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:

@@ -10,6 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from kclient.errors import fresh
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -47,7 +49,7 @@ class Outcome(asyncio.Future[None]):
             if error is None:
                 one.set_result(None)
             else:
-                one.set_exception(error)
+                one.set_exception(error if one is self else fresh(error))
                 one.exception()  # so that asyncio doesn't complain where nobody looks
         return waited
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kclient.consumer.aborted import AbortedTransactions
-from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
+from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed, fresh
 from kclient.record.inflate import DEFAULT_CAP
 
 if TYPE_CHECKING:
@@ -240,12 +240,14 @@ class FetchedData:
     def _open_next(self) -> Batch | None:
         """Move to the next batch that may be seen; one batch of the others per call."""
         if self._refused is not None:
-            raise self._refused
+            raise fresh(self._refused)
         try:
             batch = next(self._batches, None)
         except CorruptRecord as error:
-            self._refused = self._unreadable(error)
-            raise self._refused from error
+            refused = self._unreadable(error)
+            refused.__cause__ = error
+            self._refused = refused
+            raise fresh(refused) from error
         if batch is None:
             self.offset = self.end_offset
             self.done = True

@@ -26,6 +26,7 @@ from kclient.errors import (
     KafkaError,
     MaxPollExceeded,
     ProtocolError,
+    fresh,
 )
 from kclient.group.assignors import chosen, is_cooperative
 from kclient.group.consumer_protocol import decode_assignment, encode_subscription
@@ -247,7 +248,7 @@ class GroupSide:
     def _check(self) -> None:
         self._callbacks.look()
         if self._failure is not None:
-            raise self._failure.with_traceback(None)
+            raise fresh(self._failure)
         self._join_watch.look()
         self._wanted.check()
 

@@ -16,7 +16,7 @@ from kclient.cluster.core import ClientCore, Health
 from kclient.cluster.wakeups import LONGEST_SLEEP, Bell
 from kclient.config import Bootstrap, GroupMemberConfig
 from kclient.durations import call_timeout
-from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
+from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut, fresh
 from kclient.frozen import Frozen, frozen
 from kclient.group.coordinator import Coordinator
 from kclient.group.health import MembershipHealth
@@ -305,7 +305,7 @@ class GroupMember(AsyncOnly):
         """
         self._core.check_usable()
         if self._host.failure is not None:
-            raise self._host.failure.with_traceback(None)
+            raise fresh(self._host.failure)
         if not is_sendable(reason):
             raise InvalidArgument(f"reason={reason!r} can't be used: allowed is a text")
         self._membership.rejoin(reason)
@@ -327,7 +327,7 @@ class GroupMember(AsyncOnly):
             if closing:
                 raise ClientClosed("this client is being closed", hint="make a new one")
             if host.failure is not None:
-                raise host.failure.with_traceback(None)
+                raise fresh(host.failure)
             error = host.take_error()
             if error is not None:
                 raise error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
-from kclient.errors import KafkaError
+from kclient.errors import KafkaError, fresh
 from kclient.network import waiting
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class RequestFuture(Generic[T]):
         outcome = self._outcome
         if isinstance(outcome, BaseException):
             try:
-                raise outcome
+                raise fresh(outcome)
             finally:
                 del outcome, self  # else the traceback keeps itself alive through this frame
         if outcome is _PENDING:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an
+from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an, fresh
 from kclient.producer.flush import FlushWait
 from kclient.producer.hot import DUE, END
 from kclient.producer.outgoing import Outgoing
@@ -211,4 +211,4 @@ async def admission(parked: Parked, delivery: Delivery) -> None:
             delivery.cancel()
             raise
     if parked.error is not None:
-        raise parked.error
+        raise fresh(parked.error)

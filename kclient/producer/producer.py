@@ -16,7 +16,7 @@ from kclient.cluster.async_only import AsyncOnly
 from kclient.cluster.core import ClientCore
 from kclient.config import ProducerConfig
 from kclient.durations import call_timeout
-from kclient.errors import ClientClosed, FlushFailed
+from kclient.errors import ClientClosed, FlushFailed, fresh
 from kclient.hooks import require_callable, require_method
 from kclient.producer.accumulator import Accumulator
 from kclient.producer.bulk import BulkSend, admission
@@ -262,7 +262,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             self._closing.hurry(0.0)
             raise
         if failure is not None:
-            raise failure
+            raise fresh(failure)  # each close() is given the same
 
     async def __aenter__(self) -> Self:
         """``start``. Cancellation: as there."""

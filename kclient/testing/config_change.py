@@ -13,10 +13,10 @@ from kclient.testing.broker_config_rules import check_min_isr
 from kclient.testing.config_access import ConfigAccess
 from kclient.testing.config_descriptions import Resource
 from kclient.testing.config_rules import (
-    TWICE,
     check_client_metrics,
     check_duplicates,
     check_group,
+    named_twice,
     unknown_type,
 )
 from kclient.testing.refused import Refused
@@ -43,7 +43,7 @@ def alter_each(
         answers.append(made)
         try:
             if (one.resource_type, one.resource_name) in twice:
-                raise TWICE  # AlterConfigs of Kafka means to say so, but never answers
+                raise named_twice()  # AlterConfigs of Kafka means to say so, but never answers
             alter(one)
         except Refused as refused:
             made.error_code, made.error_message = refused.code, refused.message

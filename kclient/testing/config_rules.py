@@ -64,7 +64,9 @@ def check_duplicates(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str
     return twice
 
 
-TWICE = Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+def named_twice() -> Refused:
+    """INVALID_REQUEST, with Kafka's text."""
+    return Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
 def check_changes(changes: Sequence[Change]) -> None:
