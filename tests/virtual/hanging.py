@@ -37,7 +37,8 @@ class Hanging:
 
     @property
     def age(self) -> float:
-        return 0.0 if self.began is None else the_loop().time() - self.began
+        """Seconds since it began; in whole microseconds, as sums of virtual times are rounded."""
+        return 0.0 if self.began is None else round(the_loop().time() - self.began, 6)
 
 
 def about(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
