@@ -89,6 +89,8 @@ class Hooks:
 
     def __init__(self, observers: Sequence[Observer] = (), client: str = "") -> None:
         self.client = client
+        if not hasattr(observers, "__iter__"):
+            raise InvalidConfig(f"observers={observers!r} can't be used: allowed is a sequence")
         self._observers = tuple(observers)
         for observer in self._observers:
             require_method("observers", observer, "observe")

@@ -170,6 +170,8 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         chosen = arguments.new_topics(topics)
+        arguments.flag("validate_only", validate_only)
+        arguments.flag("return_errors", return_errors)
         outcomes = await create_topics(self._core, chosen, validate_only, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 
@@ -222,6 +224,7 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         refs = arguments.topic_refs(topics)
+        arguments.flag("return_errors", return_errors)
         outcomes = await delete_topics(self._core, refs, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 
@@ -279,6 +282,8 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         checked = arguments.totals(totals, assignments)
+        arguments.flag("validate_only", validate_only)
+        arguments.flag("return_errors", return_errors)
         outcomes = await create_partitions(self._core, *checked, validate_only, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 
@@ -326,6 +331,7 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         refs = arguments.topic_refs(topics)
+        arguments.flag("return_errors", return_errors)
         outcomes = await describe_topics(self._core, refs, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 
@@ -343,6 +349,7 @@ class Admin(AsyncOnly):
         from kclient.admin.inspection import list_topics
 
         self._core.check_usable()
+        arguments.flag("internal", internal)
         return await list_topics(self._core, internal, self._time(timeout))
 
     # Cluster and offsets
@@ -413,6 +420,8 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         chosen = arguments.offset_specs(specs)
+        arguments.isolation_level(isolation)
+        arguments.flag("return_errors", return_errors)
         outcomes = await list_offsets(self._core, chosen, isolation, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 

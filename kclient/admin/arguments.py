@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from kclient.admin.new_topic import MAX_PARTITIONS, NewTopic, check_assignments
 from kclient.admin.topics import TopicRef
 from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument
-from kclient.types import OffsetSpec, TopicPartition, check_topic_name
+from kclient.types import IsolationLevel, OffsetSpec, TopicPartition, check_topic_name
 
 TOPIC_ID_BYTES = 16
+MAX_PARTITION = 2**31 - 1
+MAX_TIME = 2**63 - 1
+"""Milliseconds since the epoch that the protocol can say."""
+
+T = TypeVar("T")
 
 When = OffsetSpec | int | datetime.datetime
 """What offset to look up: a spec, int milliseconds since the epoch, or an aware datetime."""
@@ -22,7 +28,7 @@ def new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
     if isinstance(topics, NewTopic | str | bytes):
         raise InvalidArgument("topics must be an iterable of NewTopic, such as [NewTopic('a')]")
     by_name: dict[str, NewTopic] = {}
-    for topic in topics:
+    for topic in _each("topics", topics):
         if not isinstance(topic, NewTopic):
             raise InvalidArgument(f"topics holds {topic!r}: allowed is NewTopic")
         if topic.name in by_name:
@@ -31,12 +37,34 @@ def new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
     return by_name
 
 
+def _each(name: str, values: Iterable[T]) -> Iterable[T]:
+    """``values``, which can be walked through."""
+    try:
+        return iter(values)
+    except TypeError:
+        raise InvalidArgument(f"{name} must be an iterable, not {type(values).__name__}") from None
+
+
+def flag(name: str, value: bool) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{name}={value!r}: allowed are True and False")
+    return value
+
+
+def isolation_level(value: IsolationLevel) -> IsolationLevel:
+    """Which records count."""
+    if not isinstance(value, IsolationLevel):
+        raise InvalidArgument(f"isolation={value!r}: allowed is a kclient.IsolationLevel")
+    return value
+
+
 def topic_refs(topics: Iterable[TopicRef]) -> list[TopicRef]:
     """Names and ids, checked, each once."""
     if isinstance(topics, str | bytes):
         raise InvalidArgument(f"topics must be an iterable of names, such as [{topics!r}]")
     refs: dict[TopicRef, None] = {}
-    for ref in topics:
+    for ref in _each("topics", topics):
         if not isinstance(ref, bytes):
             check_topic_name(ref, "topics holds a name that")
         elif len(ref) != TOPIC_ID_BYTES or not any(ref):
@@ -58,6 +86,8 @@ def totals(
         whole = isinstance(count, int) and not isinstance(count, bool)
         if not whole or not 1 <= count <= MAX_PARTITIONS:
             raise InvalidArgument(f"totals[{name!r}]={count!r}: allowed is an int from 1")
+    if assignments is not None and not isinstance(assignments, Mapping):
+        raise InvalidArgument("assignments must be a mapping of topic name to lists of node ids")
     for name in assignments or {}:
         if name not in counts:
             raise InvalidArgument(f"assignments names topic {name!r}, which totals does not")
@@ -84,12 +114,16 @@ def _partition(key: object) -> TopicPartition:
     check_topic_name(topic, "specs has a topic that")
     if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
         raise InvalidArgument(f"specs has partition {partition!r}: allowed is an int from 0")
+    if partition > MAX_PARTITION:
+        raise InvalidArgument(f"specs has partition {partition}: {MAX_PARTITION} is the largest")
     return TopicPartition(topic, partition)
 
 
 def _when(key: object, when: When) -> OffsetSpec | int:
     if not isinstance(when, datetime.datetime):
-        return when  # the lookup checks it
+        if isinstance(when, int) and when > MAX_TIME:
+            raise InvalidArgument(f"the time {when} asked of {key} is over {MAX_TIME}")
+        return when  # the lookup checks the rest
     if when.tzinfo is None:
         raise InvalidArgument(f"the time {when!r} asked of {key} has no time zone")
     return int(when.timestamp() * 1000)

@@ -134,7 +134,7 @@ def check_assignments(argument: str, given: Sequence[Sequence[int]]) -> tuple[tu
     if not assignments:
         raise InvalidArgument(f"{argument} is empty: give the node ids of at least one partition")
     for index, replicas in enumerate(assignments):
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in replicas):
+        if not all(_is_node_id(node) for node in replicas):
             raise InvalidArgument(
                 f"{argument}[{index}]={list(replicas)!r}: node ids are ints from 0"
             )
@@ -148,6 +148,10 @@ def check_assignments(argument: str, given: Sequence[Sequence[int]]) -> tuple[tu
                 f"{len(assignments[0])}: all partitions must have equally many"
             )
     return assignments
+
+
+def _is_node_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
 def _check_count(argument: str, value: int | None, maximum: int) -> None:

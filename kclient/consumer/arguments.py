@@ -45,7 +45,17 @@ def checked_partitions(values: Iterable[TopicPartition]) -> list[TopicPartition]
     """Several of them; a single one, or a str, is a mistake that would go a long way."""
     if isinstance(values, str | TopicPartition):
         raise InvalidArgument(f"an iterable of TopicPartition is needed, not {values!r}")
-    return [checked_partition(value) for value in values]
+    try:
+        each = iter(values)
+    except TypeError:
+        raise InvalidArgument(f"an iterable of TopicPartition is needed, not {values!r}") from None
+    return [checked_partition(value) for value in each]
+
+
+def checked_mapping(name: str, value: object) -> None:
+    """Something by partition."""
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"{name} must be a mapping by TopicPartition, not {value!r}")
 
 
 def checked_topics(values: Iterable[object], call: str) -> tuple[str, ...]:

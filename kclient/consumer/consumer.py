@@ -259,7 +259,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         """
         await self._engine.start()
 
-    async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+    async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Stop reading and close all connections. Twice, or before ``start``, is fine.
 
         Those who wait in ``poll`` get ClientClosed; an ``async for`` ends. In a group, what was
@@ -267,8 +267,8 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         left, but by a static member (``group_instance_id``), which may come back.
 
         Args:
-            timeout: Seconds, after which connections are cut off. Of several calls at once, the
-                one with the least time counts.
+            timeout: Seconds, after which connections are cut off; None: no limit. Of several
+                calls at once, the one with the least time counts.
 
         Returns:
             Nothing; no task, timer or socket is left.

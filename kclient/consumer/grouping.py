@@ -195,10 +195,11 @@ class Grouping:
                 await handle(record)
             await consumer.commit()
         """
+        limit = self._limit(timeout)
         offsets, at_least = self._finished_by(what)
         if offsets:
             commits = self._group().commits
-            await commits.commit(offsets, timeout=self._limit(timeout), at_least=at_least)
+            await commits.commit(offsets, timeout=limit, at_least=at_least)
 
     def commit_nowait(
         self,
@@ -220,9 +221,10 @@ class Grouping:
         Raises:
             InvalidConfig, InvalidArgument, ClientClosed: As with ``commit``.
         """
+        limit = self._limit(timeout)
         offsets, at_least = self._finished_by(what)
         commits = self._group().commits
-        return commits.submit(offsets, timeout=self._limit(timeout), at_least=at_least)
+        return commits.submit(offsets, timeout=limit, at_least=at_least)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None

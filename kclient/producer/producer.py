@@ -32,6 +32,7 @@ from kclient.producer.sender import Sender
 from kclient.producer.settlement import Settlement
 from kclient.producer.transactions import refuse_transactions
 from kclient.producer.turns import take_turn, turns
+from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -411,7 +412,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         """
         self._check()
         bulk = BulkSend(
-            topic,
+            check_topic_name(topic),
             self._intake,
             self._accumulator,
             self._new_waiter,
@@ -508,7 +509,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             print(len(await producer.partitions_for("flights")))
         """
         self._check()
-        found = await self._core.metadata.wait_for_topic(topic, self._config.api_timeout)
+        name = check_topic_name(topic)
+        found = await self._core.metadata.wait_for_topic(name, self._config.api_timeout)
         return found.partitions
 
     # Looking.

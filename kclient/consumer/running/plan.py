@@ -156,7 +156,7 @@ def checked_producer(producer: Any, plan: Plan) -> None:
 
 
 def _retry_topics(values: Iterable[object]) -> list[RetryTopic]:
-    if isinstance(values, RetryTopic | str):
+    if isinstance(values, RetryTopic | str) or not hasattr(values, "__iter__"):
         raise InvalidArgument(f"retry_topics must be a sequence of RetryTopic, not {values!r}")
     topics = []
     for value in values:
