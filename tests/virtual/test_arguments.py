@@ -309,3 +309,34 @@ async def test_bad_arguments_of_a_constructor_are_refused(name: str) -> None:
                 found = f"it raised {error!r:.200}"
             wrong.append(f"{name}({parameter}={value!r:.60}): {found}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_clients_with_durations_without_limit_work() -> None:
+    async def play() -> None:
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic("t")
+            endless: dict[str, Any] = {
+                "connections_max_idle": math.inf,
+                "metadata_max_age": math.inf,
+            }
+            async with (
+                kclient.Producer(
+                    cluster.bootstrap, delivery_timeout=math.inf, max_block=math.inf, **endless
+                ) as producer,
+                kclient.Consumer(
+                    cluster.bootstrap,
+                    "t",
+                    group="g",
+                    max_poll_interval=math.inf,
+                    auto_offset_reset="earliest",
+                    api_timeout=math.inf,
+                    **endless,
+                ) as consumer,
+            ):
+                await producer.send("t", b"v")
+                assert [record.value for record in await consumer.poll(timeout=30.0)] == [b"v"]
+                await consumer.commit()
+            joins = [one.request.rebalance_timeout_ms for one in cluster.requests.of("JoinGroup")]
+            assert set(joins) == {2**31 - 1}
+
+    run_virtually(play())
