@@ -127,6 +127,8 @@ class Wish(Generic[T]):
 
     Attributes:
         offset: It.
+        topic_id: Of the topic that it was read from, empty where brokers have no ids; None for an
+            offset that was not read here.
         calls: Who waits for it, in the order of the calls.
         failures: How often it was sent in vain.
         retry_at: When it may be sent.
@@ -135,10 +137,20 @@ class Wish(Generic[T]):
         forgotten: The partition was taken away while it was under way.
     """
 
-    __slots__ = ("calls", "error", "failures", "forgotten", "offset", "retry_at", "unknown_since")
+    __slots__ = (
+        "calls",
+        "error",
+        "failures",
+        "forgotten",
+        "offset",
+        "retry_at",
+        "topic_id",
+        "unknown_since",
+    )
 
-    def __init__(self, offset: OffsetAndMetadata) -> None:
+    def __init__(self, offset: OffsetAndMetadata, topic_id: bytes | None = None) -> None:
         self.offset = offset
+        self.topic_id = topic_id
         self.calls: dict[Call[T], None] = {}
         self.failures = 0
         self.retry_at = -math.inf

@@ -42,8 +42,9 @@ class CommitQueue(Generic[T]):
         group_id: For texts.
         backoff: Waits between attempts.
         rng: For their jitter.
-        patience: For how many seconds the coordinator may say that it doesn't know a partition
-            until that is sure.
+        patience: For how many seconds the coordinator may say that it doesn't know a partition,
+            of a topic of that id, until that is sure.
+        topic_id_of: The id of the topic that an offset was read from; see ``Wish``.
 
     Attributes:
         committed: What we know to be committed of the partitions that are ours.
@@ -55,12 +56,14 @@ class CommitQueue(Generic[T]):
         group_id: str,
         backoff: Backoff,
         rng: random.Random,
-        patience: Callable[[TopicPartition], float],
+        patience: Callable[[TopicPartition, bytes | None], float],
+        topic_id_of: Callable[[TopicPartition, int], bytes | None] = lambda *offset: None,
     ) -> None:
         self._group_id = group_id
         self._backoff = backoff
         self._rng = rng
         self._patience = patience
+        self._topic_id_of = topic_id_of
         self.committed: dict[TopicPartition, int] = {}
         self.obstacle = ""
         # What an attempt without an answer may have committed, if it is more than we know of.
@@ -208,7 +211,7 @@ class CommitQueue(Generic[T]):
             if sent is not None and not sent.forgotten and sent.offset == offset:
                 return sent
             waiting = self._waiting[partition] = Wish(offset)
-        waiting.offset = offset
+        waiting.offset, waiting.topic_id = offset, self._topic_id_of(partition, offset.offset)
         return waiting
 
     def join(
@@ -264,6 +267,11 @@ class CommitQueue(Generic[T]):
         ready = [one for one, wish in self._waiting.items() if wish.retry_at <= now]
         self._sent = {partition: self._waiting.pop(partition) for partition in ready}
         return {partition: wish.offset for partition, wish in self._sent.items()}
+
+    @property
+    def topic_ids(self) -> dict[TopicPartition, bytes | None]:
+        """Of the topics that the offsets were read from that are under way."""
+        return {partition: wish.topic_id for partition, wish in self._sent.items()}
 
     def put_off(self, now: float) -> None:
         """Nothing can be sent at the moment."""
@@ -330,7 +338,7 @@ class CommitQueue(Generic[T]):
         self, partition: TopicPartition, wish: Wish[T], error: KafkaError, now: float
     ) -> None:
         """Whoever has heard for long enough that there is no such partition is refused."""
-        since = now - self._patience(partition)
+        since = now - self._patience(partition, wish.topic_id)
         if wish.unknown_since <= since:
             for call in [one for one in wish.calls if one.begun <= since]:
                 self._decide(call, partition, error)

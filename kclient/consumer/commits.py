@@ -51,6 +51,8 @@ class Commits:
         current: The present generation; None while there is none.
         is_ours: Whether a partition is assigned to this consumer.
         refused: Is told that the coordinator refused a generation, and with which error.
+        topic_id_of: The id of the topic that an offset was read from, empty where brokers have no
+            ids; None where its partition isn't read here.
 
     Attributes:
         last_commit: When, on the client's clock, a commit last succeeded; None before that.
@@ -64,6 +66,7 @@ class Commits:
         current: Callable[[], Generation | None],
         is_ours: Callable[[TopicPartition], bool],
         refused: Callable[[KafkaError, Generation], object],
+        topic_id_of: Callable[[TopicPartition, int], bytes | None] = lambda *offset: None,
     ) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
@@ -74,7 +77,7 @@ class Commits:
         initial = max(core.config.retry_backoff, BACKOFF_FLOOR)
         backoff = Backoff(initial, max(core.config.retry_backoff_max, initial))
         self._queue: CommitQueue[Outcome] = CommitQueue(
-            offsets.group_id, backoff, core.rng, lambda one: patience(one, core.metadata.view)
+            offsets.group_id, backoff, core.rng, self._patience, topic_id_of
         )
         self._alarm = Alarm()
         self._bell = Bell()
@@ -89,6 +92,10 @@ class Commits:
         core.add_end_listener(self._end)
 
     # What is known
+
+    def _patience(self, partition: TopicPartition, topic_id: bytes | None) -> float:
+        view, by_name = self._core.metadata.view, partition in self._offsets.by_name
+        return patience(partition, view, topic_id, by_name=by_name)
 
     @property
     def committed(self) -> Mapping[TopicPartition, int]:
@@ -265,7 +272,8 @@ class Commits:
         self._attempts += 1
         self._under_way = True
         try:
-            answers = await self._offsets.attempt(batch, generation, self._queue.limit)
+            limit, topic_ids = self._queue.limit, self._queue.topic_ids
+            answers = await self._offsets.attempt(batch, generation, limit, topic_ids)
         finally:
             self._under_way = False
         self._answered(answers, generation)

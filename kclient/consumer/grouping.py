@@ -182,8 +182,9 @@ class Grouping:
             InvalidConfig: The consumer has no group.
             InvalidArgument: An offset or a partition that can't be.
             RequestTimedOut: The coordinator gave no good answer in time; it may be committed.
-            UnknownTopicOrPartition: There is no such partition, as the coordinator has said for
-                some seconds. Other commits don't wait for that.
+            UnknownTopicOrPartition, UnknownTopicId: There is no such partition, as the coordinator
+                has said for some seconds, or its topic was deleted, and maybe recreated, since the
+                offset was read. Other commits don't wait for that.
             BrokerError: It refused, such as with GroupAuthorizationFailed.
             ClientClosed, BackgroundTaskDied: The consumer ended.
 

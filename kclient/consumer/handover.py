@@ -95,7 +95,9 @@ class Handover:
         self.by_hand = False
         self._hurried = self._late = False
         self._timer: asyncio.TimerHandle | None = None
-        self.commits = Commits(core, offsets, self._current, self.owns, membership.refused)
+        self.commits = Commits(
+            core, offsets, self._current, self.owns, membership.refused, self._topic_id_of
+        )
         self.committed = CommittedOffsets(core, config, subscription, offsets, self.commits.learned)
         self.handed_over = HandedOver(core.clock, subscription, poller)
         self.progress: Progress = self.handed_over
@@ -150,6 +152,18 @@ class Handover:
         """Whether offsets of ``partition`` may be committed by us."""
         ours = partition in self._subscription and self.stage is not Stage.LOSING
         return self.by_hand or ours
+
+    def _topic_id_of(self, partition: TopicPartition, offset: int) -> bytes | None:
+        """The id of the topic that ``offset`` was read from, empty if that has none.
+
+        None if the partition isn't assigned.
+        """
+        state = self._subscription.get(partition)
+        if state is None:
+            return None
+        if state.former_id is not None and (state.position is None or offset > state.position):
+            return state.former_id  # nothing was read as far in the topic that replaced it
+        return state.topic_id or b""
 
     def look(self) -> None:
         """Hand nothing over where we are no member: others may own all of it by now."""

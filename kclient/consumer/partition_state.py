@@ -120,6 +120,8 @@ class PartitionState:
         resets: Resets in a row, by policy, after which the offset was out of range again.
         leader_epoch: Newest leader epoch seen, -1 unknown.
         topic_id: The incarnation of the topic that the position belongs to (KIP-516).
+        former_id: The id of the topic that was deleted before this one was created; None where
+            that wasn't seen.
         buffered_bytes: Of data that waits for poll. Writer: fetch_buffer.
         high_watermark, last_stable_offset, log_start_offset: As last told by the broker, -1
             unknown. Writer: fetch_reply.
@@ -140,6 +142,7 @@ class PartitionState:
         "fetch_offset",
         "finished",
         "finished_epoch",
+        "former_id",
         "held",
         "high_watermark",
         "kept",
@@ -183,6 +186,7 @@ class PartitionState:
         self.restarts = 0
         self.leader_epoch = NO_EPOCH
         self.topic_id: bytes | None = None
+        self.former_id: bytes | None = None
         self.visit = -1
         self.finished: int | None = None
         self.finished_epoch = -1

@@ -489,6 +489,7 @@ class Subscription:
         if another:
             state.topic_id = topic_id
         if made_anew:
+            state.former_id = before
             state.leader_epoch = NO_EPOCH
             state.high_watermark = state.last_stable_offset = state.log_start_offset = -1
             self.lose_position(state)

@@ -78,12 +78,35 @@ def is_unknown(error: KafkaError) -> bool:
     return isinstance(error, BrokerError) and error.code in _UNKNOWN
 
 
-def patience(partition: TopicPartition, view: Cluster) -> float:
-    """For how many seconds a coordinator may say of ``partition`` what ``is_unknown``.
+def was_recreated(partition: TopicPartition, topic_id: bytes | None, view: Cluster) -> bool:
+    """Whether ``view`` has another topic of that name than the one of ``topic_id``."""
+    return bool(topic_id) and view.topic_id(partition.topic) not in (None, topic_id)
 
-    For ever where the view has it, as then it is the coordinator that lags behind.
+
+def patience(
+    partition: TopicPartition,
+    view: Cluster,
+    topic_id: bytes | None = None,
+    *,
+    by_name: bool = False,
+) -> float:
+    """Return for how many seconds a coordinator may not know ``partition``.
+
+    For ever where the view has it, as then it is the coordinator that lags behind. A request by
+    name is not repeated for long: a topic that is recreated would take the offset.
+
+    Args:
+        partition: Which one.
+        view: What is known of the cluster.
+        topic_id: Of the topic that the offset was read from, empty where brokers have no ids; None
+            for an offset that was not read here.
+        by_name: The request named the topic.
     """
+    if was_recreated(partition, topic_id, view):
+        return 0.0
     count = view.partition_count(partition.topic)
+    if by_name and (topic_id is not None or count is not None):
+        return MISSING_PARTITION_GRACE
     if count is None:
         return UNKNOWN_TOPIC_GRACE
     return MISSING_PARTITION_GRACE if partition.partition >= count else math.inf
@@ -96,14 +119,24 @@ class OffsetCommit:
         group_id: Of the group.
         generation: Of the member that commits; ``OUTSIDE`` for whoever is none.
         offsets: What to commit.
-        view: Where the ids of topics are looked up.
+        view: Where the ids of topics are looked up that ``topic_ids`` doesn't have.
+        topic_ids: Of the topics that the offsets were read from, by partition.
 
     Attributes:
         offsets: As given.
         max_version: Highest version that can be built; None for no limit.
+        by_name: The request that was built last names topics.
     """
 
-    __slots__ = ("_generation", "_group_id", "_ids", "max_version", "offsets")
+    __slots__ = (
+        "_generation",
+        "_group_id",
+        "_ids",
+        "_unsure",
+        "by_name",
+        "max_version",
+        "offsets",
+    )
 
     def __init__(
         self,
@@ -111,11 +144,19 @@ class OffsetCommit:
         generation: Generation,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         view: Cluster,
+        topic_ids: Mapping[TopicPartition, bytes | None] | None = None,
     ) -> None:
         self._group_id = group_id
         self._generation = generation
         self.offsets = offsets
-        self._ids = TopicIds(view, {partition.topic for partition in offsets})
+        self.by_name = False
+        read_from = topic_ids or {}
+        # A deleted topic may have a successor of its name by now: no request by name has these.
+        self._unsure = {
+            one for one in offsets if read_from.get(one) and view.topic_id(one.topic) is None
+        }
+        known = {one.topic: read_from.get(one) for one in offsets}
+        self._ids = TopicIds(view, {partition.topic for partition in offsets}, known)
         self.max_version = None if self._ids.complete else LAST_BY_NAME
 
     def build(self, version: int) -> OffsetCommitRequest:
@@ -131,13 +172,15 @@ class OffsetCommit:
                 hint="it needs Apache Kafka 0.9 or newer",
             )
         who = self._generation
+        self.by_name = version <= LAST_BY_NAME
         request = OffsetCommitRequest(
             group_id=self._group_id,
             generation_id_or_member_epoch=who.generation_id,
             member_id=who.member_id,
             group_instance_id=who.instance_id if version >= _FIRST_WITH_INSTANCES else None,
         )
-        for name, partitions in by_topic(self.offsets).items():
+        sent = [one for one in self.offsets if not self.by_name or one not in self._unsure]
+        for name, partitions in by_topic(sent).items():
             topic = OffsetCommitRequestTopic(
                 partitions=[_entry(partition, self.offsets[partition]) for partition in partitions]
             )
@@ -161,12 +204,16 @@ class OffsetCommit:
                 if not said.error_code:
                     found.setdefault(key, None)
                     continue
-                doing = f"commit of offset {self._offset(key)} of {key} by group {self._group_id}"
-                found[key] = broker_error(said.error_code, doing, topic_partition=key)
+                found[key] = self._error(key, said.error_code)
+        if self.by_name:
+            for key in self._unsure:
+                found[key] = self._error(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return {key: found[key] if key in found else self._left_out(key) for key in self.offsets}
 
-    def _offset(self, key: TopicPartition) -> int:
-        return self.offsets[key].offset if key in self.offsets else -1
+    def _error(self, key: TopicPartition, code: int) -> KafkaError:
+        offset = self.offsets[key].offset if key in self.offsets else -1
+        doing = f"commit of offset {offset} of {key} by group {self._group_id}"
+        return broker_error(code, doing, topic_partition=key)
 
     def _left_out(self, key: TopicPartition) -> ProtocolError:
         return ProtocolError(

@@ -2,8 +2,7 @@
 
 ``consumer.commits`` makes attempts to commit through it, and says what is attempted again; the
 group side of a consumer reads here where to go on. It finds the coordinator through
-``Coordinator``; requests and answers are ``offset_commit`` and ``offset_fetch``. It has no task and
-keeps nothing.
+``Coordinator``; requests and answers are ``offset_commit`` and ``offset_fetch``. It has no task.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.retry import Attempts, Verdict, judge
-from kclient.errors import BrokerError, KafkaError, RequestTimedOut
-from kclient.group.offset_commit import OffsetCommit
+from kclient.error_codes import ErrorCode
+from kclient.errors import BrokerError, KafkaError, RequestTimedOut, broker_error
+from kclient.group.offset_commit import OffsetCommit, was_recreated
 from kclient.group.offset_fetch import OffsetFetch
 from kclient.network import Lane
 from kclient.protocol.messages.offset_commit import OffsetCommitRequest
@@ -37,11 +37,15 @@ class GroupOffsets:
     Args:
         core: The client's inside.
         coordinator: Of the group.
+
+    Attributes:
+        by_name: Partitions that the latest attempt to commit named, in place of topic ids.
     """
 
     def __init__(self, core: ClientCore, coordinator: Coordinator) -> None:
         self._core = core
         self._coordinator = coordinator
+        self.by_name: set[TopicPartition] = set()
 
     @property
     def group_id(self) -> str:
@@ -53,13 +57,19 @@ class GroupOffsets:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         generation: Generation,
         limit: float,
+        topic_ids: Mapping[TopicPartition, bytes | None] | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Commit ``offsets`` in one request, once the coordinator is known.
+        """Commit ``offsets``, once the coordinator is known, each partition in one request.
+
+        That is one request in all, unless the ids of some topics are unknown, or a topic was
+        recreated while offsets of both are pending.
 
         Args:
             offsets: What to commit.
             generation: Under which.
             limit: On the client's clock, until when there must be an outcome.
+            topic_ids: Of the topics that the offsets were read from, where they were: they are
+                committed to no other topic of that name, as far as the brokers speak ids.
 
         Returns:
             What became of each partition, None where its offset is committed. Errors of the
@@ -67,11 +77,44 @@ class GroupOffsets:
 
         Cancellation: abandons the answer only. A request that is under way may take effect.
         """
-        order = OffsetCommit(self.group_id, generation, offsets, self._core.metadata.view)
+        ids, view = topic_ids or {}, self._core.metadata.view
+        answers: dict[TopicPartition, KafkaError | None] = {}
+        parts: dict[object, dict[TopicPartition, OffsetAndMetadata]] = {}
+        first: dict[str, bytes | None] = {}
+        for key, offset in offsets.items():
+            if was_recreated(key, ids.get(key), view):
+                doing = f"commit of offset {offset.offset} of {key}, of a topic that was recreated,"
+                answers[key] = broker_error(
+                    ErrorCode.UNKNOWN_TOPIC_ID,
+                    f"{doing} by group {self.group_id}",
+                    topic_partition=key,
+                )
+            else:
+                one = ids.get(key) or view.topic_id(key.topic)
+                same = first.setdefault(key.topic, one) == one
+                parts.setdefault(bool(one) if same else one, {})[key] = offset
+        self.by_name = set()
+        for part in parts.values():
+            answers.update(await self._commit(part, generation, limit, ids))
+        return answers
+
+    async def _commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        generation: Generation,
+        limit: float,
+        topic_ids: Mapping[TopicPartition, bytes | None],
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """One request."""
+        view = self._core.metadata.view
+        order = OffsetCommit(self.group_id, generation, offsets, view, topic_ids)
         try:
             node_id, response = await self._send(order, OffsetCommitRequest, limit)
         except KafkaError as error:
             return dict.fromkeys(offsets, error)
+        finally:
+            if order.by_name:
+                self.by_name.update(offsets)
         answers = order.read(response)
         self._heed(node_id, answers.items())
         return answers

@@ -6,7 +6,7 @@ newest one, which is of use only where the ids of all of them are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kclient.errors import NoCommonVersion
@@ -25,6 +25,7 @@ class TopicIds:
     Args:
         view: What is known of the cluster.
         topics: Names.
+        known: Ids that count in place of the view's, where they are not empty.
 
     Attributes:
         complete: The id of each topic is known.
@@ -32,8 +33,14 @@ class TopicIds:
 
     __slots__ = ("_ids", "_names", "complete")
 
-    def __init__(self, view: Cluster, topics: Iterable[str]) -> None:
-        found = {topic: view.topic_id(topic) for topic in topics}
+    def __init__(
+        self,
+        view: Cluster,
+        topics: Iterable[str],
+        known: Mapping[str, bytes | None] | None = None,
+    ) -> None:
+        ids = known or {}
+        found = {topic: ids.get(topic) or view.topic_id(topic) for topic in topics}
         self._ids = {topic: one for topic, one in found.items() if one is not None}
         self._names = {one: topic for topic, one in self._ids.items()}
         self.complete = len(self._ids) == len(found)

@@ -29,7 +29,7 @@ PATIENCE = 5.0
 
 
 def new_queue() -> CommitQueue[str]:
-    return CommitQueue("g", BACKOFF, random.Random(1), lambda partition: PATIENCE)
+    return CommitQueue("g", BACKOFF, random.Random(1), lambda partition, topic_id: PATIENCE)
 
 
 def at(offset: int, metadata: str = "") -> OffsetAndMetadata:
