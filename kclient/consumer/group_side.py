@@ -234,6 +234,13 @@ class GroupSide:
         self.membership.look()
         self.handover.look()
 
+    def holds(self) -> bool:
+        """Whether what is assigned is still ours, as far as is known without asking."""
+        if self.handover.by_hand:
+            return True
+        self.membership.look()
+        return self.membership.generation is not None
+
     def _came(self) -> None:
         self._see_session()
         self.handover.came()

@@ -198,6 +198,9 @@ class PlainHost:
                 break
         return taken
 
+    def may_start(self) -> bool:
+        return True
+
     def touch(self) -> None:
         now = self.clock.now()
         if self.last_poll:

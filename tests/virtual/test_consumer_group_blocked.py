@@ -71,3 +71,51 @@ def test_nothing_is_handed_over_once_the_loop_stood_still_for_a_session(
             assert late == 0
 
     run_virtually(main())
+
+
+@pytest.mark.parametrize("trouble", ["none", "silence", "frozen"])
+@pytest.mark.parametrize("ordering", ["partition", "key", "none"])
+@pytest.mark.parametrize("works", [0.0, 0.01])
+def test_no_handler_begins_once_the_loop_stood_still_for_a_session(
+    trouble: str, ordering: Any, works: float
+) -> None:
+    """Records that were taken before stay with whoever owns their partition by then."""
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            fill(cluster, 400, 2)
+            lost: list[Any] = []
+            begun: list[tuple[int, int]] = []
+            late: list[tuple[int, int]] = []
+            over = False
+
+            async def handle(record: Any) -> None:
+                nonlocal over
+                begun.append((record.partition, record.offset))
+                if over and not lost:
+                    late.append(begun[-1])
+                if len(begun) == 50:
+                    if trouble == "silence":
+                        cluster.faults.drop("Heartbeat", times=None)
+                    elif trouble == "frozen":
+                        the_loop().network.freeze("broker-1")
+                    the_loop()._now += 8.0  # as under time.sleep
+                    the_loop()._effort += 8.0
+                    over = True
+                await asyncio.sleep(works)
+
+            async with consumer_of(cluster, on_lost=lost.append) as consumer:
+                run = asyncio.create_task(consumer.run(handle, concurrency=8, ordering=ordering))
+                async with asyncio.timeout(600.0):
+                    while not lost:
+                        await asyncio.sleep(0.1)
+                    assert late == []
+                    cluster.faults.clear()
+                    if trouble == "frozen":
+                        the_loop().network.heal()
+                    while len(set(begun)) < 800:
+                        await asyncio.sleep(0.1)
+                await consumer.close()
+                await run
+
+    run_virtually(main())

@@ -102,6 +102,11 @@ class EngineHost:
         records: list[Record] = await self._engine.poller.poll(limit, timeout, raw=True)
         return records
 
+    def may_start(self) -> bool:
+        """Whether handlers may start: not where the session is over, as others own all by then."""
+        group = self._engine.group
+        return group is None or group.holds()
+
     def touch(self) -> None:
         """Counts as a poll."""
         self._engine.poller.visited_at = self.clock.now()

@@ -134,6 +134,13 @@ class RunHost(Protocol):
         """
         ...
 
+    def may_start(self) -> bool:
+        """Whether handlers may start: False once the membership is over, before that is reported.
+
+        Cheap: it is asked for each record.
+        """
+        ...
+
     def touch(self) -> None:
         """Counts as a poll, where there is no room for more records."""
         ...

@@ -69,6 +69,10 @@ class Schedule:
                 return job
         return None
 
+    def put_back(self, job: Job) -> None:
+        """``job``, which ``next`` gave, is not started."""
+        self.ready.appendleft(job)
+
     def leave(self, job: Job) -> None:
         """``job`` is finished: whoever stands behind it may start."""
         if not self._in_lines:

@@ -208,6 +208,10 @@ class Workers:
             if job is None:
                 await self._rest(worker)
                 continue
+            if not self._host.may_start():
+                schedule.put_back(job)  # its partition is about to be lost, and the job with it
+                await self._rest(worker)
+                continue
             if job.due > started:
                 schedule.delay(job, job.due)
                 self.arm()
