@@ -12,7 +12,7 @@ import kclient
 from kclient.consumer import poller
 from kclient.error_codes import ErrorCode
 from kclient.testing import Cluster, run_virtually
-from tests.virtual.consumer_scene import T, fill, the_loop
+from tests.virtual.consumer_scene import T, fill, the_loop, until
 from tests.virtual.group_scene import GROUP, SETTINGS
 
 AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -106,15 +106,12 @@ def test_no_handler_begins_once_the_loop_stood_still_for_a_session(
 
             async with consumer_of(cluster, on_lost=lost.append) as consumer:
                 run = asyncio.create_task(consumer.run(handle, concurrency=8, ordering=ordering))
-                async with asyncio.timeout(600.0):
-                    while not lost:
-                        await asyncio.sleep(0.1)
-                    assert late == []
-                    cluster.faults.clear()
-                    if trouble == "frozen":
-                        the_loop().network.heal()
-                    while len(set(begun)) < 800:
-                        await asyncio.sleep(0.1)
+                await until(lambda: lost)
+                assert late == []
+                cluster.faults.clear()
+                if trouble == "frozen":
+                    the_loop().network.heal()
+                await until(lambda: len(set(begun)) == 800)
                 await consumer.close()
                 await run
 
