@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kclient.consumer.commit_calls import Call, Wish
-from kclient.errors import KafkaError
+from kclient.errors import BrokerError, KafkaError
 from kclient.group.offset_commit import Course, course, is_unknown
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 _SHARED = 0.1
 """Part of its time that a call may lose by sharing an outcome with an earlier one."""
+OVERTAKEN = 30.0
+"""Seconds for which a request without a response may still be processed by a broker."""
 _SLACK = 100
 """Calls that are done and may be kept until their deadline."""
 
@@ -68,6 +70,9 @@ class CommitQueue(Generic[T]):
         self.obstacle = ""
         # What an attempt without an answer may have committed, if it is more than we know of.
         self._doubtful: dict[TopicPartition, OffsetAndMetadata] = {}
+        # Offsets of attempts without a response, and when those failed: see ``repeats``.
+        self._unanswered: dict[TopicPartition, tuple[int, float]] = {}
+        self._overtaken: dict[TopicPartition, OffsetAndMetadata] = {}
         self._waiting: dict[TopicPartition, Wish[T]] = {}
         self._sent: dict[TopicPartition, Wish[T]] = {}
         self._open: dict[Call[T], None] = {}
@@ -146,6 +151,16 @@ class CommitQueue(Generic[T]):
             or partition in self._sent
             or self.latest(partition) != wanted.offset
         }
+
+    @property
+    def repeats(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is committed, but after an older offset without a response: commit it again.
+
+        A broker processes that one even where its connection has ended, and may do so later; so
+        this goes on for ``OVERTAKEN`` seconds.
+        """
+        pending = self._waiting.keys() | self._sent.keys()
+        return {key: offset for key, offset in self._overtaken.items() if key not in pending}
 
     def finished(self) -> list[Call[T]]:
         """The calls that have an outcome since this was asked last."""
@@ -319,6 +334,12 @@ class CommitQueue(Generic[T]):
             if not wish.forgotten:
                 self.committed[partition] = wish.offset.offset
                 self._doubtful.pop(partition, None)
+                self._overtaken.pop(partition, None)
+                older, since = self._unanswered.get(partition, (wish.offset.offset, -math.inf))
+                if now >= since + OVERTAKEN:
+                    self._unanswered.pop(partition, None)
+                elif older != wish.offset.offset:
+                    self._overtaken[partition] = wish.offset
             self._settle(partition, wish, None)
             return
         what = course(error)
@@ -332,6 +353,9 @@ class CommitQueue(Generic[T]):
                 self._lose_patience(partition, wish, error, now)
             elif what is Course.RETRY:
                 self._doubtful[partition] = wish.offset
+                if not isinstance(error, BrokerError):
+                    older, _ = self._unanswered.get(partition, (wish.offset.offset, now))
+                    self._unanswered[partition] = older, now
             self._wait_again(partition, wish)
 
     def _lose_patience(
@@ -366,6 +390,8 @@ class CommitQueue(Generic[T]):
         for partition in partitions:
             self.committed.pop(partition, None)
             self._doubtful.pop(partition, None)
+            self._unanswered.pop(partition, None)
+            self._overtaken.pop(partition, None)
             if partition in self._sent:
                 self._sent[partition].forgotten = True
             wish = self._waiting.pop(partition, None)

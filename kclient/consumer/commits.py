@@ -114,6 +114,11 @@ class Commits:
         """Those of ``offsets`` that aren't committed; for whoever waits until they are."""
         return self._queue.unconfirmed(offsets)
 
+    @property
+    def repeats(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What is committed and should be once more; see ``CommitQueue``."""
+        return self._queue.repeats
+
     def learned(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These were committed when the partitions were assigned."""
         self._queue.learned(offsets)

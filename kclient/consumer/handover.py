@@ -312,7 +312,7 @@ class Handover:
 
     def commit_finished(self) -> asyncio.Future[None] | None:
         """Have what is finished and not committed yet committed; None where there is nothing."""
-        offsets = self.commits.changes(self._finished())
+        offsets = {**self.commits.repeats, **self.commits.changes(self._finished())}
         if not offsets or self._current() is None:
             return None
         return self.commits.submit(offsets)
@@ -324,8 +324,10 @@ class Handover:
 
         What was submitted before is waited for as well: a JoinGroup would make it void.
         """
-        if self._config.enable_auto_commit and self._current() is not None:
-            offsets = self.commits.unconfirmed(self._finished())
+        if self._current() is not None:
+            offsets = dict(self.commits.repeats)
+            if self._config.enable_auto_commit:
+                offsets.update(self.commits.unconfirmed(self._finished()))
             if partitions is not None:
                 offsets = {key: offset for key, offset in offsets.items() if key in partitions}
             left = deadline - self._core.clock.now()

@@ -7,6 +7,7 @@ from weakref import WeakSet
 
 import pytest
 
+import kclient
 from kclient.broker_errors import (
     CoordinatorLoadInProgress,
     GroupAuthorizationFailed,
@@ -16,9 +17,12 @@ from kclient.consumer.commits import CROWD
 from kclient.error_codes import ErrorCode
 from kclient.errors import CommitFailed, RequestTimedOut
 from kclient.group.generation import OUTSIDE
-from kclient.testing import run_virtually
+from kclient.testing import Cluster, run_virtually
 from kclient.types import TopicPartition
 from tests.virtual.commit_scene import COMMIT, P0, P1, STRANGER, at, scene
+from tests.virtual.consumer_scene import P, fill, until
+from tests.virtual.group_scene import GROUP, SETTINGS
+from tests.virtual.relay import Asked, Relay, Session, network
 
 
 def test_a_commit_is_made_and_known() -> None:
@@ -322,5 +326,52 @@ def test_loading_coordinators_are_waited_for() -> None:
             assert isinstance(here.commits.last_error, CoordinatorLoadInProgress)
             await outcome
             assert here.commits.last_error is None
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("how", ["automatic", "explicit", "by hand"])
+def test_an_older_commit_that_arrives_after_a_newer_one_does_not_stay(how: str) -> None:
+    """Its connection ended before the response came, and the broker processes it all the same."""
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            fill(cluster, 20, 1)
+            relay, kept = Relay(), list[bytes]()
+
+            def keep_the_first(_: Session, asked: Asked) -> list[bytes]:
+                if asked.api_key == 8 and not kept:
+                    kept.append(asked.frame)
+                    return []
+                return [asked.frame]
+
+            relay.on_request = keep_the_first
+            settings = {**SETTINGS, "request_timeout": 2.0, "enable_auto_commit": how != "by hand"}
+            async with kclient.Consumer(cluster.bootstrap, group=GROUP, **settings) as consumer:
+                consumer.assign([P])
+                await consumer.poll(max_records=5, timeout=None)
+                first = consumer.commit_nowait({P: 5})
+                await until(lambda: kept)
+                if how != "automatic":
+                    await consumer.commit({P: 8})
+                else:
+                    await first
+                    await consumer.poll(max_records=5, timeout=None)
+                    await consumer.poll(max_records=5, timeout=None)
+                    await asyncio.sleep(6.0)
+                late = network().connect("relay-of-broker-1", 9092, asyncio.Protocol)[0]
+                late.write(len(kept[0]).to_bytes(4, "big") + kept[0])
+                await asyncio.sleep(0.5)
+                found = (await consumer.committed([P]))[P]
+                assert found is not None and found.offset == 5  # it did move it back
+                if how != "by hand":
+                    consumer.pause(P)
+                    for _ in range(8):
+                        await consumer.poll(timeout=1.0)
+                    found = (await consumer.committed([P]))[P]
+                    assert found is not None and found.offset > 5
+            async with kclient.Consumer(cluster.bootstrap, group=GROUP, **settings) as consumer:
+                found = (await consumer.committed([P]))[P]
+                assert found is not None and found.offset >= 8
 
     run_virtually(main())
