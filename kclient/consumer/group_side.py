@@ -33,6 +33,7 @@ from kclient.group.consumer_protocol import decode_assignment, encode_subscripti
 from kclient.group.coordinator import Coordinator
 from kclient.group.host import JoinedMember, Offer
 from kclient.group.membership import Membership
+from kclient.group.offset_commit import is_unknown
 from kclient.group.offsets import GroupOffsets
 from kclient.hooks import MemberSubscription
 
@@ -127,7 +128,7 @@ class GroupSide:
         )
         poller.on_visit, poller.on_taken = self._came, self._watch.taken
         poller.on_turn, poller.check = self._see_session, self._check
-        subscription.grouped = True
+        subscription.grouped, subscription.dismisses = True, self._dismisses
 
     # Life
 
@@ -234,6 +235,10 @@ class GroupSide:
         self.membership.look()
         self.handover.look()
 
+    def _dismisses(self, error: KafkaError) -> bool:
+        """A deleted topic leaves a pattern subscription by a rebalance, and is no error."""
+        return self.interest.pattern is not None and is_unknown(error)
+
     def holds(self) -> bool:
         """Whether what is assigned is still ours, as far as is known without asking."""
         if self.handover.by_hand:
@@ -332,15 +337,17 @@ class GroupSide:
             return None
 
     async def prepare(self, deadline: float) -> None:
-        """Eager: give everything up. Cooperative: what is of no interest any more."""
+        """Eager: revoke everything. Cooperative: what isn't subscribed to any more, or deleted."""
         async with self.handover.alone():
             self._leading.resign()
-            view, means = self._core.metadata.view, self.interest.means
+            view, means, gone = self._core.metadata.view, self.interest.means, self._wanted.is_gone
+            topics = self._subscription.assigned_topics()
+            going = {one for one in topics if not means(one, view) or gone(one)}
             await self.handover.give_up(
                 [
                     state
                     for state in self._subscription
-                    if not self._cooperative or not means(state.topic_partition.topic, view)
+                    if not self._cooperative or state.topic_partition.topic in going
                 ],
                 deadline,
             )

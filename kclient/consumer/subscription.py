@@ -31,6 +31,11 @@ def _nothing() -> None:
     """Nothing was taken."""
 
 
+def _raises_all(error: KafkaError) -> bool:
+    """Every error is for the next poll."""
+    return False
+
+
 def _nothing_known(partition: TopicPartition) -> tuple[bytes | None, int]:
     """No view of the cluster tells of ``partition``."""
     return None, NO_EPOCH
@@ -51,6 +56,7 @@ class Subscription:
         "_said",
         "_states",
         "default_reset",
+        "dismisses",
         "expecting",
         "facts_of",
         "get",
@@ -81,6 +87,8 @@ class Subscription:
         was taken for the old one must not be handed over after that."""
         self.facts_of: Callable[[TopicPartition], tuple[bytes | None, int]] = _nothing_known
         """What the view tells of a partition that is assigned now: as ``see`` is told later."""
+        self.dismisses: Callable[[KafkaError], bool] = _raises_all
+        """Whether an error of a partition is not for the next poll."""
         self.on_fetched: Callable[[PartitionState], None] = lambda state: on_change((state,))
         """Told of a partition that is asked for at a later offset, and in nothing else changed."""
         self._on_change = on_change
@@ -567,8 +575,8 @@ class Subscription:
         self._on_change((state,))
 
     def fail(self, state: PartitionState, error: KafkaError) -> None:
-        """Keep ``error`` for the next poll."""
-        if state.assigned:
+        """Keep ``error`` for the next poll, unless it is dismissed."""
+        if state.assigned and not self.dismisses(error):
             state.error = error
             state.restarts += 1
             self._failed[state.topic_partition] = state

@@ -83,7 +83,8 @@ class UserCalls:
             Exception: What it raised.
             InvalidArgument: A CancelledError came out of it that isn't meant for the caller.
 
-        Cancellation: it is cancelled, too, and let go where it doesn't end soon.
+        Cancellation: it is cancelled, too, and abandoned where it doesn't end soon; a task or
+        future that the function returned belongs to the application and is only abandoned.
         """
         self.name, self._about = name, about
         self.since = self._clock.now()
@@ -107,7 +108,8 @@ class UserCalls:
     async def _finish(self, name: str, given: Any) -> Any:
         """Wait for the end of what a function has begun."""
         self._task = task = asyncio.ensure_future(given)
-        if isinstance(task, asyncio.Task) and task is not given:  # else it is one of the user's
+        own = task is not given  # else the application made it
+        if own and isinstance(task, asyncio.Task):
             task.set_name(f"kclient:{name}")
         self._arm(self._patience * SLOW, self._slow)
         try:
@@ -115,10 +117,10 @@ class UserCalls:
                 await asyncio.wait([task])
         except TimeoutError:
             if not task.done():
-                await self._part_from(task)
+                await self._part_from(task, own)
                 return None
         except BaseException:
-            await self._part_from(task)
+            await self._part_from(task, own)
             raise
         finally:
             self._limit = None
@@ -134,8 +136,11 @@ class UserCalls:
             left = max(0.0, deadline - self._clock.now())
             self._limit.reschedule(asyncio.get_running_loop().time() + left)
 
-    async def _part_from(self, task: asyncio.Future[Any]) -> None:
-        """Nobody waits for it any more."""
+    async def _part_from(self, task: asyncio.Future[Any], own: bool) -> None:
+        """Stop waiting for ``task``, and cancel it if it is our ``own``."""
+        if not own:
+            self._log.warning("%s: the task that it returned goes on %s", self.title, self.figures)
+            return
         task.cancel()
         try:
             await asyncio.wait([task], timeout=GRACE)

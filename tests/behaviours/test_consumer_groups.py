@@ -212,6 +212,24 @@ async def test_an_explicit_commit_is_not_undone_by_automatic_ones(
     assert await committed(broker.bootstrap, name, part) == 11
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_a_topic_that_is_deleted_leaves_a_pattern_subscription(
+    broker, topic, producer, strategy: str
+) -> None:
+    first = await topic(partitions=2)
+    other, how = first + "-other", {"partition_assignment_strategy": strategy}
+    async with kclient.Admin(broker.bootstrap) as admin:
+        await admin.create_topics([kclient.NewTopic(other, partitions=1)])
+        part = TopicPartition(other, 0)
+        async with member(broker.bootstrap, first, pattern=first + ".*", **how) as reader:
+            await until(lambda: len(reader.owned) == 3)
+            await admin.delete_topics([other])
+            await until(lambda: len(reader.owned) == 2, 60.0)
+            assert part not in reader.consumer.assignment
+            await (await producer()).send(first, b"v")
+            await until(lambda: b"v" in reader.values)
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_seek_without_a_poll_is_not_committed(broker, topic, producer, way: str) -> None:
     name = await topic()

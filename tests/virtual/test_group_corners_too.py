@@ -11,6 +11,7 @@ import kclient
 from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument, ProtocolError
 from kclient.testing import Cluster, run_virtually
+from kclient.types import TopicPartition
 from tests.unit.consumer.log_bytes import batch
 from tests.virtual.consumer_scene import QUICK, P, T, fill, the_loop, until
 from tests.virtual.group_scene import COOPERATIVE, GROUP, SETTINGS, Reader
@@ -411,5 +412,71 @@ def test_a_topic_that_is_deleted_leaves_the_group(how: str) -> None:
             await until(lambda: len(reader.consumer.assignment) == 2)
             assert {one.topic for one in reader.consumer.assignment} == {"e.a"}
             await reader.stop()
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("age", [0.3, 3.0, 20.0])
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", COOPERATIVE])
+def test_a_deleted_topic_leaves_a_pattern_subscription_the_same_way_whatever_the_assignor(
+    strategy: str, age: float, read: bool
+) -> None:
+    """It is revoked once, poll raises nothing, and a new topic of the name is read."""
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            for topic in ("e.a", "e.b"):
+                cluster.create_topic(topic, partitions=2)
+            how = {"partition_assignment_strategy": strategy, "metadata_max_age": age}
+            reader = await Reader(cluster, pattern="e[.].*", **how).start()
+            await until(lambda: len(reader.consumer.assignment) == 4)
+            if read:
+                await until(lambda: set(reader.consumer.positions().values()) == {0})
+            reader.diary.clear()
+            cluster.delete_topic("e.b")
+            await until(lambda: len(reader.consumer.assignment) == 2)
+            await asyncio.sleep(60.0)
+            assert reader.errors == []
+            assert reader.consumer.health().ok
+            [(first, revoked), (then, _)] = reader.diary
+            assert (first, then) == ("revoked", "assigned")
+            assert [part for part in revoked if part.topic == "e.b"] == [
+                TopicPartition("e.b", 0),
+                TopicPartition("e.b", 1),
+            ]
+            cluster.create_topic("e.b", partitions=1)
+            cluster.append("e.b", 0, batch(0, 5))
+            await until(lambda: reader.seen == 5)
+            await reader.stop()
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("end", ["close in time", "close too late", "cancelled"])
+def test_a_task_that_a_callback_returned_is_not_cancelled(end: str) -> None:
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            fill(cluster, 5, 1)
+            event, tasks = asyncio.Event(), list[asyncio.Task[bool]]()
+
+            def revoked(partitions: Any) -> asyncio.Task[bool]:
+                tasks.append(asyncio.create_task(event.wait()))
+                return tasks[0]
+
+            consumer = consumer_of(cluster, on_revoked=revoked)
+            await consumer.start()
+            await consumer.poll(timeout=10.0)
+            if end == "close in time":
+                the_loop().call_later(1.0, event.set)
+            closing = asyncio.create_task(consumer.close(30.0 if end == "close in time" else 2.0))
+            if end == "cancelled":
+                await until(lambda: tasks)
+                closing.cancel()
+            await asyncio.wait([closing])
+            await until(lambda: consumer._engine.core.closed)
+            await asyncio.sleep(5.0)
+            event.set()
+            assert await tasks[0]
 
     run_virtually(main())
