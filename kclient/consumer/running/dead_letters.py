@@ -34,7 +34,9 @@ TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPTS, EXCEPTION, MESSAGE, DUE = (
 OURS = frozenset((TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPTS, EXCEPTION, MESSAGE, DUE))
 
 LONGEST_MESSAGE = 1_000
-"""Characters of an exception's text that are kept."""
+"""Characters of an exception's text that are kept, with those of its causes."""
+MOST_CAUSES = 5
+"""Causes whose texts are kept, each that of the one before."""
 LONGEST_NAME = 250
 """Characters of the name of a topic or an exception's class."""
 MOST_ATTEMPTS = 1_000_000
@@ -51,7 +53,8 @@ class Failure(Frozen):
         timestamp: Its timestamp there, int milliseconds since the epoch.
         attempts: Calls of handlers that failed on it, in all topics together.
         exception: Class of what the last one raised, with its module.
-        message: That exception's text, cut at 1,000 characters.
+        message: That exception's text and those of its causes (``raise ... from``), such as what a
+            deserializer raised; cut at 1,000 characters, of which causes have 500 at most.
         due: When it is to be handled again, int milliseconds; None in a dead-letter topic.
     """
 
@@ -147,9 +150,23 @@ def _name_of(error: BaseException) -> str:
 
 
 def _message_of(error: BaseException) -> str:
+    """The text of ``error`` and, behind it, those of its causes that it doesn't have itself."""
+    text, causes, cause = _text_of(error), "", error.__cause__
+    for _ in range(MOST_CAUSES):
+        if cause is None:
+            break
+        more = _text_of(cause)
+        if not more or more not in text + causes:
+            causes += f"; caused by {_name_of(cause)}" + (f": {more}" if more else "")
+        cause = cause.__cause__
+    causes = causes[: LONGEST_MESSAGE // 2]
+    return text[: LONGEST_MESSAGE - len(causes)] + causes
+
+
+def _text_of(error: BaseException) -> str:
     try:
-        return str(error)[:LONGEST_MESSAGE]
-    except Exception:  # a text of the user's making
+        return str(error)
+    except Exception:  # the application's code
         return "(its text can't be had)"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Awaitable
 from typing import Any
@@ -277,6 +278,44 @@ def test_of_a_record_that_was_sent_on_the_first_place_is_kept_and_attempts_add_u
     assert (failure.topic, failure.attempts, failure.due) == ("t", 5, None)
     assert failure.exception == f"{__name__}.Odd"
     assert failure.message == "(its text can't be had)"
+
+
+def chained(*errors: Exception) -> Exception:
+    """The first error, each with the next one as its cause."""
+    for error, cause in itertools.pairwise(errors):
+        error.__cause__ = cause
+    return errors[0]
+
+
+LOOP = KeyError("k")
+LOOP.__cause__ = LOOP
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            chained(DeserializationFailed("value at offset 3"), ValueError("no digit")),
+            "value at offset 3; caused by ValueError: no digit",
+        ),
+        (
+            chained(OSError("a"), KeyError("b"), ZeroDivisionError()),
+            "a; caused by KeyError: 'b'; caused by ZeroDivisionError",
+        ),
+        (chained(OSError("no: it is full"), ValueError("it is full")), "no: it is full"),
+        (chained(OSError("o" * 2_000), ValueError("v" * 2_000)), None),
+        (chained(OSError("a"), Odd()), f"a; caused by {__name__}.Odd: (its text can't be had)"),
+        (LOOP, "'k'"),
+    ],
+)
+def test_the_texts_of_causes_are_kept(error: Exception, message: str | None) -> None:
+    failure = failure_of(a_record(*headers_of(a_record(), error, 1, None, sent_on=False)))
+    assert failure is not None and failure.message is not None
+    if message is None:
+        assert len(failure.message) == 1_000
+        assert "o" * 500 + "; caused by ValueError: vvv" in failure.message
+    else:
+        assert failure.message == message
 
 
 def test_headers_that_anybody_could_have_written_count_for_nothing_elsewhere() -> None:
