@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import dataclasses
 import inspect
 import itertools
 import re
@@ -29,6 +30,7 @@ from aiohttp.test_utils import TestClient, TestServer
 import kclient
 from kclient.testing import Cluster, ThreadedCluster, run_virtually
 from tests.interop.peers.kafka_python_peer import kafka
+from tools.migration_table import page
 
 aiokafka_partitioner = aiokafka.partitioner.DefaultPartitioner()
 kafka_murmur2 = kafka.partitioner.default.murmur2
@@ -384,3 +386,49 @@ def test_keys_land_where_the_page_says() -> None:
     assert ours == {key: aiokafka_partitioner(key, six, six) for key in KEYS}
     assert ours == {key: (kafka_murmur2(key) & 0x7FFFFFFF) % 6 for key in KEYS}
     assert sum(ours[key] == theirs[key] for key in KEYS) < len(KEYS) / 4
+
+
+# Settings ----------------------------------------------------------------------------------------
+
+
+def test_the_settings_are_those_of_the_table_in_the_code() -> None:
+    assert page() == PAGE, "run python -m tools.migration_table"
+
+
+def shown(name: str, value: Any) -> str:
+    """A default of another client as the page writes it."""
+    if name == "partition_assignment_strategy":
+        return ", ".join(assignor.name for assignor in value)
+    if name == "acks":
+        return "all" if value == -1 else str(value)
+    return f"{value / 1000:g}" if name.endswith("_ms") else str(value)
+
+
+def test_the_defaults_are_those_of_the_clients() -> None:
+    theirs_by_ours = {"idempotence": "enable_idempotence", "allow_auto_create_topics": ""} | {
+        name: f"{name}_ms"
+        for name in ("linger", "delivery_timeout", "request_timeout", "session_timeout")
+    }
+    aiokafkas = {
+        name: parameter.default
+        for client in (aiokafka.AIOKafkaConsumer, aiokafka.AIOKafkaProducer)
+        for name, parameter in inspect.signature(client).parameters.items()
+    } | {"acks": 1}  # a marker, which means 1 without idempotence
+    aiokafkas["batch_size"] = aiokafkas["max_batch_size"]
+    aiokafkas["delivery_timeout_ms"] = aiokafkas["request_timeout_ms"]
+    kafka_pythons = kafka.KafkaConsumer.DEFAULT_CONFIG | kafka.KafkaProducer.DEFAULT_CONFIG
+    ours = {**vars_of(kclient.ConsumerConfig()), **vars_of(kclient.ProducerConfig())}
+    table = rows(PAGE[PAGE.index("Defaults that differ") : PAGE.index("<!-- Made by")])
+    assert len(table) == 10
+    for cell, of_aiokafka, of_kafka_python, _, of_kclient in table:
+        name = cell.strip("`")
+        value = ours[name]
+        text = ", ".join(value) if isinstance(value, tuple) else str(value)
+        assert of_kclient == text.removesuffix(".0")
+        if theirs := theirs_by_ours.get(name, name):
+            assert of_aiokafka == shown(theirs, aiokafkas[theirs]), name
+            assert of_kafka_python == shown(theirs, kafka_pythons[theirs]), name
+
+
+def vars_of(config: Any) -> dict[str, Any]:
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
