@@ -283,11 +283,25 @@ class Accumulator:
         if sooner:
             self.wake()
 
-    def shorten(self, batch: ProducerBatch, deadline: float) -> None:
-        """A record of ``batch`` has waited before: the batch's time is over at ``deadline``."""
-        if deadline < batch.deadline:
-            batch.deadline = deadline
-            self._deadlines.push(deadline, batch)
+    def separate(self, queue: PartitionQueue, deadline: float) -> None:
+        """Seal the open batch unless its deadline is near ``deadline``.
+
+        Near is what records lose, or gain, that join a batch while it lingers.
+        """
+        batch = queue.open
+        if batch is not None and abs(batch.deadline - deadline) > self._open_for:
+            self.seal(queue)
+
+    def shorten(self, batch: ProducerBatch, deadline: float) -> bool:
+        """Have ``batch`` expire at ``deadline``, unless it does before; return whether it changed.
+
+        A record of it has waited already.
+        """
+        if deadline >= batch.deadline:
+            return False
+        batch.deadline = deadline
+        self._deadlines.push(deadline, batch)
+        return True
 
     def seal(self, queue: PartitionQueue) -> None:
         """Close the open batch and have it sent."""

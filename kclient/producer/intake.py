@@ -127,6 +127,8 @@ class Intake:
         self._hopeless: dict[str, float] = {}  # which aren't there, and how long that was said
         self._followed: Cluster | None = None
         self.max_block = config.max_block
+        self._shortened: dict[PartitionQueue, None] = {}  # by the time of records that waited
+        self.lot.room_emptied = self._seal_shortened
 
     # Records from the user.
 
@@ -215,8 +217,9 @@ class Intake:
         value: bytes | None,
         headers: Headers | None,
         size: int,
+        deadline: float | None = None,
     ) -> Delivery:
-        """Put a record into a batch."""
+        """Put a record into a batch; one that has waited into a batch that ends at ``deadline``."""
         accumulator = self._accumulator
         sticky = False
         if partition is None:
@@ -230,12 +233,16 @@ class Intake:
                 if partition < 0 or topic.sticky.overdue():
                     partition = topic.move_sticky()
         queue = topic.queues[partition] or accumulator.queue(topic, partition)
+        if deadline is not None:
+            accumulator.separate(queue, deadline)
         delivery = accumulator.append(queue, timestamp, key, value, headers, size)
         if delivery is None:
             if sticky and topic.sticky.due():
                 if queue.open is not None:
                     accumulator.seal(queue)  # it was full, and no more records come this way
                 queue = accumulator.queue(topic, topic.move_sticky())
+                if deadline is not None:
+                    accumulator.separate(queue, deadline)
                 delivery = accumulator.append(queue, timestamp, key, value, headers, size)
             if delivery is None:
                 delivery = accumulator.append_first(
@@ -362,6 +369,9 @@ class Intake:
 
     def _admit(self, parked: Parked, flushed: dict[PartitionQueue, None]) -> None:
         topic = self._known[parked.topic]
+        # What enqueue waited for counts against max_block only.
+        enqueued = parked.waiter is not None
+        deadline = self._clock.now() + self._delivery_timeout if enqueued else parked.deadline
         try:
             delivery = self._place(
                 topic,
@@ -371,20 +381,27 @@ class Intake:
                 parked.value,
                 parked.headers,
                 parked.size,
+                deadline,
             )
         except KafkaError as error:
             parked.refused(error)
             return
         batch = self._accumulator.batch_of(delivery._outcome)
         if batch is not None:
-            if parked.waiter is None:
-                self._accumulator.shorten(batch, parked.deadline)
+            if self._accumulator.shorten(batch, deadline):
+                self._shortened[batch.queue] = None
             for wait in parked.flushes or ():
                 batch.watch(wait)
                 wait.pending -= 1  # the batch is what it waits for now
                 if wait.urgent:
                     flushed[batch.queue] = None
         parked.admitted(delivery)
+
+    def _seal_shortened(self) -> None:
+        """No record waits for room any more: those that come now have all of their time."""
+        shortened, self._shortened = self._shortened, {}
+        for queue in shortened:
+            self._accumulator.separate(queue, self._clock.now() + self._delivery_timeout)
 
     def metadata_changed(self, view: Cluster) -> None:
         """Take over partitions and leaders; serve who waited for that."""

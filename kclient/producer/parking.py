@@ -21,6 +21,7 @@ from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from kclient.errors import KafkaError
     from kclient.producer.delivery_host import DeliveryHost
@@ -148,12 +149,14 @@ class ParkingLot:
         count: Records that ``send`` parked for room.
         size: Their bytes.
         claimed: Bytes of memory that those parked for metadata will need, their upkeep included.
+        room_emptied: Called when the last record left the line for room.
     """
 
     def __init__(self, max_count: int, account: Account) -> None:
         self.count = 0
         self.size = 0
         self.claimed = 0
+        self.room_emptied: Callable[[], object] = lambda: None
         self._account = account
         self._max_count = max_count
         self._max_bytes = account.limit // _PARKED_SHARE
@@ -295,6 +298,8 @@ class ParkingLot:
         self._account.waiting -= 1
         if parked.waiter is None:
             self._count(parked, line, -1)
+        if not self._room and line is self._room:
+            self.room_emptied()
 
     def _ended(self, last: Parked, line: Line) -> None:
         if self._topics.get(last.topic) is line:

@@ -353,3 +353,29 @@ async def test_a_hint_of_the_past_is_not_followed_and_the_broker_asked_again_soo
             assert 2.0 < now() - began < 8.0
             assert cluster.requests.count("Metadata") > asked
             assert {one.node for one in wire.sent} == {2}
+
+
+# 18: a record that waits for metadata has a deadline of its own
+
+
+async def test_a_fresh_record_has_all_of_its_time_behind_one_that_waited_for_metadata() -> None:
+    """The acknowledgement comes after the waiting one's time is over, and before the other's."""
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        async with kclient.Producer(
+            cluster.bootstrap, linger=0.5, delivery_timeout=10.0
+        ) as producer:
+            silent = cluster.faults.hold("Metadata", times=None)
+            waiting = producer.send("t", b"waiting")
+            await asyncio.sleep(4.4)
+            held = cluster.faults.hold("Produce", times=None, after=True)
+            silent.release()
+            await asyncio.sleep(0.1)
+            assert waiting.partition == 0  # it is in a batch that would linger
+            fresh = producer.send("t", b"fresh")
+            await asyncio.sleep(6.0)
+            assert isinstance(waiting.exception(), DeliveryTimedOut)
+            assert not fresh.done()
+            held.release()
+            assert (await fresh).offset == 1
+        assert values(cluster) == [b"waiting", b"fresh"]

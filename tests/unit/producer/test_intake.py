@@ -470,6 +470,73 @@ def test_delivery_timeout_runs_from_send_also_while_parked() -> None:
     assert isinstance(parked.exception(), DeliveryTimedOut)
 
 
+def parked_for_a_topic(seconds: float, **settings: Any) -> tuple[Rig, Delivery]:
+    """A record that waited for its topic for so long, and is in a batch now."""
+    rig = unknown(delivery_timeout=10.0, **settings)
+    parked = rig.send(b"parked", partition=0)
+    rig.pass_time(seconds)
+    rig.network.blocked.add(1)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    return rig, parked
+
+
+@pytest.mark.parametrize("linger", [0.0, 0.5])
+def test_a_record_never_has_less_time_because_another_one_waited(linger: float) -> None:
+    rig, parked = parked_for_a_topic(4.4, linger=linger)
+    fresh = rig.send(b"fresh", partition=0)
+    rig.pass_time(5.7)
+    assert isinstance(parked.exception(), DeliveryTimedOut)
+    rig.pass_time(4.2)
+    assert not fresh.done()
+    rig.pass_time(0.2)
+    assert isinstance(fresh.exception(), DeliveryTimedOut)
+
+
+def test_records_that_waited_for_different_times_don_t_share_a_deadline() -> None:
+    rig = unknown(delivery_timeout=10.0)
+    first = rig.send(b"first", partition=0)
+    rig.pass_time(3.0)
+    second = rig.send(b"second", partition=0)
+    rig.pass_time(3.0)
+    rig.network.blocked.add(1)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.pass_time(4.1)
+    assert first.done() and not second.done()
+    rig.pass_time(2.8)
+    assert not second.done()
+    rig.pass_time(0.2)
+    assert second.done()
+
+
+def test_a_record_that_waits_for_room_is_not_cut_short_by_those_before_it() -> None:
+    """``enqueue`` and ``send`` stand in the same line; the time of the first counts from later."""
+    rig = small(delivery_timeout=10.0)
+    fill(rig)
+    rig.pass_time(1.0)
+    parked = rig.send(b"parked")
+    waiter = Waiter()
+    enqueued = rig.intake.put("t", b"enqueued", None, None, None, None, lambda: waiter)
+    again = rig.send(b"again")
+    sent = rig.take_request()
+    rig.clock.time += 5.0
+    rig.answer(sent, ModelBroker().produce(sent.message()))
+    assert waiter.woken
+    rig.network.blocked.add(1)
+    fresh = rig.send(b"fresh")
+    rig.pass_time(5.1)
+    assert parked.done() and again.done() and not enqueued.done() and not fresh.done()
+    rig.pass_time(4.8)
+    assert not enqueued.done() and not fresh.done()
+
+
+def test_records_that_waited_together_share_a_batch() -> None:
+    rig = unknown(delivery_timeout=10.0)
+    parked = [rig.send(b"%d" % n, partition=0) for n in range(20)]
+    rig.pass_time(5.0)
+    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    assert len({id(delivery._outcome) for delivery in parked}) == 1
+
+
 def test_a_parked_record_times_out_as_not_written() -> None:
     rig = small(delivery_timeout=10.0)
     rig.network.blocked.add(1)
