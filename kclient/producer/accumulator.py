@@ -166,6 +166,7 @@ class Accumulator:
         wake: Callable[[], None],
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
+        self._retired: dict[str, TopicQueues] = {}
         in_a_request = config.max_request_size // max(1, config.batch_size)
         self.account = Account(config.buffer_memory, max(1, min(_SEALED_PER_TURN, in_a_request)))
         self.busy: dict[PartitionQueue, None] = {}
@@ -204,8 +205,21 @@ class Accumulator:
         """The topic's queues, made on first use."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.topics[name] = TopicQueues(name, self._batch_size, self._rng)
+            topic = self._retired.pop(name, None)
+            if topic is None:
+                topic = TopicQueues(name, self._batch_size, self._rng)
+            self.topics[name] = topic
         return topic
+
+    def retire(self, name: str) -> bool:
+        """Forget ``name`` until ``topic`` is called, but for its numbering; False while it is busy.
+
+        What is known of its partitions is old, and isn't refreshed.
+        """
+        if any(queue is not None and not queue.idle for queue in self.topics[name].queues):
+            return False
+        self._retired[name] = self.topics.pop(name)
+        return True
 
     def queue(self, topic: TopicQueues, partition: int) -> PartitionQueue:
         """One partition's queue, made on first use; ``partition`` must be below ``count``."""

@@ -407,7 +407,9 @@ class Intake:
         """Take over partitions and leaders; serve who waited for that."""
         before, self._followed = self._followed, view
         for name in list(self._known):
-            if before is None or not view.leads_like(before, name):
+            if name not in view.topics:
+                self._retire(name)
+            elif before is None or not view.leads_like(before, name):
                 self._learn(name, view)
         for name in self.lot.unknown_topics():
             self._learn(name, view)
@@ -426,6 +428,13 @@ class Intake:
         if self._partitioner is None and self._key_serializer is None is self._value_serializer:
             self.quick.ways[name] = topic.way
         self._accumulator.lead(topic)
+
+    def _retire(self, name: str) -> None:
+        """``name`` was unused for ``metadata_max_idle``: its next record waits for metadata."""
+        if any(parked.topic == name for parked in self.lot.everybody()):
+            return
+        if self._accumulator.retire(name):
+            self.quick.ways.pop(name, None)
 
     def _serve_line(self, name: str, view: Cluster) -> None:
         """Move the line of a topic on, if the view knows enough."""

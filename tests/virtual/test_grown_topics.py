@@ -15,6 +15,7 @@ import pytest
 import kclient
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.errors import FlushFailed, InvalidArgument, KafkaError, MetadataTimedOut, RowsRejected
+from kclient.producer.partitioner import partition_of_key
 from kclient.testing import Cluster, run_virtually
 from tests.virtual.relay import now
 
@@ -244,3 +245,44 @@ async def looked_for_by_one_that_lags() -> int:
 def test_a_call_believes_one_of_several_brokers_after_twice_as_long() -> None:
     found = [run_virtually(looked_for_by_one_that_lags(), seed=seed) for seed in range(6)]
     assert found == [2] * 6
+
+
+# A topic that was grown while the producer had no records for it
+
+KEYS = [b"key-%d" % n for n in range(60)]
+
+
+async def burst(producer: kclient.Producer[Any, Any], way: str) -> None:
+    if way == "send":
+        await asyncio.gather(*[producer.send("t", b"v", key=key) for key in KEYS])
+    elif way == "send_many":
+        await producer.send_many("t", [(key, b"v") for key in KEYS])
+    else:
+        rows = pa.table({"key": KEYS, "value": [b"v"] * len(KEYS)})
+        await producer.send_arrow("t", rows)
+
+
+@pytest.mark.parametrize("way", ["send", "send_many", "send_arrow"])
+async def test_after_an_idle_time_keys_go_by_the_partitions_that_there_are_then(way: str) -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=1)
+        async with kclient.Producer(cluster.bootstrap, **QUICK) as producer:
+            await producer.send("t", b"x", key=b"k")
+            await asyncio.sleep(20 * 60.0)  # it isn't asked for any more
+            cluster.add_partitions("t", 6)
+            await asyncio.sleep(5 * 60.0)
+            await burst(producer, way)
+            assert producer.health().ok
+        found = {p: {r.key for r in cluster.records("t", p)} - {b"k"} for p in range(6)}
+        wanted = {p: {k for k in KEYS if partition_of_key(k, 6) == p} for p in range(6)}
+        assert found == wanted
+
+
+async def test_after_an_idle_time_numbers_go_on_where_they_were() -> None:
+    """The log still knows this producer."""
+    async with two_partitions() as (cluster, producer):
+        await asyncio.sleep(25 * 60.0)
+        for number in range(3):
+            assert (await producer.send("t", b"y", partition=0)).offset == 1 + number
+        batches = cluster.log("t", 0).batches
+        assert [(b.producer_epoch, b.base_sequence) for b in batches] == [(0, n) for n in range(4)]
