@@ -93,7 +93,7 @@ class Hooks:
             raise InvalidConfig(f"observers={observers!r} can't be used: allowed is a sequence")
         self._observers = tuple(observers)
         for observer in self._observers:
-            require_method("observers", observer, "observe")
+            require_method("observers", observer, "observe", "event")
         self._broken: set[type[Event]] = set()
         self.active = bool(self._observers)
 
@@ -191,7 +191,10 @@ class Partitioner(Protocol):
 
 
 class Serializer(Protocol[T_contra]):
-    """Turns a user's key or value into bytes."""
+    """Turns a user's key or value into bytes.
+
+    Called once per record, on the loop: it must be quick, and can't be async.
+    """
 
     def __call__(self, topic: str, value: T_contra, /) -> bytes | None:
         """Return the bytes to store; None writes a null (a tombstone, for a value)."""
@@ -199,7 +202,10 @@ class Serializer(Protocol[T_contra]):
 
 
 class Deserializer(Protocol[T_co]):
-    """Turns stored bytes into a user's key or value."""
+    """Turns stored bytes into a user's key or value.
+
+    Called once per record, on the loop: it must be quick, and can't be async.
+    """
 
     def __call__(self, topic: str, data: bytes | None, /) -> T_co:
         """Return the object; ``data`` is None for a null."""
@@ -273,19 +279,64 @@ class Assignor(Protocol):
         ...
 
 
-def require_method(field: str, plugin: object, method: str) -> None:
-    """Raise InvalidConfig unless ``plugin`` is an object that has ``method``."""
+def require_method(
+    field: str, plugin: object, method: str, parameters: str = "", *, may_await: bool = False
+) -> None:
+    """Refuse a ``plugin`` without a fitting ``method``.
+
+    Args:
+        field: The argument that it was given as, for the message.
+        plugin: What the application gave.
+        method: Name of the method that is called.
+        parameters: Names of the positional arguments that it is called with.
+        may_await: What the method returns is awaited, so that it may be async.
+
+    Raises:
+        InvalidConfig: It is a class, or its method is missing, takes other arguments or is async.
+            A method without a signature is believed.
+    """
     if isinstance(plugin, type):
         raise InvalidConfig(f"{field} holds the class {plugin.__name__}: give an instance of it")
-    if not callable(getattr(plugin, method, None)):
-        raise InvalidConfig(f"{field} holds {plugin!r}: it needs a method {method}()")
+    found = getattr(plugin, method, None)
+    needed = f"{method}({parameters})"
+    if not callable(found):
+        raise InvalidConfig(
+            f"{field} holds {plugin!r}: it needs a method {method}()",
+            hint=f"it is called as {needed}" if parameters else None,
+        )
+    require_arguments(f"{field} holds {plugin!r}: its {method}", found, needed, parameters)
+    if not may_await and _is_async(found):
+        raise InvalidConfig(
+            f"{field} holds {plugin!r}: its {method}() is async, where nothing can be awaited",
+            hint=f"make it a plain function: `def {needed}`",
+        )
+
+
+def require_arguments(words: str, called: Callable[..., object], needed: str, names: str) -> None:
+    """Raise InvalidConfig unless ``called`` takes as many positional arguments as ``names`` has.
+
+    Args:
+        words: Begin of the message.
+        called: What is to be called. One without a signature is believed.
+        needed: How it is called, for the message.
+        names: Of the arguments, with commas.
+    """
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[name for name in names.split(", ") if name])
+    except TypeError:
+        taken = ", ".join(signature.parameters)
+        raise InvalidConfig(f"{words}({taken}) can't be called as {needed}") from None
 
 
 def require_callable(field: str, plugin: object) -> None:
     """Refuse a ``plugin`` that can't be called with a topic and data; None is fine.
 
     Raises:
-        InvalidConfig: It can't be called, or is a class of ours instead of an instance.
+        InvalidConfig: It can't be called, is async, or is a class of ours instead of an instance.
         InvalidArgument: It takes other arguments. One that has no signature is believed.
     """
     if plugin is None:
@@ -294,17 +345,48 @@ def require_callable(field: str, plugin: object) -> None:
         raise InvalidConfig(f"{field} is the class {plugin.__name__}: give an instance of it")
     if not callable(plugin):
         raise InvalidConfig(f"{field}={plugin!r} can't be used: allowed is a callable(topic, data)")
+    # Only names: a default or what a partial holds may be a secret.
+    name = getattr(plugin, "__qualname__", type(plugin).__name__).rpartition(".")[2]
+    if _is_async(plugin):
+        raise InvalidConfig(
+            f"{field}={name} is async: it is called once per record, where nothing can be awaited",
+            hint="make it a plain callable(topic, data), and await what it needs beforehand",
+        )
+    taken = _misfit(plugin)
+    if taken is not None:
+        raise InvalidArgument(
+            f"{field}={name}({', '.join(taken)}) can't be used: allowed is a callable(topic, data)",
+            hint="wrap it: `lambda topic, data: ...`",
+        )
+
+
+def _misfit(plugin: Callable[..., object]) -> list[str] | None:
+    """Names of the parameters of a callable that doesn't take (topic, data); None for one that may.
+
+    A builtin whose second argument is optional takes the data alone: ``str.encode``,
+    ``pickle.dumps``.
+    """
+    if isinstance(plugin, type) and plugin.__module__ == "builtins":
+        return ["data"]
     try:
         signature = inspect.signature(plugin)
     except (TypeError, ValueError):
-        return
+        return None
+    parameters = list(signature.parameters.values())
     try:
         signature.bind("topic", b"data")
     except TypeError:
-        # Only names: a default or what a partial holds may be a secret.
-        name = getattr(plugin, "__qualname__", type(plugin).__name__).rpartition(".")[2]
-        raise InvalidArgument(
-            f"{field}={name}({', '.join(signature.parameters)}) can't be used: allowed is a "
-            "callable(topic, data)",
-            hint="wrap it: `lambda topic, data: ...`",
-        ) from None
+        return list(signature.parameters)
+    if inspect.isbuiltin(plugin) or inspect.ismethoddescriptor(plugin):
+        if len(parameters) > 1 and parameters[1].default is not inspect.Parameter.empty:
+            return list(signature.parameters)
+    return None
+
+
+def _is_async(plugin: object) -> bool:
+    """Calling it gives something to be awaited."""
+    called = plugin if inspect.isroutine(plugin) else getattr(plugin, "__call__", None)  # noqa: B004
+    return any(
+        inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one)
+        for one in (plugin, called)
+    )

@@ -1,7 +1,8 @@
 """Ready-made serializers and deserializers for the common plain types.
 
 A serializer is any callable ``(topic, value) -> bytes | None``, a deserializer any callable
-``(topic, data) -> object``; null passes through both ways in all of these.
+``(topic, data) -> object``; null passes through both ways in all of these. Both are called once per
+record, on the loop; async ones are refused when a client is made.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class ClientCore:
         rng: random.Random | None = None,
     ) -> None:
         if dialer is not None:
-            require_method("dialer", dialer, "dial")
+            require_method("dialer", dialer, "dial", "target, protocol_factory", may_await=True)
         self.config = config
         self.clock: Clock = clock if clock is not None else SystemClock()
         self._own_clock = clock is None

@@ -52,12 +52,6 @@ def checked_partitions(values: Iterable[TopicPartition]) -> list[TopicPartition]
     return [checked_partition(value) for value in each]
 
 
-def checked_mapping(name: str, value: object) -> None:
-    """Something by partition."""
-    if not isinstance(value, Mapping):
-        raise InvalidArgument(f"{name} must be a mapping by TopicPartition, not {value!r}")
-
-
 def checked_topics(values: Iterable[object], call: str) -> tuple[str, ...]:
     """Names of topics, each once. ``call`` shows how they are given."""
     for value in values:

@@ -107,14 +107,21 @@ class GroupProtocol(Protocol):
 
 def check_protocol(protocol: Any) -> None:
     """Raise InvalidConfig unless ``protocol`` can be a ``GroupProtocol``."""
-    for method in ("metadata", "assign"):
-        require_method("protocol", protocol, method)
+    for method, parameters in (("metadata", ""), ("assign", "members")):
+        require_method("protocol", protocol, method, parameters, may_await=True)
     for field in ("name", "type"):
         _text_of(protocol, field)
-    for hook in ("on_assigned", "on_revoked", "on_lost"):
+    for hook, parameter in (
+        ("on_assigned", "assignment"),
+        ("on_revoked", "assignment"),
+        ("on_lost", "error"),
+    ):
         found = getattr(protocol, hook, None)
-        if found is not None and not callable(found):
+        if found is None:
+            continue
+        if not callable(found):
             raise InvalidConfig(f"protocol holds {protocol!r}: its {hook} can't be called")
+        require_method("protocol", protocol, hook, parameter, may_await=True)
     if inspect.iscoroutinefunction(protocol.metadata):
         raise InvalidConfig(
             f"protocol holds {protocol!r}: its metadata() must be a plain function",

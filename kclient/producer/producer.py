@@ -160,7 +160,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         require_callable("value_serializer", value_serializer)
         self._serializers = (key_serializer, value_serializer)
         if partitioner is not None:
-            require_method("partitioner", partitioner, "partition")
+            require_method("partitioner", partitioner, "partition", "topic, key, partition_count")
         self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
         self._failures = UnseenFailures(core.counters)
         self._accumulator = Accumulator(self._config, self._failures, core.rng, self._wake)

@@ -80,8 +80,12 @@ def _built_in(name: str) -> Assignor:
 
 
 def _checked(plugin: Any) -> Assignor:
-    for method in ("assign", "user_data", "assigned"):
-        require_method(SETTING, plugin, method)
+    for method, parameters in (
+        ("assign", "cluster, members"),
+        ("user_data", "topics"),
+        ("assigned", "partitions, generation"),
+    ):
+        require_method(SETTING, plugin, method, parameters)
     name, cooperative = getattr(plugin, "name", None), getattr(plugin, "cooperative", None)
     if not isinstance(name, str) or not name:
         raise InvalidConfig(f"{SETTING} holds {plugin!r} with name={name!r}: allowed is a text")
