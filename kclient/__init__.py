@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kclient import errors as errors
+    from kclient import partitioners as partitioners
     from kclient import serializers as serializers
     from kclient import testing as testing
     from kclient.admin import Admin as Admin
@@ -199,7 +200,7 @@ _HOME = {
     "WrongContext": "kclient.errors",
     "failure_of": "kclient.consumer.running.dead_letters",
 }
-_MODULES = ("errors", "serializers", "testing")
+_MODULES = ("errors", "partitioners", "serializers", "testing")
 
 __all__ = [
     "Admin",
@@ -288,6 +289,7 @@ __all__ = [
     "__version__",
     "errors",
     "failure_of",
+    "partitioners",
     "serializers",
     "testing",
 ]

@@ -25,6 +25,7 @@ BASE = {
         "frozen",
         "keywords",
         "properties",
+        "partitioners",
         "settings",
         "snapshot",
         "security",
