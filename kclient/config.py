@@ -228,6 +228,16 @@ class AdminConfig(CommonConfig):
     """Settings of ``Admin``: the common ones."""
 
 
+_ACKS = choice("all", 1, 0)
+
+
+def _acks(name: str, value: Any) -> Any:
+    """one of 'all', 1, 0; -1 is 'all'"""
+    if value == "-1" or (type(value) is int and value == -1):
+        return "all"
+    return _ACKS(name, value)
+
+
 @settings_class
 class ProducerConfig(CommonConfig):
     """Settings of ``Producer``."""
@@ -242,7 +252,7 @@ class ProducerConfig(CommonConfig):
         None, plug_in, "The same for a value.", "value.serializer"
     )
     acks: str | int = setting(
-        "all", choice("all", 1, 0), "Who must have a batch before it counts as sent.", "acks"
+        "all", _acks, "Who must have a batch before it counts as sent.", "acks"
     )
     idempotence: bool = setting(
         True, flag, "No duplicates and no reordering by retries.", "enable.idempotence"

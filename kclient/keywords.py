@@ -48,7 +48,7 @@ class AdminSettings(CommonSettings, total=False):
 class ProducerSettings(CommonSettings, total=False):
     """Keyword settings of ``Producer``."""
 
-    acks: Literal["all", 0, 1]
+    acks: Literal["all", -1, 0, 1]
     idempotence: bool
     transactional_id: str | None
     linger: float

@@ -85,6 +85,8 @@ def test_bad_bootstrap_is_refused_naming_the_field(given: object) -> None:
         ({"batch_size": 2**21, "buffer_memory": 2**20}, "buffer_memory"),
         ({"acks": 2}, "acks=2"),
         ({"acks": True}, "acks=True"),
+        ({"acks": -1.0}, "acks=-1.0"),
+        ({"acks": "1"}, "acks='1'"),
         ({"acks": 1}, "idempotence=False"),
         ({"max_in_flight": 6}, "max_in_flight=6"),
         ({"compression": "brotli"}, "compression='brotli'"),
@@ -208,3 +210,8 @@ def test_a_duration_may_be_any_real_number_but_no_text() -> None:
     assert ProducerConfig(linger=Fraction(1, 4)).linger == 0.25
     with pytest.raises(InvalidConfig, match="linger='1'"):
         ProducerConfig(linger="1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [-1, "-1", "all"])
+def test_acks_of_minus_one_means_all(given: Any) -> None:
+    assert ProducerConfig.of(None, {"acks": given}).acks == "all"
