@@ -42,7 +42,8 @@ DIRECTIVES = {
     "boundscheck": False,
     "wraparound": False,
     "initializedcheck": False,
-    "embedsignature": True,
+    # Functions have signatures of their own; embedded ones show the class that is inherited from.
+    "embedsignature": False,
 }
 ROOT = Path(__file__).resolve().parent
 GENERATED = Path("build") / "compiled"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kclient.errors import BufferFull as BufferFull
     from kclient.errors import ClientClosed as ClientClosed
     from kclient.errors import ClientError as ClientError
+    from kclient.errors import CodecUnavailable as CodecUnavailable
     from kclient.errors import CommitFailed as CommitFailed
     from kclient.errors import ConnectionLost as ConnectionLost
     from kclient.errors import ConsumerStalled as ConsumerStalled
@@ -126,6 +127,7 @@ _HOME = {
     "ClientClosed": "kclient.errors",
     "ClientError": "kclient.errors",
     "ClusterDescription": "kclient.admin",
+    "CodecUnavailable": "kclient.errors",
     "CommitFailed": "kclient.errors",
     "ConnectionLost": "kclient.errors",
     "Consumer": "kclient.consumer",
@@ -214,6 +216,7 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "ClusterDescription",
+    "CodecUnavailable",
     "CommitFailed",
     "ConnectionLost",
     "Consumer",

@@ -7,16 +7,21 @@ the intake. Keyword-only arguments alone cost a Python function as much as all o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kclient.producer.no_room import NoRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, TypeAlias
 
     import cython  # type: ignore[import-untyped]
 
     from kclient.producer.delivery import Delivery
+    from kclient.producer.outgoing import HeadersArgument
+
+    K: TypeAlias = Any  # type variables of Producer, which declares these methods for type checkers
+    V: TypeAlias = Any
 else:
     from kclient.record import _cython as cython
 
@@ -40,13 +45,13 @@ class Doors:
 
     def send(
         self,
-        topic: Any,
-        value: Any,
+        topic: str,
+        value: V | None,
         *,
-        key: Any = None,
-        headers: Any = None,
-        partition: Any = None,
-        timestamp: Any = None,
+        key: K | None = None,
+        headers: HeadersArgument = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
     ) -> Delivery:
         """Take one record and return its ``Delivery`` at once; await that for the outcome.
 
@@ -70,7 +75,8 @@ class Doors:
             error says whether the record may be in the log all the same. For a topic that was
             never there it raises UnknownTopicOrPartition once brokers have said so for 5 s, or for
             10 s where only one of several can be asked; three times as long with
-            ``allow_auto_create_topics``.
+            ``allow_auto_create_topics``. For a topic that was deleted after this producer wrote to
+            it, the record waits for ``delivery_timeout``.
 
         Raises:
             SerializationFailed: Key, value or headers are of a type that can't be sent.
@@ -92,13 +98,13 @@ class Doors:
 
     def enqueue_nowait(
         self,
-        topic: Any,
-        value: Any,
+        topic: str,
+        value: V | None,
         *,
-        key: Any = None,
-        headers: Any = None,
-        partition: Any = None,
-        timestamp: Any = None,
+        key: K | None = None,
+        headers: HeadersArgument = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
     ) -> Delivery:
         """``send`` that raises BufferFull as soon as memory is full, instead of parking.
 

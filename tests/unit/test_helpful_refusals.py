@@ -319,3 +319,22 @@ def test_times_by_partition_will_do() -> None:
     noon = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
     partition = TopicPartition("t", 0)
     assert checked_times({partition: noon}) == {partition: 1_714_564_800_000}
+
+
+@pytest.mark.parametrize("method", [Producer.send, Producer.enqueue_nowait])
+def test_help_shows_the_types_of_arguments_in_both_builds(method: Any) -> None:
+    shown = inspect.signature(method)
+    types = {name: one.annotation for name, one in shown.parameters.items() if name != "self"}
+    assert types == {
+        "topic": "str",
+        "value": "V | None",
+        "key": "K | None",
+        "headers": "HeadersArgument",
+        "partition": "int | None",
+        "timestamp": "int | None",
+    }
+    assert shown.return_annotation == "Delivery"
+    enqueue = inspect.signature(Producer.enqueue)
+    assert {name: enqueue.parameters[name].annotation for name in types} == types
+    first = (method.__doc__ or "").splitlines()[0]
+    assert "(self" not in first  # what it does, no signature

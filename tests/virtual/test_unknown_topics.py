@@ -148,3 +148,25 @@ async def test_a_topic_without_leaders_waits_for_delivery_timeout() -> None:
             error, ended = await failure(producer.send("t", b"v"))
             assert isinstance(error, DeliveryTimedOut)
             assert ended - started >= 39.0
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_a_topic_deleted_while_it_is_written_to_is_waited_for_until_delivery_timeout(
+    recreated: bool,
+) -> None:
+    async with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t", partitions=1)
+        async with kclient.Producer(cluster.bootstrap, delivery_timeout=120.0) as producer:
+            await producer.send("t", b"v")
+            cluster.delete_topic("t")
+            started = now()
+            delivery = producer.send("t", b"w")
+            await asyncio.sleep(100.0)
+            assert not delivery.done()
+            if recreated:
+                cluster.create_topic("t", partitions=1)
+                assert (await delivery).offset == 0
+            else:
+                with pytest.raises(kclient.KafkaError, match="UNKNOWN_TOPIC"):
+                    await delivery
+                assert 119.0 < now() - started < 122.0
