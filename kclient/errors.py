@@ -180,6 +180,8 @@ def fresh(error: Raised) -> Raised:
         made = copy.copy(error)
     except Exception:
         return error
+    if "_lost_cause" not in vars(error):
+        vars(made).pop("_lost_cause", None)  # the cause itself is copied
     made.__cause__, made.__context__ = error.__cause__, error.__context__
     made.__suppress_context__ = error.__suppress_context__
     if hasattr(error, "__notes__"):

@@ -296,7 +296,7 @@ LOOP.__cause__ = LOOP
     [
         (
             chained(DeserializationFailed("value at offset 3"), ValueError("no digit")),
-            "value at offset 3; caused by ValueError: no digit",
+            "value at offset 3: ValueError: no digit",
         ),
         (
             chained(OSError("a"), KeyError("b"), ZeroDivisionError()),
