@@ -350,7 +350,11 @@ class RequestTimedOut(ClientError, TimeoutError):
 
 
 class DeliveryTimedOut(ClientError, TimeoutError):
-    """A record was not acknowledged within ``delivery_timeout``; see ``maybe_written``."""
+    """A record was not acknowledged within ``delivery_timeout``; see ``maybe_written``.
+
+    It was retried for all of that time, so it isn't ``retriable``: sending it again later may
+    succeed, and where ``maybe_written`` is False it can't write it twice.
+    """
 
 
 class MetadataTimedOut(ClientError, TimeoutError):
