@@ -28,6 +28,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 import kclient
+from kclient.partitioners import ConsistentRandom
 from kclient.testing import Cluster, ThreadedCluster, run_virtually
 from tests.interop.peers.kafka_python_peer import kafka
 from tools.migration_table import page
@@ -377,11 +378,7 @@ def test_keys_land_where_the_page_says() -> None:
         ours = asyncio.run(places_of(cluster.bootstrap))
         theirs = places_of_confluent(cluster.bootstrap, {})
         assert places_of_confluent(cluster.bootstrap, {"partitioner": "murmur2_random"}) == ours
-        (block,) = [block for block in SNIPPETS if "class ConsistentRandom" in block]
-        names: dict[str, Any] = {"kclient": kclient}
-        exec(block, names)
-        partitioner = names["ConsistentRandom"]()
-        assert asyncio.run(places_of(cluster.bootstrap, partitioner)) == theirs
+        assert asyncio.run(places_of(cluster.bootstrap, ConsistentRandom())) == theirs
     six = list(range(6))
     assert ours == {key: aiokafka_partitioner(key, six, six) for key in KEYS}
     assert ours == {key: (kafka_murmur2(key) & 0x7FFFFFFF) % 6 for key in KEYS}
