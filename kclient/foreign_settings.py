@@ -159,7 +159,7 @@ TABLE: dict[str, Counterpart] = {
     "on_commit": Counterpart(None, _FUTURE),
     "on_delivery": Counterpart(None, _DELIVERY),
     "opaque": Counterpart(None, "send() returns a Delivery of its own for each record"),
-    "open_cb": Counterpart(None, _OFFSETS),
+    "open_cb": Counterpart(None, "no file is written"),
     "partition_assignment_strategy": Counterpart("partition_assignment_strategy"),
     "partitioner": Counterpart("partitioner", _PARTITIONER),
     "partitioner_*": Counterpart(None, "the default partitioner is Java's, without these"),

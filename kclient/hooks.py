@@ -279,6 +279,13 @@ class Assignor(Protocol):
         ...
 
 
+_BY_NAME = {
+    "partitioner": "leave it out for Java's rule, murmur2; "
+    "kclient.partitioners.ConsistentRandom() is librdkafka's",
+}
+"""Hints for plug-ins that other clients take by name."""
+
+
 def require_method(
     field: str, plugin: object, method: str, parameters: str = "", *, may_await: bool = False
 ) -> None:
@@ -297,12 +304,13 @@ def require_method(
     """
     if isinstance(plugin, type):
         raise InvalidConfig(f"{field} holds the class {plugin.__name__}: give an instance of it")
-    found = getattr(plugin, method, None)
+    found = None if isinstance(plugin, str | bytes) else getattr(plugin, method, None)
     needed = f"{method}({parameters})"
     if not callable(found):
+        called = f"it is called as {needed}" if parameters else None
         raise InvalidConfig(
             f"{field} holds {plugin!r}: it needs a method {method}()",
-            hint=f"it is called as {needed}" if parameters else None,
+            hint=_BY_NAME.get(field, called) if isinstance(plugin, str) else called,
         )
     require_arguments(f"{field} holds {plugin!r}: its {method}", found, needed, parameters)
     if not may_await and _is_async(found):

@@ -60,7 +60,13 @@ _ASSIGNORS = {
     "RoundRobinAssignor": "roundrobin",
     "StickyAssignor": "sticky",
 }
-_RESETS = {"beginning": "earliest", "smallest": "earliest", "end": "latest", "largest": "latest"}
+_RESETS = {
+    "beginning": "earliest",
+    "end": "latest",
+    "error": "none",
+    "largest": "latest",
+    "smallest": "earliest",
+}
 _LIKE_OURS = {"", "murmur2", "murmur2_random"}
 """Partitioners of librdkafka that choose as ours does."""
 _SWITCHED_OFF = {

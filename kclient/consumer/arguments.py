@@ -37,7 +37,9 @@ def checked_partition(value: object) -> TopicPartition:
     if isinstance(partition, bool) or not isinstance(partition, int):
         raise InvalidArgument(f"partition must be an int, not {type(partition).__name__}")
     if not 0 <= partition <= _MAX_PARTITION:
-        raise InvalidArgument(f"partition {partition} of {topic} can't be: they count from 0")
+        raise InvalidArgument(
+            f"partition {partition} of {topic} can't be: allowed is 0 to {_MAX_PARTITION:,}"
+        )
     return value if isinstance(value, TopicPartition) else TopicPartition(topic, partition)
 
 
@@ -75,7 +77,8 @@ def checked_offset(value: object, hint: str | None = None) -> int:
             f"offset must be an int or an OffsetAndMetadata, not {type(value).__name__}"
         )
     if not 0 <= value <= _MAX_OFFSET:
-        raise InvalidArgument(f"offset {value} can't be: they count from 0", hint=hint)
+        hint = hint if value < 0 else None
+        raise InvalidArgument(f"offset {value} can't be: allowed is 0 to 2**63-1", hint=hint)
     return value
 
 

@@ -121,5 +121,5 @@ def checked_partition(partition: Any) -> int:
     if not isinstance(partition, int) or isinstance(partition, bool):
         raise InvalidArgument(f"partition must be an int, not {a_or_an(type(partition).__name__)}")
     if not 0 <= partition < 2**31:
-        raise InvalidArgument(f"partition={partition} is out of range: the first partition is 0")
+        raise InvalidArgument(f"partition={partition} is out of range: allowed is 0 to 2**31-1")
     return partition

@@ -315,6 +315,13 @@ def test_times_that_are_no_mapping_are_refused(given: Any) -> None:
         checked_times(given)
 
 
+def test_numbers_above_what_the_protocol_has_name_the_bound() -> None:
+    with pytest.raises(InvalidArgument, match=r"allowed is 0 to 2\*\*63-1$"):
+        checked_target(2**63)
+    with pytest.raises(InvalidArgument, match="allowed is 0 to 2,147,483,647"):
+        checked_partition(TopicPartition("t", 2**31))
+
+
 def test_times_by_partition_will_do() -> None:
     noon = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
     partition = TopicPartition("t", 0)

@@ -69,13 +69,17 @@ class AwaitedPartitioner:
         return 0
 
 
-@pytest.mark.parametrize(
-    "given", ["murmur2", "consistent_random", b"x", OfAnotherClient(), Partitioner, lambda *_: 0]
-)
+@pytest.mark.parametrize("given", [b"x", OfAnotherClient(), Partitioner, lambda *_: 0])
 def test_a_partitioner_that_can_not_be_asked_is_refused(given: Any) -> None:
     needed = r"partition\(topic, key, partition_count\)|give an instance"
     with pytest.raises(InvalidConfig, match=rf"partitioner holds .*({needed})"):
         Producer("localhost:9092", partitioner=given)
+
+
+@pytest.mark.parametrize("name", ["murmur2", "consistent_random"])
+def test_a_partitioner_by_name_is_refused_with_what_to_write(name: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"leave it out.*partitioners\.ConsistentRandom\(\)"):
+        Producer("localhost:9092", partitioner=name)  # type: ignore[arg-type]
 
 
 def test_an_async_partitioner_is_refused() -> None:

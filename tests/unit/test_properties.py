@@ -328,3 +328,13 @@ def test_certificates_beside_plaintext_are_named_in_the_log(
     given = {"security.protocol": "PLAINTEXT", "ssl.ca.location": "ca.pem"}
     assert AdminConfig.from_properties(given).security.ssl_context is None
     assert "ssl.ca.location (security.protocol is PLAINTEXT)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("smallest", "earliest"), ("end", "latest"), ("largest", "latest"), ("error", "none")],
+)
+def test_resets_have_the_values_of_librdkafka_too(theirs: str, ours: str) -> None:
+    config = ConsumerConfig.from_properties({"auto.offset.reset": theirs})
+    asked = ConsumerConfig(auto_offset_reset=ours)  # type: ignore[arg-type]
+    assert config.auto_offset_reset == asked.auto_offset_reset

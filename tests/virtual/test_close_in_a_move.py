@@ -22,7 +22,7 @@ from tests.virtual.consumer_scene import T, fill, the_loop, until
 from tests.virtual.group_scene import COOPERATIVE, GROUP, SETTINGS, Reader
 
 PARTITIONS = [TopicPartition(T, index) for index in range(4)]
-LATE = {"auto_commit_interval": 1000.0}
+LATE = {"auto_commit_interval": 900.0}
 """Nothing but the end of things has anything committed."""
 
 

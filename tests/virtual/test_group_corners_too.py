@@ -430,7 +430,7 @@ def test_a_deleted_topic_leaves_a_pattern_subscription_the_same_way_whatever_the
                 cluster.create_topic(topic, partitions=2)
             how = {"partition_assignment_strategy": strategy, "metadata_max_age": age}
             reader = await Reader(cluster, pattern="e[.].*", **how).start()
-            await until(lambda: len(reader.consumer.assignment) == 4)
+            await until(lambda: len(reader.consumer.assignment) == 4 and reader.diary)
             if read:
                 await until(lambda: set(reader.consumer.positions().values()) == {0})
             reader.diary.clear()

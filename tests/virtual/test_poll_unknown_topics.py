@@ -179,7 +179,7 @@ def test_a_topic_that_was_unknown_long_ago_is_not_so_by_one_lagging_broker(seed:
                 cluster.brokers[3].freeze_metadata()
                 cluster.create_topic("typo", partitions=1)
                 for broker in (1, 2):
-                    cluster.faults.delay("Metadata", 4.0, broker=broker, times=None)
+                    cluster.faults.delay("Metadata", 0.9, broker=broker, times=None)
                 consumer.subscribe(T, "typo")
                 assert await told(consumer, 30.0) == []
                 assert consumer.health().unknown_topics == ()
