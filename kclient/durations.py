@@ -46,6 +46,7 @@ def call_timeout(
     optional: bool = False,
     positive: bool = False,
     finite: bool = False,
+    maximum: float = LONGEST_CALL,
 ) -> float:
     """Return the seconds of a call's argument; ``math.inf`` has no limit.
 
@@ -55,9 +56,10 @@ def call_timeout(
         optional: Whether None is allowed, and means ``math.inf``.
         positive: Whether 0 is refused.
         finite: Whether ``math.inf`` is refused.
+        maximum: Seconds that are allowed, but for ``math.inf``.
 
     Raises:
-        InvalidArgument: No number of seconds from 0, or over ``LONGEST_CALL``.
+        InvalidArgument: No number of seconds from 0, or over ``maximum``.
     """
     if value is None and optional:
         return math.inf
@@ -65,11 +67,11 @@ def call_timeout(
         raise _no_timeout(name, value, optional, positive)
     if (positive and value == 0) or (finite and value == math.inf):
         raise _no_timeout(name, value, optional, positive)
-    if LONGEST_CALL < value < math.inf:
+    if maximum < value < math.inf:
         endless = "" if finite else f", or {'None' if optional else 'math.inf'} for no limit"
         raise InvalidArgument(
-            f"{name}={value!r} can't be used: allowed are seconds up to {LONGEST_CALL:g}{endless}",
-            hint=milliseconds_hint(name, value, 0.0, LONGEST_CALL),
+            f"{name}={value!r} can't be used: allowed are seconds up to {maximum:g}{endless}",
+            hint=milliseconds_hint(name, value, 0.0, maximum),
         )
     return float(value)
 

@@ -308,6 +308,8 @@ def advice(name: str, value: Any, known: Collection[str]) -> str | None:
         return f"the group is {note}"
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if key.endswith("_ms"):
+        if ours.startswith("enable_"):
+            return f"use {ours}, which is True or False"
         if number and 0 <= value < 1e15:
             return f"durations are seconds: {ours}={value / 1000!r}" + (note and f" ({note})")
         return f"use {ours}; {note or IN_SECONDS}"

@@ -428,6 +428,7 @@ class MetadataUpdater:
                     self._failed(ask, error)
                     return
                 silence *= 2
+                asked = set(pending.values())  # one that failed meanwhile may be well again
         finally:
             for future in pending:
                 future.add_listener(release_late)

@@ -71,7 +71,7 @@ class CommitQueue(Generic[T]):
         # What an attempt without an answer may have committed, if it is more than we know of.
         self._doubtful: dict[TopicPartition, OffsetAndMetadata] = {}
         # Offsets of attempts without a response, and when those failed: see ``repeats``.
-        self._unanswered: dict[TopicPartition, tuple[int, float]] = {}
+        self._unanswered: dict[TopicPartition, tuple[frozenset[int], float]] = {}
         self._overtaken: dict[TopicPartition, OffsetAndMetadata] = {}
         self._waiting: dict[TopicPartition, Wish[T]] = {}
         self._sent: dict[TopicPartition, Wish[T]] = {}
@@ -335,10 +335,10 @@ class CommitQueue(Generic[T]):
                 self.committed[partition] = wish.offset.offset
                 self._doubtful.pop(partition, None)
                 self._overtaken.pop(partition, None)
-                older, since = self._unanswered.get(partition, (wish.offset.offset, -math.inf))
+                others, since = self._unanswered.get(partition, (frozenset(), -math.inf))
                 if now >= since + OVERTAKEN:
                     self._unanswered.pop(partition, None)
-                elif older != wish.offset.offset:
+                elif others - {wish.offset.offset}:
                     self._overtaken[partition] = wish.offset
             self._settle(partition, wish, None)
             return
@@ -354,8 +354,8 @@ class CommitQueue(Generic[T]):
             elif what is Course.RETRY:
                 self._doubtful[partition] = wish.offset
                 if not isinstance(error, BrokerError):
-                    older, _ = self._unanswered.get(partition, (wish.offset.offset, now))
-                    self._unanswered[partition] = older, now
+                    others, _ = self._unanswered.get(partition, (frozenset(), now))
+                    self._unanswered[partition] = others | {wish.offset.offset}, now
             self._wait_again(partition, wish)
 
     def _lose_patience(

@@ -449,7 +449,9 @@ class Subscription:
 
         ``handed``: False where there was none to hand over; an explicit commit outlasts that.
         """
-        if not handed and state.explicit and state.position == state.base:
+        if handed:
+            state.former_id = None  # what is committed from now on was read from the new topic
+        elif state.explicit and state.position == state.base:
             state.base = offset
         if state.visit != self.visit:
             state.visit = self.visit
@@ -498,6 +500,7 @@ class Subscription:
             state.topic_id = topic_id
         if made_anew:
             state.former_id = before
+            state.explicit = False  # brokers delete the offsets of a topic with it
             state.leader_epoch = NO_EPOCH
             state.high_watermark = state.last_stable_offset = state.log_start_offset = -1
             self.lose_position(state)

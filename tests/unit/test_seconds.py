@@ -134,6 +134,10 @@ def test_the_timeout_of_a_call_may_have_no_limit() -> None:
         call_timeout(0, positive=True)
 
 
+def test_handlers_may_be_retried_hours_apart() -> None:
+    assert Retries(max_backoff=3600.0).max_backoff == 3600.0
+
+
 @pytest.mark.parametrize("wrong", [{"backoff": 1000, "max_backoff": 900}, {"max_backoff": 10_000}])
 def test_milliseconds_are_refused_in_retries(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=r"durations are in seconds.*=1"):

@@ -125,6 +125,45 @@ def test_a_record_of_a_deleted_topic_is_not_committed_once_its_successor_is_read
     run_virtually(main())
 
 
+def test_an_explicit_commit_does_not_outlive_its_topic() -> None:
+    """Its offset is deleted with the topic: the position in the new one is committed once."""
+
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            fill(cluster, 20, 1)
+            async with reader(cluster, "assign", auto_offset_reset="latest") as consumer:
+                consumer.assign([P])
+                assert await consumer.position(P) == 20
+                await consumer.commit({P: 20})
+                former = consumer._engine.core.metadata.view.topic_id(T)
+                cluster.delete_topic(T)
+                fill(cluster, 30, 1)
+                await until(lambda: consumer._engine.subscription.get(P).topic_id != former)
+                assert await consumer.position(P) == 30
+            assert await committed(cluster) == 30
+
+    run_virtually(main())
+
+
+def test_once_a_recreated_topic_is_read_offsets_ahead_can_be_committed() -> None:
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            fill(cluster, 20, 1)
+            async with reader(cluster, "assign", enable_auto_commit=False) as consumer:
+                consumer.assign([P])
+                await read(consumer, 20)
+                former = consumer._engine.core.metadata.view.topic_id(T)
+                cluster.delete_topic(T)
+                fill(cluster, 30, 1)
+                await until(lambda: consumer._engine.subscription.get(P).topic_id != former)
+                await consumer.position(P)
+                assert len(await consumer.poll(max_records=5, timeout=None)) == 5
+                await consumer.commit({P: 25})
+            assert await committed(cluster) == 25
+
+    run_virtually(main())
+
+
 @pytest.mark.parametrize("last", [10, 9])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_member_reads_all_of_a_recreated_topic_whatever_it_commits(last: int, seed: int) -> None:

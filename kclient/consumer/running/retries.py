@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
+MAX_BACKOFF = 7200.0
+"""Upper bound of ``max_backoff``, in seconds."""
 LONGEST_DELAY = 30 * 24 * 3600.0
 """Seconds that a record may wait in a retry topic: a month."""
 
@@ -50,7 +52,7 @@ class Retries(Frozen):
                 f"max_attempts must be an int of at least 1, or None, not {attempts!r}"
             )
         call_timeout(self.backoff, name="backoff", finite=True)
-        call_timeout(self.max_backoff, name="max_backoff", finite=True)
+        call_timeout(self.max_backoff, name="max_backoff", finite=True, maximum=MAX_BACKOFF)
         if self.backoff > self.max_backoff:
             raise InvalidArgument(
                 f"backoff={self.backoff:g} is above max_backoff={self.max_backoff:g}",

@@ -162,6 +162,32 @@ def test_after_a_second_of_silence_another_broker_is_asked_as_well() -> None:
     run(main())
 
 
+def test_a_broker_that_failed_is_asked_again_while_another_one_hangs() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = FakeNetwork(knows("t"))
+        updater = make(network)
+        async with running(updater):
+            await updater.wait_for_topic("t", 5.0)
+            await asyncio.sleep(10.0)
+            began, version = loop.time(), updater.view.version
+            healthy = hanging(1)
+
+            def script(node: int, request: Request, version: int) -> Response | Answer | None:
+                if node == 2 and loop.time() < began + 3.0:
+                    return Answer(BrokerUnreachable("restarts"))
+                return healthy(node, request, version)
+
+            network.script, network.sent = script, []
+            updater.request_update()
+            await updater.wait_newer(version, 20.0)
+            assert [node for _, node, _ in network.sent][:2] == [1, 2]
+            assert {node for _, node, _ in network.sent} == {1, 2}
+            assert loop.time() - began < 10.0
+
+    run(main())
+
+
 def test_a_leader_that_hangs_is_not_asked_whether_another_one_leads() -> None:
     class Troubled(FakeNetwork):
         """Broker 1 lost its connections, and may be dialed."""

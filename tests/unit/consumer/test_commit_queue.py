@@ -453,3 +453,17 @@ def test_calls_of_other_partitions_share_nothing() -> None:
     ask(queue, {P1: 1})
     assert queue.join(0.0, LONG, {P0: at(2), P1: at(2)}) is None
     assert queue.join(0.0, LONG, {P2: at(2)}) is None
+
+
+def test_a_commit_is_repeated_while_any_other_offset_without_a_response_may_follow_it() -> None:
+    queue = new_queue()
+    for second, offset in enumerate((5, 8)):
+        ask(queue, {P0: offset}, now=second)
+        queue.hurry()
+        assert take(queue, second) == {P0: offset}
+        answer(queue, (P0, ConnectionLost("cut")), now=second + 0.1)
+    ask(queue, {P0: 5}, now=2.0)
+    queue.hurry()
+    assert take(queue, 2.0) == {P0: 5}
+    answer(queue, (P0, None), now=2.1)
+    assert {key: one.offset for key, one in queue.repeats.items()} == {P0: 5}
