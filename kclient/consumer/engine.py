@@ -418,6 +418,8 @@ class Engine:
         wanted = not state.paused and state.phase is Phase.FETCHING and not state.buffered_bytes
         throttled_for = throttled.get(node_id, 0.0) if node_id is not None else 0.0
         stalled = wanted and since is not None and now() - since >= patience and not throttled_for
+        queues = self.fetcher.plan.queues
+        stalled = stalled or self._watchdog.has_reported(state, queues, now)
         return PartitionHealth(
             phase=state.phase.name,
             position=state.position,

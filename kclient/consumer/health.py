@@ -31,7 +31,8 @@ class PartitionHealth(Snapshot):
         last_fetch_age: Seconds since its present broker last answered a fetch; None before that.
         stalled: It is to be read, but for ``fetch_max_wait`` + ``request_timeout`` seconds or more
             its broker has answered no fetch, or each at once and with nothing, and nothing of it
-            waits to be handed over. Not while a quota throttles.
+            waits to be handed over; or ``poll`` raised ConsumerStalled for it, as where it has no
+            leader, and it had no response since. Not while a quota throttles.
         throttled_for: Seconds for which a quota still forbids to ask its broker (KIP-219); 0.0
             where none does.
     """

@@ -14,7 +14,7 @@ from kclient.consumer.partition_state import Phase
 from kclient.errors import ConsumerStalled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kclient.consumer.fetch_plan import BrokerQueue
     from kclient.consumer.partition_state import PartitionState
@@ -40,9 +40,19 @@ class Watchdog:
         self._patience = patience
         self._since: dict[PartitionState, tuple[_Mark, float]] = {}
         self._suspects: dict[PartitionState, tuple[int | None, float]] = {}
+        self._reported: dict[PartitionState, tuple[_Mark, float]] = {}
         self._next_look = 0.0
         self.every = patience / LOOKS
         """Seconds between two looks at least."""
+
+    def has_reported(
+        self, state: PartitionState, queues: Mapping[int, BrokerQueue], now: Callable[[], float]
+    ) -> bool:
+        """Whether a stall of ``state`` was raised, and it has had no response since."""
+        if state not in self._reported:
+            return False
+        since = self._waits_since(state, queues, now())
+        return self._reported[state] == (_mark(state), since)
 
     def check(
         self,
@@ -77,10 +87,13 @@ class Watchdog:
                 elif now - since >= self._patience and now > suspected:
                     stalled.append(state)
         self._since, self._suspects = waiting, suspects
+        self._reported = {
+            state: since for state, since in self._reported.items() if waiting.get(state) == since
+        }
         if stalled:
             seconds = max(now - waiting[state][1] for state in stalled)
             for state in stalled:
-                waiting[state] = (_mark(state), now)
+                waiting[state] = self._reported[state] = (_mark(state), now)
                 queue = queues.get(state.node_id) if state.node_id is not None else None
                 if queue is not None:
                     queue.told(now)

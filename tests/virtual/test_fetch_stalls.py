@@ -13,6 +13,7 @@ import pytest
 import kclient
 from kclient.errors import ConsumerStalled, KafkaError
 from kclient.testing import Cluster
+from kclient.types import TopicPartition
 from tests.unit.consumer.log_bytes import batch
 from tests.virtual.consumer_scene import (
     P,
@@ -197,3 +198,33 @@ async def test_a_broker_that_hangs_once_the_quota_is_over_is_stalled() -> None:
         assert await errors_of(consumer, 55.0) == []
         assert any(isinstance(error, ConsumerStalled) for error in await errors_of(consumer, 90.0))
         assert consumer.health().partitions[P].stalled
+
+
+# Health
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+async def test_a_partition_without_a_leader_is_stalled_in_health_as_poll_says(
+    group: str | None,
+) -> None:
+    one, other = P, TopicPartition(T, 1)
+    async with Cluster(2) as cluster:
+        cluster.create_topic(T, assignments=[[1], [2]])
+        for partition in (0, 1):
+            cluster.append(T, partition, batch(0, 1))
+        how = {"group": group, "auto_offset_reset": "earliest", "request_timeout": 2.0}
+        async with kclient.Consumer(cluster.bootstrap, T, **how) as consumer:
+            await read(consumer, 2)
+            await cluster.crash(2)
+            while not any(
+                isinstance(one, ConsumerStalled) for one in await errors_of(consumer, 1.0)
+            ):
+                pass
+            for _ in range(5):
+                health = consumer.health().partitions
+                assert (health[other].stalled, health[other].lag) == (True, None)
+                assert not health[one].stalled
+                await errors_of(consumer, 1.0)
+            await cluster.restart(2)
+            await until(lambda: not consumer.health().partitions[other].stalled)
+            assert consumer.health().ok
