@@ -74,6 +74,7 @@ class GroupSide:
     """
 
     protocol_type = PROTOCOL_TYPE
+    proves_session = False
 
     def __init__(
         self,

@@ -197,9 +197,12 @@ class GroupMember(AsyncOnly):
         deadline = self._core.clock.now() + self._closing.time_left
         try:
             async with self._closing.limit():
-                await self._membership.close("the member is closed", deadline, tell=self._leave)
+                await self._membership.close(
+                    "the member is closed", deadline, tell=self._leave, catch_up=True
+                )
         except TimeoutError:  # no time is left, but for what must be given up
-            await self._membership.close("", self._core.clock.now(), tell=False)
+            now = self._core.clock.now()
+            await self._membership.close("", now, tell=False, catch_up=True)
         finally:
             await self._core.close(max(self._closing.time_left, LAST_MOMENT))
 

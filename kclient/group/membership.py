@@ -200,7 +200,9 @@ class Membership:
             self._leaves -= 1
             self._alarm.ring()
 
-    async def close(self, reason: str, deadline: float, *, tell: bool | None = None) -> None:
+    async def close(
+        self, reason: str, deadline: float, *, tell: bool | None = None, catch_up: bool = False
+    ) -> None:
         """Leave for good and stop: ``host.leaving``, then LeaveGroup. Twice is fine.
 
         Args:
@@ -208,6 +210,7 @@ class Membership:
             deadline: On the client's clock; it is over by then, whatever brokers and host do. A
                 part of the time is kept for LeaveGroup, which ``host.leaving`` doesn't get.
             tell: See ``leave``.
+            catch_up: Have the host give up what it has where the time was over before that.
 
         Cancellation: call it again; it goes on where it was.
         """
@@ -221,7 +224,7 @@ class Membership:
         if self._tasks and not self._tasks[0].done():
             await asyncio.wait(self._tasks[:1], timeout=max(0.0, self._ending - now))
         await self._core.stop(*self._tasks)
-        if self._tasks and not self._ended:  # cut off in the midst of something else
+        if catch_up and self._tasks and not self._ended:  # cut off in the midst of something else
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.0):
                     await self._end()

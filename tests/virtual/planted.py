@@ -85,20 +85,6 @@ def a_lost_answer_counts_as_a_yes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Settlement, "not_answered", planted)
 
 
-def the_first_batches_go_together(patch: pytest.MonkeyPatch) -> None:
-    """A broker takes any number from an id that it doesn't know: the second may get there first."""
-
-    class Planted(PartitionQueue):
-        def may_send_new(self) -> bool:
-            sequences = self.sequences
-            steady = sequences is None or (
-                sequences.state.name == "STEADY" and sequences.identity is not None
-            )
-            return steady and not self._retrying and len(self.outstanding) < self._max_in_flight
-
-    patch.setattr(QUEUE, Planted)
-
-
 def waiting_batches_are_renumbered_backwards(patch: pytest.MonkeyPatch) -> None:
     """When the numbers of a partition start over, its waiting batches change places."""
 
@@ -275,7 +261,6 @@ BUGS = (
     Planted(a_retry_gets_new_numbers, Kind.DUPLICATE),
     Planted(a_retry_goes_without_numbers, Kind.DUPLICATE),
     Planted(a_lost_answer_counts_as_a_yes, Kind.LOST_WRITE),
-    Planted(the_first_batches_go_together, Kind.REORDERED),
     Planted(waiting_batches_are_renumbered_backwards, Kind.REORDERED),
     Planted(numbers_start_over_when_a_leader_moves, Kind.LOST_WRITE),
     Planted(the_parts_of_a_batch_change_places, Kind.REORDERED),
