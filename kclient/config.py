@@ -261,7 +261,7 @@ class ProducerConfig(CommonConfig):
         None, optional_text, "Name of this producer's transactions.", "transactional.id"
     )
     linger: float = setting(
-        0.005, seconds(0.0, 10.0), "Seconds to wait for more records for a batch.", "linger.ms"
+        0.005, seconds(0.0, 4.0), "Seconds to wait for more records for a batch.", "linger.ms"
     )
     batch_size: int = setting(
         65_536, integer(1, _INT32 // 2), "Bytes of a batch, before compression.", "batch.size"

@@ -149,7 +149,7 @@ async def test_a_compacted_topic_refuses_records_without_a_key(
 
 
 async def test_flush_raises_one_error_with_the_count(topic: Any, producer: Any) -> None:
-    name, out = await topic(max_message_bytes=1000), await producer(linger=10.0)
+    name, out = await topic(max_message_bytes=1000), await producer(linger=4.0)
     deliveries = [out.send(name, b"x" * 2000) for _ in range(3)]
     good = out.send(name, b"v")
     with pytest.raises(FlushFailed, match="3 records were not delivered") as caught:
@@ -180,7 +180,7 @@ async def test_send_many_tells_what_failed(topic: Any, producer: Any) -> None:
 
 async def test_close_raises_what_it_could_not_deliver(topic: Any, broker: Any) -> None:
     name = await topic(max_message_bytes=1000)
-    out = kclient.Producer(broker.bootstrap, linger=10.0)
+    out = kclient.Producer(broker.bootstrap, linger=4.0)
     await out.start()
     delivery = out.send(name, b"x" * 2000)
     with pytest.raises(FlushFailed):

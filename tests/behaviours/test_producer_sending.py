@@ -294,9 +294,9 @@ async def test_send_many_is_bounded_by_memory(topic: Any, producer: Any, consume
 
 
 async def test_flush_sends_without_lingering_and_waits_for_all(topic: Any, producer: Any) -> None:
-    name, out = await topic(partitions=3), await producer(linger=10.0)
+    name, out = await topic(partitions=3), await producer(linger=4.0)
     deliveries = [out.send(name, b"v", partition=i % 3) for i in range(30)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(3.5):
         await out.flush()
     assert all(delivery.done() for delivery in deliveries)
 
@@ -308,10 +308,10 @@ async def test_flush_of_nothing_returns_at_once(producer: Any) -> None:
 
 async def test_close_delivers_what_was_sent(topic: Any, broker: Any, consumer: Any) -> None:
     name = await topic()
-    out = kclient.Producer(broker.bootstrap, linger=10.0)
+    out = kclient.Producer(broker.bootstrap, linger=4.0)
     await out.start()
     deliveries = [out.send(name, b"%d" % i) for i in range(100)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(3.5):
         await out.close()
     assert all(delivery.exception() is None for delivery in deliveries)
     await out.close()  # twice is fine
@@ -323,7 +323,7 @@ async def test_leaving_the_block_by_an_error_delivers_and_raises_that_error(
 ) -> None:
     name = await topic()
     with pytest.raises(ZeroDivisionError):
-        async with kclient.Producer(broker.bootstrap, linger=10.0) as out:
+        async with kclient.Producer(broker.bootstrap, linger=4.0) as out:
             out.send(name, b"v")
             raise ZeroDivisionError
     (record,) = await read(consumer, name, 1)

@@ -223,7 +223,7 @@ async def test_what_a_bulk_raised_itself_is_not_told_again_by_the_next_flush(
 
 async def test_a_cancelled_block_closes_the_producer(cluster: Cluster) -> None:
     async def work() -> None:
-        async with kclient.Producer(cluster.bootstrap, linger=5.0) as out:
+        async with kclient.Producer(cluster.bootstrap, linger=4.0) as out:
             out.send("t", b"v")
             await asyncio.sleep(60)
 
@@ -267,7 +267,7 @@ async def test_close_lets_waiting_enqueues_go(cluster: Cluster) -> None:
 
 
 async def test_concurrent_closes_end_together(cluster: Cluster) -> None:
-    out = kclient.Producer(cluster.bootstrap, linger=5.0)
+    out = kclient.Producer(cluster.bootstrap, linger=4.0)
     await out.start()
     out.send("t", b"v")
     await asyncio.gather(*(out.close() for _ in range(5)))

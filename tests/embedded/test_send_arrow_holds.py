@@ -136,7 +136,7 @@ def test_naming_half_a_million_failed_rows_does_not_hold_the_loop() -> None:
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
             cluster.create_topic("t", partitions=4)
-            settings: Any = {"buffer_memory": 256 * MIB, "linger": 5.0, "batch_size": 200_000}
+            settings: Any = {"buffer_memory": 256 * MIB, "linger": 4.0, "batch_size": 200_000}
             out: Any = kclient.Producer(cluster.bootstrap, **settings)
             await out.start()
             await out.partitions_for("t")

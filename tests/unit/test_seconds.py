@@ -26,7 +26,7 @@ USUAL_MS = {
     "delivery_timeout": (5_000, 120_000),
     "fetch_max_wait": (100, 500),
     "heartbeat_interval": (1_000, 3_000),
-    "linger": (20, 100),
+    "linger": (5, 100),
     "max_block": (1_000, 60_000),
     "max_poll_interval": (300_000, 600_000),
     "metadata_max_age": (5_000, 300_000),
@@ -44,7 +44,7 @@ USUAL_MS = {
 LONG = {
     "api_timeout": 3600,
     "delivery_timeout": 3600,
-    "linger": 10,
+    "linger": 4,
     "max_poll_interval": 24 * 3600,
     "metadata_max_age": 3600,
     "request_timeout": 600,

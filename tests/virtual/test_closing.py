@@ -375,7 +375,7 @@ def test_giving_up_very_many_batches_leaves_the_loop_its_turns() -> None:
         async with Cluster(brokers=1) as cluster:
             cluster.create_topic("t", partitions=partitions)
             cluster.faults.drop("Produce", times=None)
-            producer = kclient.Producer(cluster.bootstrap, linger=10.0)
+            producer = kclient.Producer(cluster.bootstrap, linger=4.0)
             await producer.start()
             await producer.partitions_for("t")
             for index in range(partitions):

@@ -105,7 +105,7 @@ async def test_rows_are_taken_as_they_can_be_sent(cluster: Cluster) -> None:
 async def test_batches_that_take_records_still_are_no_reason_to_wait(cluster: Cluster) -> None:
     cluster.create_topic("wide", partitions=300)
     records = [(b"%d" % i, VALUE) for i in range(6000)]
-    async with kclient.Producer(cluster.bootstrap, **{**SMALL, "linger": 10.0}) as producer:
+    async with kclient.Producer(cluster.bootstrap, **{**SMALL, "linger": 4.0}) as producer:
         await producer.partitions_for("wide")
         call = asyncio.create_task(producer.send_many("wide", records))
         await asyncio.sleep(AT_ONCE)

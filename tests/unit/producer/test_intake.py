@@ -600,7 +600,7 @@ def test_enqueue_without_limit_waits_for_ever() -> None:
 
 
 def test_lingering_batches_are_sent_when_they_hold_all_memory() -> None:
-    rig = small(linger=10.0, batch_size=ROOM)
+    rig = small(linger=4.0, batch_size=ROOM)
     fill(rig)
     rig.send(b"x" * 100)
     rig.step()

@@ -58,7 +58,7 @@ def test_with_linger_a_batch_waits_and_fills() -> None:
 
 
 def test_a_full_batch_does_not_linger() -> None:
-    rig = Rig(linger=10.0, batch_size=200)
+    rig = Rig(linger=4.0, batch_size=200)
     for _ in range(4):
         rig.send(b"x" * 60)
     rig.step()
@@ -66,7 +66,7 @@ def test_a_full_batch_does_not_linger() -> None:
 
 
 def test_hurry_ends_all_linger() -> None:
-    rig = Rig(3, linger=10.0)
+    rig = Rig(3, linger=4.0)
     for partition in range(3):
         rig.send(b"v", partition=partition)
     assert len(rig.accumulator.hurry()) == 3
