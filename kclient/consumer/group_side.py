@@ -148,7 +148,11 @@ class GroupSide:
         self._auto.stop()
         self._watch.stop()
         self._join_watch.stop()
+        outside = self.membership.generation is None
         await self.membership.close("the consumer was closed", deadline)
+        if outside:  # who stepped out for want of polls may still wait to tell of it
+            async with self.handover.alone():
+                await self._lose_rest()
         await self.handover.close(deadline)
 
     # What is subscribed to
@@ -283,8 +287,10 @@ class GroupSide:
 
     async def _step_out(self, why: MaxPollExceeded) -> None:
         """Leave, as the user's code doesn't come back: others shall go on with our partitions."""
-        await self.membership.leave("no poll within max_poll_interval", timeout=FAREWELL)
-        await self.lost(why)
+        await asyncio.gather(
+            self.membership.leave("no poll within max_poll_interval", timeout=FAREWELL),
+            self.lost(why),  # the user hears of it also where the coordinator doesn't answer
+        )
 
     @property
     def in_callback(self) -> bool:

@@ -267,9 +267,11 @@ class Handover:
         self._subscription.hold(self._subscription)
         self.forget(partitions)
         self._lost = partitions if self._poller.outstanding else ()
-        await self._callbacks.lost(partitions)
-        self._subscription.take_back(partitions)
-        self._wanted.pin("assigned", ())
+        try:
+            await self._callbacks.lost(partitions)
+        finally:  # a close may cut the callback off, which is not called twice
+            self._subscription.take_back(partitions)
+            self._wanted.pin("assigned", ())
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """What was finished and committed of these says nothing any more."""

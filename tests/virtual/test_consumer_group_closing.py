@@ -268,3 +268,23 @@ def test_a_listener_may_ask_the_coordinator_while_the_consumer_closes() -> None:
 
     run_virtually(main())
     assert told == [7]
+
+
+@pytest.mark.parametrize("timeout", TIMEOUTS)
+def test_a_close_while_the_coordinator_is_told_of_a_late_poll_says_what_is_lost(
+    timeout: float,
+) -> None:
+    async def main() -> None:
+        async with Cluster(brokers=3) as cluster:
+            fill(cluster, 20, 4)
+            member = Reader(cluster, max_poll_interval=10.0)
+            await member.start()
+            await settled(member)
+            await member._end_task()
+            cluster.faults.hold("LeaveGroup", times=None)
+            await until(lambda: cluster.requests.of("LeaveGroup"))
+            await member.consumer.close(timeout)
+            assert member.diary[-1] == ("lost", [TopicPartition(T, index) for index in range(4)])
+            assert member.owned == []
+
+    run_virtually(main())
