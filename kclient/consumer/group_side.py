@@ -74,7 +74,6 @@ class GroupSide:
     """
 
     protocol_type = PROTOCOL_TYPE
-    proves_session = False
 
     def __init__(
         self,

@@ -43,11 +43,6 @@ class MembershipHost(Protocol):
     """
 
     @property
-    def proves_session(self) -> bool:
-        """Whether a heartbeat follows each assignment at once; see ``Heartbeats.prove``."""
-        ...
-
-    @property
     def protocol_type(self) -> str:
         """The same for all members of a group, such as ``consumer``."""
         ...

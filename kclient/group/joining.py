@@ -424,8 +424,7 @@ class Joining:
             self._sync_refused(code, node_id)
             return
         member.synced()
-        if self._host.proves_session:
-            self._heart.prove()
+        self._heart.prove()
         self._core.counters.add("group.rebalances")
         self.forget_progress()
         answers.append(bytes(answer.assignment))

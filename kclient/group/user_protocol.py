@@ -182,7 +182,6 @@ class ProtocolHost:
         self._no_metadata = False
         self._name = protocol.name
         self.protocol_type = protocol.type
-        self.proves_session = True
         self.assignment: GroupAssignment | None = None
         self.serial = 0
         self.latest: GroupAssignment | None = None

@@ -45,7 +45,6 @@ class Worker:
     """
 
     protocol_type = "work"
-    proves_session = True
 
     def __init__(self, cluster: Cluster, name: str, **settings: Any) -> None:
         self.name = name
