@@ -33,6 +33,11 @@ FROM_LEADER: Final = 5.0
 """Seconds for which a leader is read that prefers a replica of which the view knows no broker."""
 HASTY_FREE: Final = 3
 """Hasty responses in a row that are no failure."""
+SHORTEST: Final = 0.005
+"""Seconds between two requests to a broker that keeps responding so, at least."""
+HASTY_PACE: Final = 0.1
+"""The next request waits for this part of the time since the first hasty response: it is answered
+so, too, by a new leader whose high watermark lags for some tenths of a second."""
 NEVER: Final = math.inf
 
 
@@ -51,6 +56,7 @@ class BrokerQueue:
         answered_at: When it last answered a request well; None before the first.
         waiting_since: When the first request was sent after that; None where there is none.
         hasty: Responses in a row that brought nothing though the broker had time to wait for data.
+        hasty_since: When the first of them came.
         unknown_replica, from_leader_until: Preferred replica (KIP-392) that the view lacked, and
             until when the leader is read in its place.
     """
@@ -65,6 +71,7 @@ class BrokerQueue:
         "failures",
         "from_leader_until",
         "hasty",
+        "hasty_since",
         "in_flight",
         "node_id",
         "partitions",
@@ -87,6 +94,7 @@ class BrokerQueue:
         self.answered_at: float | None = None
         self.waiting_since: float | None = None
         self.hasty = 0
+        self.hasty_since = -NEVER
         self.unknown_replica = -1
         self.from_leader_until = -NEVER
         self._touched: dict[TopicPartition, None] = {}
@@ -135,11 +143,19 @@ class BrokerQueue:
         if self.waiting_since is None:
             self.waiting_since = now
 
-    def answered(self, now: float, *, hasty: bool = False) -> None:
-        """The request succeeded. ``hasty`` ones in a row soon count as no response at all."""
+    def answered(self, now: float, *, hasty: bool = False, slowest: float = NEVER) -> None:
+        """The request succeeded. ``hasty`` ones in a row soon count as no response at all, and the
+        next one waits ever longer, up to ``slowest`` seconds."""
         self.failures = 0
-        self.hasty = self.hasty + 1 if hasty else 0
+        if not hasty:
+            self.hasty = 0
+        elif self.hasty == 0:
+            self.hasty, self.hasty_since = 1, now
+        else:
+            self.hasty += 1
         if self.hasty > HASTY_FREE:
+            wait = max(SHORTEST, HASTY_PACE * (now - self.hasty_since))
+            self.retry_at = now + min(wait, slowest)
             return
         self.answered_at = now
         self.waiting_since = None

@@ -15,7 +15,7 @@ from kclient.backoff import Backoff
 from kclient.cluster.metadata import LeaderHint
 from kclient.cluster.wakeups import Alarm, Bell
 from kclient.consumer.fetch_buffer import FetchBuffer
-from kclient.consumer.fetch_plan import HASTY_FREE, BrokerQueue, FetchPlan
+from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
 from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, CorruptRecord, KafkaError, broker_error
@@ -291,12 +291,9 @@ class Fetcher:
             and not throttled
             and not any(part.records or part.error_code for part in parts.values())
         )
-        queue.answered(now, hasty=hasty)
+        queue.answered(now, hasty=hasty, slowest=self._backoff.maximum)
         if throttled:
             queue.retry_at = now + throttled  # else its deadline would run while it can't be sent
-        elif queue.hasty > HASTY_FREE:
-            attempt = queue.hasty - HASTY_FREE - 1
-            queue.retry_at = now + self._backoff.delay(attempt, self._core.rng)
 
     def _parts(
         self, queue: BrokerQueue, response: FetchResponse

@@ -144,6 +144,25 @@ async def test_a_broker_that_has_records_and_gives_none_is_a_stall_and_not_asked
         assert consumer.health().ok
 
 
+@pytest.mark.parametrize("behind", [0.01, 0.05, 0.2, 1.0])
+async def test_a_new_leader_whose_high_watermark_lags_is_read_soon_after_that_has_moved(
+    behind: float,
+) -> None:
+    """It responds at once to a fetch from beyond the high watermark."""
+    loop = asyncio.get_running_loop()
+    async with scene(30, retry_backoff=0.1, retry_backoff_max=1.0) as (cluster, consumer):
+        fault = cluster.faults.rewrite("Fetch", nothing, times=None)
+        consumer.seek(P, 20)
+        cluster.requests.clear()
+        reader = asyncio.create_task(read(consumer, 10))
+        await asyncio.sleep(behind)
+        cluster.faults.remove(fault)
+        began = loop.time()
+        assert offsets(await reader) == {0: list(range(20, 30))}
+        assert loop.time() - began <= max(0.01, 0.15 * behind)
+        assert len(fetches(cluster)) < 50
+
+
 async def test_answers_that_come_at_once_since_nothing_is_waited_for_are_no_stall() -> None:
     settings = {"fetch_min_bytes": 0, "fetch_max_wait": 0.5, "request_timeout": 5.0}
     async with scene(10, **settings) as (_, consumer):
