@@ -106,6 +106,7 @@ class Scene:
             "heartbeat_interval": 0.3,
             "max_poll_interval": PATIENCE,
             "request_timeout": REQUEST,
+            "connection_setup_timeout": REQUEST,
             "bootstrap_timeout": 5.0,
             "api_timeout": chance.choice((3.0, 10.0)),
             "fetch_max_wait": 0.5,
