@@ -30,6 +30,7 @@ def test_a_seed_gives_the_same_run_every_time() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_two_hundred_clusters_keep_what_is_committed(capsys: pytest.CaptureFixture[str]) -> None:
     totals = run_many(0, SEEDS)
     with capsys.disabled():
