@@ -143,11 +143,11 @@ class GroupSide:
 
         Cancellation: may be called again.
         """
+        outside = self.membership.generation is None and not self._closing
         self._closing = True
         self._auto.stop()
         self._watch.stop()
         self._join_watch.stop()
-        outside = self.membership.generation is None
         await self.membership.close("the consumer was closed", deadline)
         if outside:  # who stepped out for want of polls may still wait to tell of it
             async with self.handover.alone():

@@ -288,3 +288,25 @@ def test_a_close_while_the_coordinator_is_told_of_a_late_poll_says_what_is_lost(
             assert member.owned == []
 
     run_virtually(main())
+
+
+def test_a_close_waits_for_on_lost_behind_a_callback_that_hangs() -> None:
+    """Nobody polled for ``max_poll_interval``, as ``on_assigned`` doesn't end."""
+    told: list[str] = []
+
+    async def lost(_: object) -> None:
+        await asyncio.sleep(0.1)
+        told.append("lost")
+
+    async def main() -> None:
+        async with Cluster(brokers=3) as cluster:
+            fill(cluster, 20, 4)
+            member = Reader(cluster, max_poll_interval=10.0, on_assigned=_for_ever, on_lost=lost)
+            await member.start()
+            await until(lambda: member.consumer.health().callback)
+            await member._end_task()
+            await until(lambda: cluster.requests.of("LeaveGroup"))
+            await member.consumer.close(5.0)
+            assert told == ["lost"]
+
+    run_virtually(main())
