@@ -68,7 +68,12 @@ def _address(name: str, part: Any) -> tuple[str, int]:
     address = part.strip()
     if "://" in address:
         scheme, _, address = address.partition("://")
-        if scheme.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        if scheme.upper() in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            raise InvalidConfig(
+                f"{name} holds {part!r}: the address alone secures nothing",
+                hint="give 'host:port' and security=Security.tls()",
+            )
+        if scheme.upper() != "PLAINTEXT":
             raise InvalidConfig(f"{name} holds {part!r}: it is 'host:port', not a URL")
     if address.startswith("["):
         host, closed, rest = address[1:].partition("]")

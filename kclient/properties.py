@@ -69,6 +69,16 @@ _RESETS = {
 }
 _LIKE_OURS = {"", "murmur2", "murmur2_random"}
 """Partitioners of librdkafka that choose as ours does."""
+_OF_LIBRDKAFKA = {
+    "delivery_report_only_error",
+    "message_timeout_ms",
+    "metadata_broker_list",
+    "queue_buffering_max_kbytes",
+    "queue_buffering_max_messages",
+    "queue_buffering_max_ms",
+    "statistics_interval_ms",
+}
+"""Settings of producers by which its files are known."""
 _SWITCHED_OFF = {
     "connections_max_idle_ms": 0.0,
     "message_timeout_ms": 0.0,
@@ -97,7 +107,8 @@ def settings_from(source: Source, config: type[Settings]) -> dict[str, Any]:
     unused: dict[str, str] = {}
     secured: dict[str, str] = {}
     levels: dict[str, int] = {}
-    for name, value in _pairs(source).items():
+    pairs = _pairs(source)
+    for name, value in pairs.items():
         key = normalised(name)
         row = counterpart(name)
         if is_of_security(key):
@@ -110,6 +121,8 @@ def settings_from(source: Source, config: type[Settings]) -> dict[str, Any]:
                 levels[key] = int(_number(name, value))
         elif key in ("partitioner", "partitioner_class"):
             _check_partitioner(name, str(value).strip())
+        elif key == "group_protocol" and str(value).strip().lower() == "consumer":
+            unused[name] = "groups are joined by the classic protocol"
         elif row.ours in fields:
             _convert(name, key, value, fields[row.ours], found, unused)
         else:
@@ -118,6 +131,12 @@ def settings_from(source: Source, config: type[Settings]) -> dict[str, Any]:
     if security is not None:
         found["security"] = security
     _fit_together(found, fields, levels)
+    names = {normalised(name) for name in pairs}
+    if "linger" in fields and names & _OF_LIBRDKAFKA and "partitioner" not in names:
+        unused["partitioner"] = (
+            "librdkafka's default puts records with a key into other partitions than ours; for "
+            "the same give partitioner=kclient.partitioners.ConsistentRandom()"
+        )
     if unused:
         listed = ", ".join(f"{name} ({why})" for name, why in sorted(unused.items()))
         logger.warning("%s.from_properties: without meaning here: %s", config.__name__, listed)
@@ -198,9 +217,15 @@ def _unescaped(text: str) -> str:
 
 
 def _refuse_slip(name: str, fields: Mapping[str, dataclasses.Field[Any]]) -> None:
-    """Refuse a name that is nearly one of the settings at hand."""
+    """Refuse a name that is nearly one of the settings at hand, or our own name of one."""
     import difflib
 
+    if name in fields:
+        kafka = fields[name].metadata["kafka"]
+        raise InvalidConfig(
+            f"{name} is no property: those have Kafka's names",
+            hint=f"give it to the client as {name}=" + (f", or {kafka!r} here" if kafka else ""),
+        )
     known = {normalised(field.metadata["kafka"] or own): own for own, field in fields.items()}
     known |= {key: row.ours for key, row in TABLE.items() if row.ours in fields and row.ours}
     near = difflib.get_close_matches(normalised(name), known, 1, _LEAST_LIKENESS)
@@ -213,7 +238,8 @@ def _check_partitioner(name: str, value: str) -> None:
     if value not in _LIKE_OURS:
         raise InvalidConfig(
             f"{name}={value!r} can't be used: records with a key would go to other partitions",
-            hint="leave it out, and give an object with partition() as partitioner=",
+            hint="take it out, and give the client an object with partition() as partitioner=; "
+            "librdkafka's consistent_random is kclient.partitioners.ConsistentRandom()",
         )
 
 
@@ -256,7 +282,7 @@ def _value(name: str, key: str, value: Value, field: dataclasses.Field[Any]) -> 
     if ours == "auto_offset_reset":
         return _RESETS.get(text, text)
     if ours == "group_protocol":
-        return "auto" if text.lower() == "consumer" else text.lower()
+        return text.lower()
     if ours == "partition_assignment_strategy":
         names = [one.strip().rpartition(".")[2] for one in text.split(",")]
         return [_ASSIGNORS.get(one, one) for one in names]

@@ -256,7 +256,10 @@ class Settings(Frozen):
             return cls(**settings)
         if not isinstance(config, cls):
             wanted = a_or_an(cls.__name__)
-            raise InvalidConfig(f"config must be {wanted}, not {type(config).__name__}")
+            raise InvalidConfig(
+                f"config must be {wanted}, not {type(config).__name__}",
+                hint=f"made of Kafka's names: {cls.__name__}.from_properties(...)",
+            )
         given = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
         return cls(**{**given, **settings})
 

@@ -174,7 +174,8 @@ def refuse_group(what: str | None = None) -> InvalidConfig:
     given = "" if what is None else f"{what} was given, and "
     return InvalidConfig(
         f"{given}this consumer has no group",
-        hint='make it with one: Consumer(bootstrap, "flights", group="audit")',
+        hint='make it with one, Consumer(bootstrap, "flights", group="audit"); without one, name '
+        "topics there or assign() partitions",
     )
 
 

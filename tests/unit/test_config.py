@@ -70,6 +70,12 @@ def test_bad_bootstrap_is_refused_naming_the_field(given: object) -> None:
         ProducerConfig(bootstrap=given)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("scheme", ["SSL", "SASL_SSL", "sasl_plaintext"])
+def test_an_address_that_asks_for_security_is_not_used_without(scheme: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"secures nothing.*security=Security\.tls\(\)"):
+        ProducerConfig(bootstrap=f"{scheme}://h:9093")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -338,3 +338,27 @@ def test_resets_have_the_values_of_librdkafka_too(theirs: str, ours: str) -> Non
     config = ConsumerConfig.from_properties({"auto.offset.reset": theirs})
     asked = ConsumerConfig(auto_offset_reset=ours)  # type: ignore[arg-type]
     assert config.auto_offset_reset == asked.auto_offset_reset
+
+
+def test_a_file_of_librdkafka_says_that_keys_go_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+    theirs = {"metadata.broker.list": "h:1", "queue.buffering.max.ms": "5"}
+    ProducerConfig.from_properties(theirs)
+    assert "partitioner=kclient.partitioners.ConsistentRandom()" in caplog.text
+    caplog.clear()
+    ProducerConfig.from_properties({**theirs, "partitioner": "murmur2_random"})
+    ProducerConfig.from_properties({"bootstrap.servers": "h:1", "linger.ms": "5"})
+    ConsumerConfig.from_properties({**theirs, "group.id": "g"})
+    assert "ConsistentRandom" not in caplog.text
+    with pytest.raises(InvalidConfig, match=r"kclient\.partitioners\.ConsistentRandom\(\)"):
+        ProducerConfig.from_properties({**theirs, "partitioner": "consistent_random"})
+
+
+def test_the_new_group_protocol_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    config = ConsumerConfig.from_properties({"group.protocol": "CONSUMER"})
+    assert config.group_protocol == "auto"
+    assert "group.protocol (groups are joined by the classic protocol)" in caplog.text
+
+
+def test_our_own_name_of_a_setting_is_no_property() -> None:
+    with pytest.raises(InvalidConfig, match=r"linger is no property.*linger=, or 'linger.ms' here"):
+        ProducerConfig.from_properties({"linger": 0.005})
