@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from kclient.group.health import MembershipHealth
     from kclient.types import TopicPartition
 
+FAILING = 3
+"""Tries in a row without success from which on a partition isn't well: fewer are an election."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionHealth(Snapshot):
     """One assigned partition.
 
     Attributes:
-        phase: ``FETCHING`` where all is well, else what it waits for: ``NO_POSITION``,
-            ``AWAITING_RESET`` or ``VALIDATING``.
+        phase: ``FETCHING`` where it has a position to read from, else what it waits for:
+            ``NO_POSITION``, ``AWAITING_RESET`` or ``VALIDATING``.
         position: Offset of the next record to hand over; None while unknown.
         lag: Records between the position and the end that this reader can see; None if unknown,
             and where the partition is stalled: nobody knows then what was written meanwhile.
@@ -104,9 +107,9 @@ class ConsumerHealth(Snapshot):
 
     @property
     def ok(self) -> bool:
-        """The client runs, fetches succeed, every partition has a position and a broker, and none
-        is stalled; in a group, it is a member, all names that it subscribes to are of topics, and
-        no callback of a rebalance is stalled."""
+        """The client runs, fetches succeed, every partition has a position and a broker, none is
+        stalled, and none that isn't paused failed three times in a row; in a group, it is a member,
+        all names that it subscribes to are of topics, and no callback of a rebalance is stalled."""
         return (
             self.client.ok
             and self.last_error is None
@@ -114,7 +117,10 @@ class ConsumerHealth(Snapshot):
             and not (self.callback is not None and self.callback.stalled)
             and not self.unknown_topics
             and all(
-                part.phase == "FETCHING" and part.node_id is not None and not part.stalled
+                part.phase == "FETCHING"
+                and part.node_id is not None
+                and not part.stalled
+                and (part.paused or part.failures < FAILING)
                 for part in self.partitions.values()
             )
         )

@@ -42,5 +42,9 @@ class ProducerHealth(Snapshot):
 
     @property
     def ok(self) -> bool:
-        """The client works, and nothing waits for room or metadata."""
+        """The client works, and nothing waits for room or metadata.
+
+        Nobody asks brokers for an idle producer, so it is ok until a record or a refresh of
+        metadata finds them away; ``client.nodes`` says how each was when it was last asked.
+        """
         return self.client.ok and self.parked_records == 0

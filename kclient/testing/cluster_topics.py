@@ -197,7 +197,7 @@ class ClusterTopics:
         return self._replica(topic, partition).log.high_watermark
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """All records in the log of a partition, markers left out."""
+        """All records in the log of one partition, by default of partition 0; without markers."""
         log = self._replica(topic, partition).log
         found: list[Record] = []
         for stored in log.batches:

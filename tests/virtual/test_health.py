@@ -190,3 +190,27 @@ def test_a_repr_has_the_bootstrap_addresses_and_no_secret(bootstrap: str, text: 
     for client in clients(bootstrap):
         assert repr(client).endswith(text)
     assert repr(clients(bootstrap)[1]).startswith("<kclient.Producer 'app producer-")
+
+
+async def test_a_partition_that_fails_again_and_again_is_not_ok() -> None:
+    async with Cluster(brokers=1) as cluster:
+        cluster.create_topic("t", partitions=2)
+        async with kclient.Consumer(cluster.bootstrap, "t") as consumer:
+            lost, sound = (kclient.TopicPartition("t", index) for index in range(2))
+            consumer.seek(lost, 999)
+            consumer.seek(sound, 0)
+            told = 0
+            for _ in range(10):
+                try:
+                    assert await consumer.poll(timeout=1.0) == []
+                except kclient.errors.OffsetOutOfRange:
+                    told += 1
+            assert told >= 3
+            assert not consumer.health().ok
+            assert consumer.health().partitions[lost].failures >= 3
+            consumer.pause(lost)
+            assert consumer.health().ok
+            consumer.resume(lost)
+            consumer.seek(lost, 0)
+            await asyncio.sleep(1.0)
+            assert consumer.health().ok
