@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kclient.errors import DeserializationFailed
 from kclient.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Failure(Frozen):
     Attributes:
         topic, partition, offset: Where it was first; None where that isn't told.
         timestamp: Its timestamp there, int milliseconds since the epoch.
-        attempts: Calls of handlers that failed on it, in all topics together.
+        attempts: Calls of handlers that failed on it, in all topics together; 1 where it can't be
+            deserialized, so that none was called.
         exception: Class of what the last one raised, with its module.
         message: That exception's text and those of its causes (``raise ... from``), such as what a
             deserializer raised; cut at 1,000 characters, of which causes have 500 at most.
@@ -165,7 +167,8 @@ def _message_of(error: BaseException) -> str:
 
 def _text_of(error: BaseException) -> str:
     try:
-        return str(error)
+        # Its hint is about the position of who polls.
+        return error.message if isinstance(error, DeserializationFailed) else str(error)
     except Exception:  # the application's code
         return "(its text can't be had)"
 

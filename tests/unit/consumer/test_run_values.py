@@ -295,8 +295,10 @@ LOOP.__cause__ = LOOP
     ("error", "message"),
     [
         (
-            chained(DeserializationFailed("value at offset 3"), ValueError("no digit")),
-            "value at offset 3: ValueError: no digit",
+            chained(
+                DeserializationFailed("value at offset 3", hint="seek to 4"), ValueError("no digit")
+            ),
+            "value at offset 3; caused by ValueError: no digit",
         ),
         (
             chained(OSError("a"), KeyError("b"), ZeroDivisionError()),
