@@ -207,7 +207,7 @@ class TcpDialer:
             ) from error
         except (OSError, UnicodeError) as error:
             unreachable = _unreachable(target, f"it can't be resolved: {_reason(error)}", error)
-            unreachable.hint = "check the name; a client's first argument is its bootstrap address"
+            unreachable.hint = "check the name: a client's first argument is its bootstrap address"
             raise unreachable from error
         if not addresses:
             raise _unreachable(target, "it resolves to no address", None)
