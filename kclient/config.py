@@ -112,7 +112,11 @@ class NetworkConfig(Settings):
         "localhost:9092", parse_bootstrap, "First brokers to ask.", "bootstrap.servers"
     )
     client_id: str = setting("kclient", text, "Name in the brokers' logs and quotas.", "client.id")
-    security: Security = setting(PLAINTEXT, instance_of(Security), "Encryption and authentication.")
+    security: Security = setting(
+        PLAINTEXT,
+        instance_of(Security, "a kclient.Security, as Security.tls()"),
+        "Encryption and authentication.",
+    )
     request_timeout: float = setting(
         30.0, seconds(0.001, 900.0), "Seconds until one request is given up.", "request.timeout.ms"
     )
@@ -286,7 +290,7 @@ class ProducerConfig(CommonConfig):
     delivery_timeout: float = setting(
         120.0,
         seconds(0.001, HOUR, endless=True),
-        "Seconds from send() to the outcome.",
+        "Seconds from send() to the outcome; up to a twentieth is added if it waits for room.",
         "delivery.timeout.ms",
     )
     max_request_size: int = setting(

@@ -175,15 +175,15 @@ def plug_in(name: str, value: Any) -> Any:
     return value
 
 
-def instance_of(kind: type) -> Check:
-    """An instance of ``kind``."""
+def instance_of(kind: type, words: str) -> Check:
+    """An instance of ``kind``; ``words`` say how one is had."""
 
     def check(name: str, value: Any) -> Any:
         if not isinstance(value, kind):
-            raise _refuse(name, value, a_or_an(kind.__name__))
+            raise _refuse(name, value, words)
         return value
 
-    check.__doc__ = a_or_an(kind.__name__)
+    check.__doc__ = words
     return check
 
 

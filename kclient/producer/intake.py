@@ -58,6 +58,8 @@ BATCH_OVERHEAD = 61
 """Bytes of a batch header."""
 _GRACE_FOR_NEW = 3 * UNKNOWN_TOPIC_GRACE
 """Seconds for which brokers may say that they don't know a topic that they are to create."""
+_FORGIVEN = 0.05
+"""Share of delivery_timeout that a record may wait for a batch without its time being cut."""
 _SERVED_AT_ONCE = 1000
 """Parked records that leave their line before others get their turn on the loop."""
 
@@ -121,6 +123,7 @@ class Intake:
         self.max_record = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
         self.quick = QuickWay(accumulator.account, self.max_record)
         self._delivery_timeout = config.delivery_timeout
+        self._forgiven = config.delivery_timeout * _FORGIVEN
         self._grace = _GRACE_FOR_NEW if config.allow_auto_create_topics else UNKNOWN_TOPIC_GRACE
         self._absent = AbsentPartitions(self.lot, self._known, topics, accumulator.wake)
         self._unknown: set[str] = set()  # topics that were warned about
@@ -369,9 +372,11 @@ class Intake:
 
     def _admit(self, parked: Parked, flushed: dict[PartitionQueue, None]) -> None:
         topic = self._known[parked.topic]
-        # What enqueue waited for counts against max_block only.
-        enqueued = parked.waiter is not None
-        deadline = self._clock.now() + self._delivery_timeout if enqueued else parked.deadline
+        deadline = self._clock.now() + self._delivery_timeout
+        # What enqueue waited for counts against max_block only; the short wait of a record from
+        # send is forgiven, so that the two, which wait in one line, don't end each other's batch.
+        if parked.waiter is None and deadline - parked.deadline > self._forgiven:
+            deadline = parked.deadline
         try:
             delivery = self._place(
                 topic,

@@ -345,3 +345,8 @@ def test_help_shows_the_types_of_arguments_in_both_builds(method: Any) -> None:
     assert {name: enqueue.parameters[name].annotation for name in types} == types
     first = (method.__doc__ or "").splitlines()[0]
     assert "(self" not in first  # what it does, no signature
+
+
+def test_the_name_of_a_security_protocol_is_answered_with_what_makes_one() -> None:
+    with pytest.raises(InvalidConfig, match=r"security='SSL' .* as Security\.tls\(\)"):
+        Producer("localhost:9092", security="SSL")  # type: ignore[arg-type]

@@ -529,6 +529,22 @@ def test_a_record_that_waits_for_room_is_not_cut_short_by_those_before_it() -> N
     assert not enqueued.done() and not fresh.done()
 
 
+def test_what_waited_shortly_for_room_shares_batches_whatever_it_came_by() -> None:
+    """Else a producer at full rate would send records one by one while its memory is full."""
+    rig = small(delivery_timeout=60.0)
+    fill(rig)
+    rig.pass_time(1.0)
+    sent = rig.take_request()
+    waiter = Waiter()
+    parked = []
+    for n in range(10):
+        parked.append(rig.send(b"%d" % n))
+        parked.append(rig.intake.put("t", b"%d" % n, None, None, 0, None, lambda: waiter))
+    rig.clock.time += 2.5
+    rig.answer(sent, ModelBroker().produce(sent.message()))
+    assert len({id(delivery._outcome) for delivery in parked}) == 1
+
+
 def test_records_that_waited_together_share_a_batch() -> None:
     rig = unknown(delivery_timeout=10.0)
     parked = [rig.send(b"%d" % n, partition=0) for n in range(20)]
