@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import hypothesis
@@ -22,6 +23,8 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, database=No
 hypothesis.settings.load_profile("repeatable")
 
 VIRTUAL = Path(__file__).parent / "virtual"
+HANG = 4 * 3600.0
+"""Virtual seconds that an async test may take: one that hangs is told so after a moment."""
 
 pytest_plugins = ["tests.support.leaks", "tests.support.skip_policy"]
 
@@ -99,7 +102,7 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run async tests on the loop that was asked for; those of tests/virtual on virtual time."""
     if VIRTUAL in item.path.parents:
-        return {"virtual": VirtualLoop}
+        return {"virtual": partial(VirtualLoop, limit=HANG)}
     if config.getoption("--loop") == "asyncio":
         return {"asyncio": asyncio.new_event_loop}
     import uvloop

@@ -10,6 +10,7 @@ Prints a table; ends with 1 where a removal isn't noticed or an entry can't be t
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import tempfile
 import time
@@ -46,11 +47,13 @@ def try_all(
         failing = failing_unmutated(workshop, guards)
 
         def one(guard: Guard) -> Trial:
+            begun = time.monotonic()
             if guard in failing:
                 why = f"its tests don't pass as things are: {failing[guard]}"
                 trial = Trial(guard, Verdict.BROKEN, why)
             else:
                 trial = try_guard(workshop, guard)
+            trial = dataclasses.replace(trial, seconds=time.monotonic() - begun)
             tell(trial)
             return trial
 
@@ -61,7 +64,8 @@ def try_all(
 def row(trial: Trial) -> str:
     """One line of the table."""
     guard = trial.guard
-    return f"{trial.verdict.name.lower():9}  {guard.pitfall:24}  {guard.about}\n{'':11}{trial.why}"
+    verdict = trial.verdict.name.lower()
+    return f"{verdict:9}  {guard.pitfall:24}  {guard.about}\n{trial.seconds:7.1f} s  {trial.why}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

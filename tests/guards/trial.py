@@ -37,11 +37,13 @@ class Trial:
         guard: Which.
         verdict: What it showed.
         why: The first line of the failure, or what is wrong with the entry.
+        seconds: What it took.
     """
 
     guard: Guard
     verdict: Verdict
     why: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
