@@ -33,6 +33,8 @@ _SHARED = 0.1
 """Part of its time that a call may lose by sharing an outcome with an earlier one."""
 OVERTAKEN = 30.0
 """Seconds for which a request without a response may still be processed by a broker."""
+REPEAT = 1.0
+"""Seconds between two repeats at least, however often is committed."""
 _SLACK = 100
 """Calls that are done and may be kept until their deadline."""
 
@@ -72,7 +74,7 @@ class CommitQueue(Generic[T]):
         self._doubtful: dict[TopicPartition, OffsetAndMetadata] = {}
         # Offsets of attempts without a response, and when those failed: see ``repeats``.
         self._unanswered: dict[TopicPartition, tuple[frozenset[int], float]] = {}
-        self._overtaken: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._overtaken: dict[TopicPartition, tuple[OffsetAndMetadata, float]] = {}
         self._waiting: dict[TopicPartition, Wish[T]] = {}
         self._sent: dict[TopicPartition, Wish[T]] = {}
         self._open: dict[Call[T], None] = {}
@@ -152,15 +154,23 @@ class CommitQueue(Generic[T]):
             or self.latest(partition) != wanted.offset
         }
 
-    @property
-    def repeats(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def wants(self, partition: TopicPartition) -> bool:
+        """Whether what is under way for it is still to be committed."""
+        wish = self._sent.get(partition)
+        return wish is not None and not wish.forgotten
+
+    def repeats(self, now: float) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is committed, but after an older offset without a response: commit it again.
 
         A broker processes that one even where its connection has ended, and may do so later; so
         this goes on for ``OVERTAKEN`` seconds.
         """
         pending = self._waiting.keys() | self._sent.keys()
-        return {key: offset for key, offset in self._overtaken.items() if key not in pending}
+        return {
+            key: offset
+            for key, (offset, since) in self._overtaken.items()
+            if key not in pending and now >= since + REPEAT
+        }
 
     def finished(self) -> list[Call[T]]:
         """The calls that have an outcome since this was asked last."""
@@ -339,7 +349,7 @@ class CommitQueue(Generic[T]):
                 if now >= since + OVERTAKEN:
                     self._unanswered.pop(partition, None)
                 elif others - {wish.offset.offset}:
-                    self._overtaken[partition] = wish.offset
+                    self._overtaken[partition] = wish.offset, now
             self._settle(partition, wish, None)
             return
         what = course(error)

@@ -114,10 +114,12 @@ class Commits:
         """Those of ``offsets`` that aren't committed; for whoever waits until they are."""
         return self._queue.unconfirmed(offsets)
 
-    @property
-    def repeats(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What is committed and should be once more; see ``CommitQueue``."""
-        return self._queue.repeats
+    def repeats(self, *, last: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What is committed and should be once more; see ``CommitQueue``.
+
+        ``last``: for the last time, so it doesn't matter how soon that is.
+        """
+        return self._queue.repeats(math.inf if last else self._core.clock.now())
 
     def learned(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These were committed when the partitions were assigned."""
@@ -278,7 +280,9 @@ class Commits:
         self._under_way = True
         try:
             limit, topic_ids = self._queue.limit, self._queue.topic_ids
-            answers = await self._offsets.attempt(batch, generation, limit, topic_ids)
+            answers = await self._offsets.attempt(
+                batch, generation, limit, topic_ids, self._queue.wants
+            )
         finally:
             self._under_way = False
         self._answered(answers, generation)

@@ -314,7 +314,7 @@ class Handover:
 
     def commit_finished(self) -> asyncio.Future[None] | None:
         """Have what is finished and not committed yet committed; None where there is nothing."""
-        offsets = {**self.commits.repeats, **self.commits.changes(self._finished())}
+        offsets = {**self.commits.repeats(), **self.commits.changes(self._finished())}
         if not offsets or self._current() is None:
             return None
         return self.commits.submit(offsets)
@@ -327,7 +327,7 @@ class Handover:
         What was submitted before is waited for as well: a JoinGroup would make it void.
         """
         if self._current() is not None:
-            offsets = dict(self.commits.repeats)
+            offsets = dict(self.commits.repeats(last=True))
             if self._config.enable_auto_commit:
                 offsets.update(self.commits.unconfirmed(self._finished()))
             if partitions is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kclient.cluster.retry import MISSING_PARTITION_GRACE, UNKNOWN_TOPIC_GRACE
@@ -121,6 +121,7 @@ class OffsetCommit:
         offsets: What to commit.
         view: Where the ids of topics are looked up that ``topic_ids`` doesn't have.
         topic_ids: Of the topics that the offsets were read from, by partition.
+        wanted: Asked as the request is written: one that is no longer wanted is left out.
 
     Attributes:
         offsets: As given.
@@ -132,7 +133,9 @@ class OffsetCommit:
         "_generation",
         "_group_id",
         "_ids",
+        "_left_out",
         "_unsure",
+        "_wanted",
         "by_name",
         "max_version",
         "offsets",
@@ -145,11 +148,14 @@ class OffsetCommit:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         view: Cluster,
         topic_ids: Mapping[TopicPartition, bytes | None] | None = None,
+        wanted: Callable[[TopicPartition], bool] = lambda partition: True,
     ) -> None:
         self._group_id = group_id
         self._generation = generation
         self.offsets = offsets
         self.by_name = False
+        self._wanted = wanted
+        self._left_out: set[TopicPartition] = set()
         read_from = topic_ids or {}
         # A deleted topic may have a successor of its name by now: no request by name has these.
         self._unsure = {
@@ -179,7 +185,9 @@ class OffsetCommit:
             member_id=who.member_id,
             group_instance_id=who.instance_id if version >= _FIRST_WITH_INSTANCES else None,
         )
-        sent = [one for one in self.offsets if not self.by_name or one not in self._unsure]
+        self._left_out = {one for one in self.offsets if not self._wanted(one)}
+        unsent = self._left_out | self._unsure if self.by_name else self._left_out
+        sent = [one for one in self.offsets if one not in unsent]
         for name, partitions in by_topic(sent).items():
             topic = OffsetCommitRequestTopic(
                 partitions=[_entry(partition, self.offsets[partition]) for partition in partitions]
@@ -208,14 +216,21 @@ class OffsetCommit:
         if self.by_name:
             for key in self._unsure:
                 found[key] = self._error(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return {key: found[key] if key in found else self._left_out(key) for key in self.offsets}
+        for key in self._left_out:
+            found[key] = KafkaError(
+                f"{self._doing(key)}: it was taken away before the request was sent",
+                topic_partition=key,
+            )
+        return {key: found[key] if key in found else self._missing(key) for key in self.offsets}
 
     def _error(self, key: TopicPartition, code: int) -> KafkaError:
-        offset = self.offsets[key].offset if key in self.offsets else -1
-        doing = f"commit of offset {offset} of {key} by group {self._group_id}"
-        return broker_error(code, doing, topic_partition=key)
+        return broker_error(code, self._doing(key), topic_partition=key)
 
-    def _left_out(self, key: TopicPartition) -> ProtocolError:
+    def _doing(self, key: TopicPartition) -> str:
+        offset = self.offsets[key].offset if key in self.offsets else -1
+        return f"commit of offset {offset} of {key} by group {self._group_id}"
+
+    def _missing(self, key: TopicPartition) -> ProtocolError:
         return ProtocolError(
             f"the answer of OffsetCommit leaves out {key}",
             struct="OffsetCommitResponse",

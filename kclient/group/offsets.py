@@ -19,7 +19,7 @@ from kclient.protocol.messages.offset_commit import OffsetCommitRequest
 from kclient.protocol.messages.offset_fetch import OffsetFetchRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kclient.cluster.calls import Effort
     from kclient.cluster.core import ClientCore
@@ -58,6 +58,7 @@ class GroupOffsets:
         generation: Generation,
         limit: float,
         topic_ids: Mapping[TopicPartition, bytes | None] | None = None,
+        wanted: Callable[[TopicPartition], bool] = lambda partition: True,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Commit ``offsets``, once the coordinator is known, each partition in one request.
 
@@ -70,6 +71,8 @@ class GroupOffsets:
             limit: On the client's clock, until when there must be an outcome.
             topic_ids: Of the topics that the offsets were read from, where they were: they are
                 committed to no other topic of that name, as far as the brokers speak ids.
+            wanted: Whether the offset of a partition is still to be committed: asked when the
+                request is written, as that may be long after, and others may own it by then.
 
         Returns:
             What became of each partition, None where its offset is committed. Errors of the
@@ -95,7 +98,7 @@ class GroupOffsets:
                 parts.setdefault(bool(one) if same else one, {})[key] = offset
         self.by_name = set()
         for part in parts.values():
-            answers.update(await self._commit(part, generation, limit, ids))
+            answers.update(await self._commit(part, generation, limit, ids, wanted))
         return answers
 
     async def _commit(
@@ -104,10 +107,11 @@ class GroupOffsets:
         generation: Generation,
         limit: float,
         topic_ids: Mapping[TopicPartition, bytes | None],
+        wanted: Callable[[TopicPartition], bool],
     ) -> dict[TopicPartition, KafkaError | None]:
         """One request."""
         view = self._core.metadata.view
-        order = OffsetCommit(self.group_id, generation, offsets, view, topic_ids)
+        order = OffsetCommit(self.group_id, generation, offsets, view, topic_ids, wanted)
         try:
             node_id, response = await self._send(order, OffsetCommitRequest, limit)
         except KafkaError as error:

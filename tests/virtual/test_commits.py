@@ -375,3 +375,41 @@ def test_an_older_commit_that_arrives_after_a_newer_one_does_not_stay(how: str) 
                 assert found is not None and found.offset >= 8
 
     run_virtually(main())
+
+
+def test_what_an_older_commit_may_undo_is_not_committed_in_a_rush() -> None:
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            fill(cluster, 20, 1)
+            settings = {**SETTINGS, "auto_commit_interval": 0.0}
+            async with kclient.Consumer(cluster.bootstrap, group=GROUP, **settings) as consumer:
+                consumer.assign([P])
+                await consumer.poll(max_records=5, timeout=None)
+                cluster.faults.lose_answers(COMMIT, 1)
+                await consumer.commit({P: 3})
+                cluster.requests.clear()
+                for _ in range(10):
+                    await consumer.poll(timeout=1.0)
+                assert 1 <= cluster.requests.count(COMMIT) <= 20
+
+    run_virtually(main())
+
+
+def test_a_commit_that_waits_for_the_coordinator_is_not_sent_once_its_partition_is_lost() -> None:
+    """Its next owner has committed more by then, maybe in the same generation."""
+
+    async def main() -> None:
+        async with scene() as here:
+            here.cluster.faults.error(
+                "FindCoordinator", ErrorCode.COORDINATOR_NOT_AVAILABLE, times=5
+            )
+            outcome = here.commits.submit({P0: at(7), P1: at(1)})
+            await asyncio.sleep(0.01)
+            here.lost.add(P0)
+            here.commits.forget([P0])
+            with pytest.raises(CommitFailed) as failed:
+                await outcome
+            assert failed.value.partitions == (P0,)
+            assert await here.committed(P0, P1) == [None, 1]
+
+    run_virtually(main())
