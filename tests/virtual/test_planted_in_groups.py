@@ -14,7 +14,7 @@ from tests.virtual.group_run import run
 from tests.virtual.group_scene import COOPERATIVE, Reader, settled
 from tests.virtual.planted_in_groups import BUGS, STALLS
 
-SEEDS = 200
+SEEDS = 50
 """How many seeds a bug may go unseen."""
 PATIENCE = 2.1
 """Seconds of ``fetch_max_wait`` and ``request_timeout`` below."""
