@@ -1,0 +1,120 @@
+"""What ``tools.code_metrics`` counts as code, as an import, and as a circle."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tools.code_metrics import (
+    Source,
+    by_package,
+    circles,
+    code_lines,
+    doc_lines,
+    imported,
+    inside_share,
+    read,
+)
+
+TEXT = '''"""About it.
+
+More.
+"""
+
+# a comment
+from a import (
+    b,
+    c,
+)
+
+SIZE = 1  # with a comment
+"""What it is."""
+
+
+def public(x):
+    """Do it."""
+    return """a text
+of two lines"""
+
+
+class _Private:
+    """Not for others."""
+
+    def method(self):
+        """Nor this."""
+'''
+
+
+def source(module: str, *imports: str, code: int = 10, sans_io: bool = False) -> Source:
+    path = module.replace(".", "/") + ".py"
+    return Source(path, module, code, 0, frozenset(imports), sans_io)
+
+
+def test_docstrings_comments_and_blank_lines_are_no_code() -> None:
+    assert code_lines(TEXT) == 4 + 1 + 1 + 2 + 1 + 1
+
+
+def test_public_docstrings_are_counted_by_their_lines() -> None:
+    assert doc_lines(ast.parse(TEXT)) == 3 + 1
+
+
+def test_imports_in_functions_count_and_those_for_types_do_not() -> None:
+    text = (
+        "import a.b\n"
+        "if TYPE_CHECKING:\n    from c import d\n"
+        "else:\n    import e\n"
+        "def f():\n    from g import h\n"
+    )
+    assert imported(ast.parse(text)) == {"a.b", "e", "g", "g.h"}
+
+
+def test_modules_that_reach_each_other_are_one_circle() -> None:
+    members = [
+        source("k.a", "k.b"),
+        source("k.b", "k.c"),
+        source("k.c", "k.a", "k.d"),
+        source("k.d", "elsewhere"),
+        source("k.e", "k.f"),
+        source("k.f", "k.e"),
+    ]
+    assert circles(members) == [["k.a", "k.b", "k.c"], ["k.e", "k.f"]]
+
+
+def test_packages_are_counted_without_what_is_generated() -> None:
+    members = [
+        source("kclient.errors", code=79),
+        source("kclient.admin.admin", code=80),
+        source("kclient.protocol.messages.fetch"),
+    ]
+    found = by_package(members)
+    assert {name: (one.files, one.code, one.small) for name, one in found.items()} == {
+        "kclient": (1, 79, 1),
+        "kclient.admin": (1, 80, 0),
+    }
+
+
+def test_tests_are_told_apart_by_what_they_import() -> None:
+    package = [
+        source("kclient.errors"),
+        source("kclient.testing.cluster"),
+        source("kclient.consumer.poller"),
+        source("kclient.record.layout", sans_io=True),
+    ]
+    tests = [
+        source("tests.public", "kclient.errors", "kclient.testing.cluster", code=1),
+        source("tests.inner", "kclient.consumer.poller", "kclient.record.layout", code=2),
+        source("tests.pure", "kclient.record.layout", code=4),
+    ]
+    assert inside_share(tests, package) == {"all": 7, "inner": 2, "sans_io": 4}
+
+
+@pytest.mark.parametrize(("about", "is_so"), [("Sans-IO: yes", True), ("It sends", False)])
+def test_a_file_says_itself_whether_it_does_input_or_output(
+    tmp_path: Path, about: str, is_so: bool
+) -> None:
+    (tmp_path / "kclient").mkdir()
+    (tmp_path / "kclient" / "one.py").write_text(f'"""{about}."""\n\nimport os\n')
+    [found] = read(tmp_path / "kclient", tmp_path)
+    assert (found.module, found.code, found.docs, found.sans_io) == ("kclient.one", 1, 1, is_so)
