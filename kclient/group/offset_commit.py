@@ -121,7 +121,7 @@ class OffsetCommit:
         offsets: What to commit.
         view: Where the ids of topics are looked up that ``topic_ids`` doesn't have.
         topic_ids: Of the topics that the offsets were read from, by partition.
-        wanted: Asked as the request is written: one that is no longer wanted is left out.
+        wanted: Called for each partition as the request is written; False leaves it out.
 
     Attributes:
         offsets: As given.
@@ -133,7 +133,7 @@ class OffsetCommit:
         "_generation",
         "_group_id",
         "_ids",
-        "_left_out",
+        "_unsent",
         "_unsure",
         "_wanted",
         "by_name",
@@ -155,7 +155,7 @@ class OffsetCommit:
         self.offsets = offsets
         self.by_name = False
         self._wanted = wanted
-        self._left_out: set[TopicPartition] = set()
+        self._unsent: dict[TopicPartition, KafkaError] = {}  # why, of the request built last
         read_from = topic_ids or {}
         # A deleted topic may have a successor of its name by now: no request by name has these.
         self._unsure = {
@@ -185,9 +185,11 @@ class OffsetCommit:
             member_id=who.member_id,
             group_instance_id=who.instance_id if version >= _FIRST_WITH_INSTANCES else None,
         )
-        self._left_out = {one for one in self.offsets if not self._wanted(one)}
-        unsent = self._left_out | self._unsure if self.by_name else self._left_out
-        sent = [one for one in self.offsets if one not in unsent]
+        self._unsent = {one: self._lost(one) for one in self.offsets if not self._wanted(one)}
+        for one in self._unsure if self.by_name else ():
+            error = self._error(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._unsent.setdefault(one, error)
+        sent = [one for one in self.offsets if one not in self._unsent]
         for name, partitions in by_topic(sent).items():
             topic = OffsetCommitRequestTopic(
                 partitions=[_entry(partition, self.offsets[partition]) for partition in partitions]
@@ -213,18 +215,15 @@ class OffsetCommit:
                     found.setdefault(key, None)
                     continue
                 found[key] = self._error(key, said.error_code)
-        if self.by_name:
-            for key in self._unsure:
-                found[key] = self._error(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for key in self._left_out:
-            found[key] = KafkaError(
-                f"{self._doing(key)}: it was taken away before the request was sent",
-                topic_partition=key,
-            )
+        found.update(self._unsent)
         return {key: found[key] if key in found else self._missing(key) for key in self.offsets}
 
     def _error(self, key: TopicPartition, code: int) -> KafkaError:
         return broker_error(code, self._doing(key), topic_partition=key)
+
+    def _lost(self, key: TopicPartition) -> KafkaError:
+        why = "the partition was lost before the request was sent"
+        return KafkaError(f"{self._doing(key)}: {why}", topic_partition=key)
 
     def _doing(self, key: TopicPartition) -> str:
         offset = self.offsets[key].offset if key in self.offsets else -1
