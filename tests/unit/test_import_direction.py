@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import kclient
+from tools.code_metrics import GENERATED, SANS_IO, imported
 
 ROOT = Path(kclient.__file__).parent
 BASE = {
@@ -63,50 +64,9 @@ UNNEEDED = (
     "typing_extensions",
 )
 """What a client can be without: together as costly as a quarter of importing it."""
-GENERATED = (
-    "error_codes.py",
-    "broker_errors.py",
-    "protocol/messages/",
-    "testing/config_tables/",
-)
 FILE_WALL, FUNCTION_WALL = 800, 60
 WAITING = {"asyncio", "socket", "select", "selectors", "time", "random", "secrets"}
 """What a sans-IO file must not know: time comes in as `now`, chance as an `rng`."""
-SANS_IO = tuple(
-    place
-    for room, files in {
-        "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
-        "durations.py foreign_settings.py settings.py snapshot.py config.py",
-        "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
-        "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
-        "cluster": "broker.py hearsay.py merge.py metadata.py missing.py offset_query.py "
-        "partition.py retry.py targets.py topic.py view.py",
-        "producer": "absent.py accumulator.py batch.py cargo.py delivery_host.py due_list.py "
-        "feed.py gone.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
-        "serializing.py shipment.py transactions.py verdict.py",
-        "consumer": "aborted.py arguments.py commit_calls.py commit_queue.py epoch_query.py "
-        "fetch_buffer.py fetch_plan.py handover_stage.py "
-        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py half_read.py homeless.py "
-        "interest.py partition_state.py progress.py reset.py subscription.py unplaced.py "
-        "watchdog.py running/bounds.py running/dead_letters.py running/health.py running/plan.py "
-        "running/retries.py running/schedule.py running/tracker.py",
-        "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "
-        "generation.py host.py",
-        "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
-        "testing": "batch_filter.py batch_rules.py broker_config_rules.py broker_configs.py "
-        "compaction.py config_change.py config_defs.py config_descriptions.py config_rules.py "
-        "config_tables controller.py elections.py events.py follower_fetch.py "
-        "groups/classic_group.py groups/deadlines.py "
-        "groups/java_hash.py groups/joins.py groups/member.py groups/offset_rules.py "
-        "groups/offsets.py groups/rebalances.py groups/records.py groups/settings.py "
-        "groups/shard.py groups/writes.py image.py inlet.py interior.py leader_epochs.py log.py "
-        "log_cleaner.py named_entries.py producer_states.py record_deletion.py registry.py "
-        "replica.py replicas.py segments.py stored_batch.py topic_configs.py topic_rules.py "
-        "transaction_index.py",
-    }.items()
-    for place in (f"{room}/{file}".lstrip("/") for file in files.split())
-)
-"""Folders and files that are tested without a loop."""
 
 
 def sources() -> list[Path]:
@@ -139,21 +99,9 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names if module == "kclient")
 
 
-def imported_at_run_time(path: Path, *, in_functions: bool = True) -> Iterator[str]:
+def imported_at_run_time(path: Path, *, in_functions: bool = True) -> frozenset[str]:
     """The modules that a file really imports; not those that only type checkers see."""
-    waiting: list[ast.AST] = [ast.parse(path.read_text())]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not in_functions:
-            continue
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            waiting.extend(node.orelse)
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield node.module or ""
-        waiting.extend(ast.iter_child_nodes(node))
+    return imported(ast.parse(path.read_text()), in_functions=in_functions)
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -188,7 +136,9 @@ def test_every_room_is_on_the_map() -> None:
 @pytest.mark.parametrize("place", SANS_IO)
 def test_bytes_and_decisions_never_wait(place: str) -> None:
     paths = [path for path in (ROOT / place, *(ROOT / place).rglob("*.py")) if path.is_file()]
-    assert paths or (ROOT / place).is_dir(), f"{place} has moved: mend the list above"
+    assert paths or (ROOT / place).is_dir(), (
+        f"{place} has moved: mend SANS_IO"
+    )
     wrong = [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in paths

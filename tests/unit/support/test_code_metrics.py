@@ -68,6 +68,12 @@ def test_imports_in_functions_count_and_those_for_types_do_not() -> None:
         "def f():\n    from g import h\n"
     )
     assert imported(ast.parse(text)) == {"a.b", "e", "g", "g.h"}
+    assert imported(ast.parse(text), in_functions=False) == {"a.b", "e"}
+
+
+def test_what_type_checkers_and_one_build_see_is_an_import() -> None:
+    text = "if TYPE_CHECKING or PURE:\n    import a\nelse:\n    import b\n"
+    assert imported(ast.parse(text)) == {"a", "b"}
 
 
 def test_modules_that_reach_each_other_are_one_circle() -> None:
@@ -110,11 +116,16 @@ def test_tests_are_told_apart_by_what_they_import() -> None:
     assert inside_share(tests, package) == {"all": 7, "inner": 2, "sans_io": 4}
 
 
-@pytest.mark.parametrize(("about", "is_so"), [("Sans-IO: yes", True), ("It sends", False)])
-def test_a_file_says_itself_whether_it_does_input_or_output(
-    tmp_path: Path, about: str, is_so: bool
+@pytest.mark.parametrize(
+    ("path", "is_so"),
+    [("record/layout.py", True), ("consumer/reset.py", True), ("consumer/poller.py", False)],
+)
+def test_a_file_is_sans_io_if_it_or_its_folder_is_listed(
+    tmp_path: Path, path: str, is_so: bool
 ) -> None:
-    (tmp_path / "kclient").mkdir()
-    (tmp_path / "kclient" / "one.py").write_text(f'"""{about}."""\n\nimport os\n')
+    file = tmp_path / "kclient" / path
+    file.parent.mkdir(parents=True)
+    file.write_text('"""About it."""\n\nimport os\n')
     [found] = read(tmp_path / "kclient", tmp_path)
-    assert (found.module, found.code, found.docs, found.sans_io) == ("kclient.one", 1, 1, is_so)
+    assert (found.path, found.code, found.docs) == (f"kclient/{path}", 1, 1)
+    assert found.sans_io is is_so
