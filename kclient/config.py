@@ -290,7 +290,7 @@ class ProducerConfig(CommonConfig):
     delivery_timeout: float = setting(
         120.0,
         seconds(0.001, HOUR, endless=True),
-        "Seconds from send() to the outcome; up to a twentieth is added if it waits for room.",
+        "Seconds from send() to the outcome; up to a twentieth more after a wait for memory.",
         "delivery.timeout.ms",
     )
     max_request_size: int = setting(

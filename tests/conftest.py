@@ -24,7 +24,7 @@ hypothesis.settings.load_profile("repeatable")
 
 VIRTUAL = Path(__file__).parent / "virtual"
 HANG = 4 * 3600.0
-"""Virtual seconds that an async test may take: one that hangs is told so after a moment."""
+"""Virtual seconds that an async test may take: one that hangs fails after seconds of real time."""
 
 pytest_plugins = ["tests.support.leaks", "tests.support.skip_policy"]
 

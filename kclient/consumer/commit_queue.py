@@ -34,7 +34,7 @@ _SHARED = 0.1
 OVERTAKEN = 30.0
 """Seconds for which a request without a response may still be processed by a broker."""
 REPEAT = 1.0
-"""Seconds between two repeats at least, however often is committed."""
+"""Minimum seconds between a commit and its repeat, whatever the interval of commits."""
 _SLACK = 100
 """Calls that are done and may be kept until their deadline."""
 

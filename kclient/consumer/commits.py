@@ -114,12 +114,12 @@ class Commits:
         """Those of ``offsets`` that aren't committed; for whoever waits until they are."""
         return self._queue.unconfirmed(offsets)
 
-    def repeats(self, *, last: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def repeats(self, *, at_once: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What is committed and should be once more; see ``CommitQueue``.
 
-        ``last``: for the last time, so it doesn't matter how soon that is.
+        ``at_once``: without the minimum delay, before a rebalance or a close.
         """
-        return self._queue.repeats(math.inf if last else self._core.clock.now())
+        return self._queue.repeats(math.inf if at_once else self._core.clock.now())
 
     def learned(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These were committed when the partitions were assigned."""

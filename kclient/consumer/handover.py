@@ -327,7 +327,7 @@ class Handover:
         What was submitted before is waited for as well: a JoinGroup would make it void.
         """
         if self._current() is not None:
-            offsets = dict(self.commits.repeats(last=True))
+            offsets = dict(self.commits.repeats(at_once=True))
             if self._config.enable_auto_commit:
                 offsets.update(self.commits.unconfirmed(self._finished()))
             if partitions is not None:

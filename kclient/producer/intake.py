@@ -59,7 +59,7 @@ BATCH_OVERHEAD = 61
 _GRACE_FOR_NEW = 3 * UNKNOWN_TOPIC_GRACE
 """Seconds for which brokers may say that they don't know a topic that they are to create."""
 _FORGIVEN = 0.05
-"""Share of delivery_timeout that a record may wait for a batch without its time being cut."""
+"""Share of delivery_timeout up to which a wait for memory or metadata does not shorten it."""
 _SERVED_AT_ONCE = 1000
 """Parked records that leave their line before others get their turn on the loop."""
 
@@ -373,8 +373,8 @@ class Intake:
     def _admit(self, parked: Parked, flushed: dict[PartitionQueue, None]) -> None:
         topic = self._known[parked.topic]
         deadline = self._clock.now() + self._delivery_timeout
-        # What enqueue waited for counts against max_block only; the short wait of a record from
-        # send is forgiven, so that the two, which wait in one line, don't end each other's batch.
+        # max_block bounds the wait of enqueue; a short wait of send is not counted, so that records
+        # of the two, which alternate while memory is full, share batches.
         if parked.waiter is None and deadline - parked.deadline > self._forgiven:
             deadline = parked.deadline
         try:

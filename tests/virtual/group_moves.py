@@ -105,7 +105,7 @@ class GroupMoves:
             self._add_partitions: 1,
             self._move_coordinator: 2,
             self._move_leader: 2,
-            self._freeze_member: 1,  # alone: in a storm nobody keeps partitions for a session
+            self._freeze_member: 1,  # in a storm, other faults end the session first
         }
         self._storm: dict[Callable[[], Awaitable[None] | None], int] = {
             **self._calm,
