@@ -2,7 +2,8 @@
 
 Prints JSON: for one awaited send, one polled batch and one group join the frames and files of the
 client, for one Produce with acks=all to three replicas those of the embedded cluster. Virtual time
-and a fixed seed: the same code gives the same counts. ``code_metrics`` runs it.
+and a fixed seed: the same code gives the same counts on the same Python, as a resumed coroutine is
+entered again, and up to 3.11 a comprehension has a frame of its own. ``code_metrics`` runs it.
 """
 
 from __future__ import annotations

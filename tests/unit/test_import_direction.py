@@ -136,9 +136,7 @@ def test_every_room_is_on_the_map() -> None:
 @pytest.mark.parametrize("place", SANS_IO)
 def test_bytes_and_decisions_never_wait(place: str) -> None:
     paths = [path for path in (ROOT / place, *(ROOT / place).rglob("*.py")) if path.is_file()]
-    assert paths or (ROOT / place).is_dir(), (
-        f"{place} has moved: mend SANS_IO"
-    )
+    assert paths or (ROOT / place).is_dir(), f"{place} has moved: mend SANS_IO"
     wrong = [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in paths
