@@ -23,6 +23,7 @@ from kclient.errors import (
     KafkaError,
     RequestTimedOut,
 )
+from tests.chaos.plan import KILL_TAKES
 from tests.chaos.records import Recipe
 from tests.chaos.rows import Rows
 from tests.history import Written
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 BEARABLE = (BrokerError, BrokerUnreachable, ConnectionLost, RequestTimedOut)
 FINISH_TIMEOUT = 60.0
+REQUEST_TIMEOUT = KILL_TAKES
+"""Decides when a poll raises ConsumerStalled: not while a killed leader is being replaced. Until
+the controller has missed it and a partition has a leader again, 3 s pass on an idle machine."""
 _FURTHEST_BACK = 2_000
 """Records that a seek goes back at most."""
 
@@ -114,7 +118,11 @@ class Reader:
         self._over = False
         self._task: asyncio.Task[None] | None = None
         self._consumer: kclient.Consumer[Any, Any] = kclient.Consumer(
-            bootstrap, topic, auto_offset_reset="earliest", client_id=name, request_timeout=3.0
+            bootstrap,
+            topic,
+            auto_offset_reset="earliest",
+            client_id=name,
+            request_timeout=REQUEST_TIMEOUT,
         )
 
     async def start(self) -> None:
