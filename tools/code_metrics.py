@@ -200,13 +200,13 @@ def read(folder: Path, project: Path = PROJECT) -> list[Source]:
                 code_lines(text, tree),
                 doc_lines(tree),
                 imported(tree),
-                _is_one_of(name, SANS_IO),
+                is_one_of(name, SANS_IO),
             )
         )
     return found
 
 
-def _is_one_of(path: str, places: Iterable[str]) -> bool:
+def is_one_of(path: str, places: Iterable[str]) -> bool:
     """Whether a file of the package is one of these, or in one of these folders."""
     inside = path.removeprefix(f"{PACKAGE}/")
     return inside != path and any(
@@ -247,7 +247,7 @@ def by_package(sources: Iterable[Source]) -> dict[str, Counts]:
     """Counts of each package; generated files aside."""
     grouped: dict[str, list[Source]] = {}
     for source in sources:
-        if not _is_one_of(source.path, GENERATED):
+        if not is_one_of(source.path, GENERATED):
             grouped.setdefault(package_of(source), []).append(source)
     found = {}
     for name, members in sorted(grouped.items()):
