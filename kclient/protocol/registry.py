@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from kclient.errors import ProtocolError
 from kclient.protocol.message import Request, Response
-from kclient.protocol.messages import APIS, RETIRED
+from kclient.protocol.messages import APIS, UNSPOKEN
 
 
 class Api(NamedTuple):
@@ -35,7 +35,7 @@ ALL: list[Api] = [Api._make(row) for row in APIS]
 
 BY_KEY: dict[int, Api] = {api.key: api for api in ALL}
 
-API_NAMES: dict[int, str] = {**RETIRED, **{api.key: api.name for api in ALL}}
+API_NAMES: dict[int, str] = {**UNSPOKEN, **{api.key: api.name for api in ALL}}
 """Names of API keys, those included that brokers may list and this client doesn't speak."""
 
 

@@ -1,10 +1,11 @@
-"""We speak every API of both Kafka releases, in every stable version, and no other."""
+"""We speak the APIs of both Kafka releases, in every stable version, or know them by name."""
 
 from __future__ import annotations
 
 from kclient.protocol import registry
-from kclient.protocol.messages import RETIRED
+from kclient.protocol.messages import UNSPOKEN
 from tests.golden.kafka_side import NEWER, OLDER, ask
+from tools.protocol.selection import BROKER_APIS
 
 
 def _stable(release: str) -> dict[int, tuple[str, range]]:
@@ -19,12 +20,19 @@ def _stable(release: str) -> dict[int, tuple[str, range]]:
 def test_the_apis_and_versions_are_the_union_of_both_releases() -> None:
     newer, older = _stable(NEWER), _stable(OLDER)
     expected = {}
-    for key in (newer.keys() | older.keys()) - RETIRED.keys():
+    for key in (newer.keys() | older.keys()) - UNSPOKEN.keys():
         ranges = [one[key][1] for one in (newer, older) if key in one]
         expected[key] = (min(one.start for one in ranges), max(one.stop for one in ranges) - 1)
     assert {api.key: (api.min_version, api.max_version) for api in registry.ALL} == expected
 
 
-def test_retired_apis_are_those_that_the_newer_release_dropped() -> None:
+def test_unspoken_apis_are_those_of_brokers_only_and_those_that_the_newer_release_dropped() -> None:
     newer, older = _stable(NEWER), _stable(OLDER)
-    assert RETIRED.keys() == older.keys() - newer.keys()
+    dropped = older.keys() - newer.keys()
+    of_brokers = {key for key, (name, _) in newer.items() if name in BROKER_APIS}
+    assert UNSPOKEN.keys() == dropped | of_brokers
+
+
+def test_every_api_is_named_as_the_newest_release_that_has_it_names_it() -> None:
+    named = {**_stable(OLDER), **_stable(NEWER)}
+    assert {key: name for key, (name, _) in named.items()} == registry.API_NAMES

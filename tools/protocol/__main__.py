@@ -9,20 +9,21 @@ from tools.protocol import configs, emit_module, errors, output
 from tools.protocol.definitions import read_release
 from tools.protocol.jars import RELEASES, ToolMissing
 from tools.protocol.merge import merge_releases
+from tools.protocol.selection import generated
 
 
 def generate() -> dict[str, str]:
     """Relative path -> text of every generated file."""
     newer, older = (read_release(release) for release in RELEASES)
-    definitions = merge_releases(newer, older)
+    definitions = generated(merge_releases(newer, older))
     spoken = {one.api_key for one in definitions if one.kind == "request"}
-    retired = {
+    unspoken = {
         one.api_key: one.name.removesuffix("Request")
         for one in [*older.values(), *newer.values()]
         if one.kind == "request" and one.api_key is not None and one.api_key not in spoken
     }
     return {
-        **emit_module.generate(definitions, retired),
+        **emit_module.generate(definitions, unspoken),
         **errors.generate(),
         **configs.generate(),
     }

@@ -37,10 +37,10 @@ APIS: tuple[tuple[int, str, str, int, int, int | None], ...] = (
 )
 """Key, name, module, lowest and highest version, first flexible version (None: there is none)."""
 
-RETIRED: dict[int, str] = {{
-{retired}
+UNSPOKEN: dict[int, str] = {{
+{unspoken}
 }}
-"""APIs that brokers once listed and this client doesn't speak: key and name."""
+"""APIs that brokers list, or did once, and this client doesn't speak: key and name."""
 
 MODULES: dict[str, str] = {{
 {modules}
@@ -56,12 +56,12 @@ def __getattr__(name: str) -> Any:
 '''
 
 
-def generate(definitions: list[Definition], retired: dict[int, str]) -> dict[str, str]:
+def generate(definitions: list[Definition], unspoken: dict[int, str]) -> dict[str, str]:
     """Relative path -> text of the whole package ``kclient.protocol.messages``."""
     modules: dict[str, list[Definition]] = {}
     for definition in definitions:
         modules.setdefault(layout.module_name(definition), []).append(definition)
-    files = {f"{PACKAGE}/__init__.py": _index(modules, retired)}
+    files = {f"{PACKAGE}/__init__.py": _index(modules, unspoken)}
     for name, members in modules.items():
         files[f"{PACKAGE}/{name}.py"] = _module(members)
     return files
@@ -126,7 +126,7 @@ def _import_order(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
-def _index(modules: dict[str, list[Definition]], retired: dict[int, str]) -> str:
+def _index(modules: dict[str, list[Definition]], unspoken: dict[int, str]) -> str:
     apis, homes = [], []
     for module, definitions in modules.items():
         kinds = {one.kind: one for one in definitions}
@@ -143,6 +143,6 @@ def _index(modules: dict[str, list[Definition]], retired: dict[int, str]) -> str
         apis="\n".join(
             "    (" + ", ".join(layout.source(cell) for cell in row) + ")," for row in sorted(apis)
         ),
-        retired="\n".join(f'    {key}: "{name}",' for key, name in sorted(retired.items())),
+        unspoken="\n".join(f'    {key}: "{name}",' for key, name in sorted(unspoken.items())),
         modules="\n".join(f'    "{name}": "{module}",' for name, module in sorted(homes)),
     )

@@ -13,17 +13,11 @@ SHARED_MODULES = {
     "ConsumerProtocolAssignment": "consumer_protocol",
     "ControlRecordTypeSchema": "control_records",
     "EndTxnMarker": "control_records",
-    "KRaftVersionRecord": "control_records",
-    "LeaderChangeMessage": "control_records",
-    "SnapshotFooterRecord": "control_records",
-    "SnapshotHeaderRecord": "control_records",
-    "VotersRecord": "control_records",
-    "DefaultPrincipalData": "default_principal_data",
 }
 """Where definitions go that are not an API's."""
 
-_CLASSIC_GROUPS = ("GroupMetadata", "OffsetCommit", "LegacyOffsetCommit")
-"""What the embedded cluster writes: apart from the other groups' records, nine times as many."""
+_CLASSIC_GROUPS = ("GroupMetadata", "OffsetCommit")
+"""What the embedded cluster writes: apart from other groups' records, which are many more."""
 
 STEPPED = {"MetadataResponse": "topics", "MetadataResponseTopic": "partitions"}
 """Messages that can grow so large that they can be read in steps, and the arrays to step by."""

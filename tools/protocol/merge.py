@@ -1,4 +1,4 @@
-"""Unites the definitions of two Kafka releases, and picks what the client speaks.
+"""Unites the definitions of two Kafka releases.
 
 The newer release rules for each version that it has; the older one adds the versions that the
 newer dropped. Messages are matched by api key and kind, as some were renamed.

@@ -100,14 +100,17 @@ def test_every_api_is_found_by_its_key() -> None:
             assert one.FIRST_FLEXIBLE == api.first_flexible
 
 
-def test_api_names_cover_what_old_brokers_list() -> None:
+def test_api_names_cover_what_brokers_list_and_clients_never_send() -> None:
     assert registry.API_NAMES[3] == "Metadata"
     assert registry.API_NAMES[4] == "LeaderAndIsr"
+    assert registry.API_NAMES[52] == "Vote"
     assert registry.API_NAMES[74] == "ListConfigResources"
     assert set(range(93)) <= set(registry.API_NAMES)
 
 
-@pytest.mark.parametrize("key", [4, 999, -1])
-def test_an_api_that_is_not_spoken_is_a_protocol_error(key: int) -> None:
-    with pytest.raises(ProtocolError, match=str(key)):
+@pytest.mark.parametrize(
+    ("key", "text"), [(4, r"4 \(LeaderAndIsr\)"), (52, r"52 \(Vote\)"), (999, "999"), (-1, "-1")]
+)
+def test_an_api_that_is_not_spoken_is_a_protocol_error(key: int, text: str) -> None:
+    with pytest.raises(ProtocolError, match=text):
         registry.request_class(key)

@@ -29,9 +29,7 @@ def test_asking_for_a_message_loads_its_module_only() -> None:
     }
     statement = "from kclient.protocol import registry; registry.request_class(1)"
     assert loaded_by(statement) == {"fetch"}
-    assert loaded_by("from kclient.protocol.messages import SnapshotHeaderRecord") == {
-        "control_records"
-    }
+    assert loaded_by("from kclient.protocol.messages import EndTxnMarker") == {"control_records"}
 
 
 def test_diagnosis_is_loaded_on_bad_input_only() -> None:
