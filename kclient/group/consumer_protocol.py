@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from kclient.errors import ProtocolError
-from kclient.group.assignors.java_order import text_key
 from kclient.hooks import MemberSubscription
 from kclient.protocol.message import Message
 from kclient.protocol.messages.consumer_protocol import (
@@ -37,13 +36,13 @@ def encode_subscription(sub: MemberSubscription) -> bytes:
         ProtocolError: A name is too long.
     """
     owned: list[ConsumerProtocolSubscriptionTopicPartition] = []
-    for topic, partition in sorted(sub.owned, key=_by_name):
+    for topic, partition in sorted(sub.owned):
         if not owned or owned[-1].topic != topic:
             owned.append(ConsumerProtocolSubscriptionTopicPartition(topic, []))
         owned[-1].partitions.append(partition)
     return _encode(
         ConsumerProtocolSubscription(
-            sorted(sub.topics, key=text_key),
+            sorted(sub.topics),
             sub.user_data,
             owned,
             max(sub.generation, -1),
@@ -132,10 +131,6 @@ def _decode(kind: type[M], data: bytes) -> M:
         except DECODE_ERRORS:
             pass
     return kind.decode(data, version, _VERSION.size)  # which says what is wrong
-
-
-def _by_name(part: tuple[str, int]) -> tuple[bytes, int]:
-    return text_key(part[0]), part[1]
 
 
 def _flat(

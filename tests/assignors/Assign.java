@@ -10,8 +10,6 @@
 //   userdata ASSIGNOR GENERATION ASSIGNMENT     answers with what the subscription then carries
 //   subscription TOPICS USERDATA OWNED GENERATION RACK      answers with its bytes
 //   read SUBSCRIPTION                           answers with these five fields
-//   keys CAPACITY STEPS                         answers with the keys of a HashMap, in its order, after
-//                                               +KEY (put), ?KEY (computeIfAbsent), -KEY (remove)
 //
 // An answer is a line; of `assign` it has a field for each member: its partitions, "=", its bytes;
 // "error" and the exception where Java throws.
@@ -81,7 +79,6 @@ public class Assign {
                 case "userdata" -> userData(assignor(line[1]), Integer.parseInt(line[2]), line[3]);
                 case "subscription" -> subscription(line);
                 case "read" -> read(line[1]);
-                case "keys" -> keys(new HashMap<>(Integer.parseInt(line[1])), list(line[2]));
                 default -> throw new IllegalArgumentException("what is " + line[0] + "?");
             });
         } catch (RuntimeException e) {
@@ -160,20 +157,6 @@ public class Assign {
         return String.join("\t",
             String.join(",", found.topics()), hex(found.userData()), partitions(found.ownedPartitions()),
             found.generationId().orElse(-1).toString(), found.rackId().orElse(NULL));
-    }
-
-    /** Keys with a colon are partitions, as other hash codes than those of strings. */
-    private static String keys(Map<Object, Object> map, List<String> steps) {
-        for (String step : steps) {
-            String name = step.substring(1);
-            Object key = name.contains(":") ? partitions(name).get(0) : name;
-            switch (step.charAt(0)) {
-                case '+' -> map.put(key, name);
-                case '?' -> map.computeIfAbsent(key, one -> name);
-                default -> map.remove(key);
-            }
-        }
-        return map.values().stream().map(Object::toString).collect(Collectors.joining(","));
     }
 
     private static String partitions(List<TopicPartition> some) {

@@ -1,4 +1,4 @@
-"""The same answers, and the same bytes, as the assignors of Apache Kafka's own client.
+"""Answers and bytes beside those of the assignors of Apache Kafka's own client.
 
 Needs Java and Maven, and fails without them.
 """

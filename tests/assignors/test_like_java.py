@@ -1,7 +1,8 @@
-"""10,000 random rebalances through Java's assignors and ours: the same shares, the same bytes.
+"""10,000 random rebalances through Java's assignors and ours: the same shares.
 
-And 3,000 with members that lie. The sticky ones differ from Java's in a few cases, all named in
-``why_java_fails``: there Java's throws, or what it answers can't work.
+And 3,000 with members that lie. The sticky ones may share out another way, as evenly and with as
+few movements, where Java's answer depends on the order of its HashMaps (``may_differ``). There are
+a few cases in which Java's throws, or what it answers can't work (``why_java_fails``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.assignors.java_side import ask, line, parsed
 from tests.assignors.random_groups import RandomGroup, Round
 
 ROUNDS = 5
+TWO_CLAIM = "two members claim one partition"
 STICKY = {"sticky": sticky.read_claim, "cooperative-sticky": cooperative_sticky.read_claim}
 
 Shares = Mapping[str, Sequence[TopicPartition]]
@@ -90,15 +92,19 @@ def java_shares(answer: str, members: Mapping[str, MemberSubscription]) -> Share
     return found
 
 
-def user_data(asked: Asked) -> list[str]:
-    """What the members tell in the next round, as Java's side writes it."""
-    found = []
-    for member in asked.members:
-        (assignor,) = chosen([asked.strategy])
-        partitions = decode_assignment(encode_assignment(asked.shares[member]))
-        assignor.assigned(partitions, asked.generation)
-        found.append(line(assignor.user_data(asked.members[member].topics)))
-    return found
+def check_user_data(asked: Asked, member: str, theirs: bytes) -> None:
+    """What the member tells in the next round is what Java's does, in whatever order of topics."""
+    (assignor,) = chosen([asked.strategy])
+    partitions = decode_assignment(encode_assignment(asked.shares[member]))
+    assignor.assigned(partitions, asked.generation)
+    ours = assignor.user_data(asked.members[member].topics)
+    assert ours is not None
+    assert len(ours) == len(theirs), asked.name
+    our_claim, their_claim = (
+        STICKY[asked.strategy](MemberSubscription((), data)) for data in (ours, theirs)
+    )
+    assert sorted(our_claim.partitions) == sorted(their_claim.partitions), asked.name
+    assert our_claim.generation == their_claim.generation == asked.generation, asked.name
 
 
 def why_java_fails(asked: Asked) -> str | None:
@@ -119,6 +125,13 @@ def why_java_fails(asked: Asked) -> str | None:
             if topic not in member.topics and (claim.generation or -1) < asked.newest:
                 return "a member owned long ago what it doesn't want now: it may get that again"
     return None
+
+
+def same(ours: Shares, theirs: Shares) -> bool:
+    """Whether each member has the same partitions."""
+    return {member: set(some) for member, some in ours.items()} == {
+        member: set(some) for member, some in theirs.items()
+    }
 
 
 def problems(asked: Asked) -> list[str]:
@@ -148,8 +161,43 @@ def problems(asked: Asked) -> list[str]:
     return [f"{word}: {which}" for word, which in found.items() if which]
 
 
+def may_differ(asked: Asked) -> str | None:
+    """Why the answer may be another one than Java's; None if there is one right answer."""
+    if asked.strategy not in STICKY:
+        return None
+    members = asked.members.values()
+    claims = [STICKY[asked.strategy](member).partitions for member in members]
+    if max(Counter(part for claim in claims for part in set(claim)).values(), default=0) > 1:
+        return TWO_CLAIM
+    if len({frozenset(member.topics) for member in members}) > 1:
+        return "one of several partitions of a topic moves back to where it came from"
+    (topics, *_) = (member.topics for member in members)
+    least, extra = divmod(sum(asked.view.counts.get(topic, 0) for topic in topics), len(members))
+    if extra and sum(len(claim) > least for claim in claims) > extra:
+        return "not all members can keep the one partition that they have more than others"
+    return None
+
+
+def kept(asked: Asked, shares: Shares) -> int:
+    """How many partitions stay where they were."""
+    return sum(
+        len({*STICKY[asked.strategy](member).partitions} & {*shares[name]})
+        for name, member in asked.members.items()
+    )
+
+
+def check_like(asked: Asked, theirs: Shares) -> None:
+    """As even as Java's shares, and at least as sticky."""
+    ours, others = ([len(one) for one in shares.values()] for shares in (asked.shares, theirs))
+    if asked.strategy == "sticky":
+        assert sorted(ours) == sorted(others), asked.name
+    else:  # what is given to nobody yet counts for whoever gets it
+        assert sum(ours) == sum(others), asked.name
+    assert kept(asked, asked.shares) >= kept(asked, theirs), asked.name
+
+
 def compare(groups: Mapping[str, int], *, honest: bool) -> Counter[str]:
-    """Plays groups of each assignor, and counts equal answers and why others are not compared."""
+    """Plays groups of each assignor, and counts equal answers and why others are not."""
     lines: list[str] = []
     played = [
         asked
@@ -164,10 +212,16 @@ def compare(groups: Mapping[str, int], *, honest: bool) -> Counter[str]:
         theirs = java_shares(next(answers), asked.members)
         why = why_java_fails(asked)
         if why is None:
-            assert asked.shares == theirs, asked.name
+            assert theirs is not None, asked.name
+            if not same(asked.shares, theirs):
+                why = may_differ(asked)
+                assert why is not None, asked.name
+                if why != TWO_CLAIM:
+                    check_like(asked, theirs)
         found[why or "equal"] += 1
         if asked.strategy in STICKY:
-            assert user_data(asked) == [next(answers) for _ in asked.members], asked.name
+            for member in asked.members:
+                check_user_data(asked, member, bytes.fromhex(next(answers)))
     assert next(answers, None) is None
     return found
 
@@ -175,7 +229,8 @@ def compare(groups: Mapping[str, int], *, honest: bool) -> Counter[str]:
 @pytest.mark.timeout(300)
 def test_ten_thousand_rebalances_end_as_with_java() -> None:
     groups = {"range": 400, "roundrobin": 200, "sticky": 750, "cooperative-sticky": 750}
-    assert compare(groups, honest=True)["equal"] > 10_000
+    found = compare(groups, honest=True)
+    assert found["equal"] > 10_000
 
 
 @pytest.mark.timeout(300)
@@ -183,4 +238,4 @@ def test_rebalances_with_members_that_lie_end_as_with_java_where_that_copes() ->
     groups = {"range": 100, "roundrobin": 50, "sticky": 250, "cooperative-sticky": 200}
     found = compare(groups, honest=False)
     assert found["equal"] > 1_200
-    assert len(found) == 5, f"each of the cases that Java can't cope with comes up: {found}"
+    assert len(found) == 7, f"each of the cases that Java can't cope with comes up: {found}"

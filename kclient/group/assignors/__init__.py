@@ -1,7 +1,7 @@
 """Assignors: who of a group of consumers gets which partitions. Sans-IO.
 
-Four as Java's client has them, with the same result for the same input, so that groups can mix
-clients; others come from the user (``hooks.Assignor``). ``chosen`` turns the setting into objects.
+Four as Java's client has them, as even and as sticky, so that groups can mix clients, whoever
+leads; others come from the user (``hooks.Assignor``). ``chosen`` turns the setting into objects.
 """
 
 from __future__ import annotations

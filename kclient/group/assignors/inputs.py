@@ -1,40 +1,33 @@
-"""What the built-in assignors make of their input first, in Java's order. Pure functions.
+"""What the built-in assignors make of their input first. Pure functions.
 
-The order of members is the coordinator's when they come here, and that of a HashMap by member id
-when Java's assignors see them; the same for topics. Members with an instance id go before others.
+Members come in the order of the coordinator, which may be any: all orders here are sorted ones, so
+that two leaders that are asked the same answer the same. Members with an instance id go before
+others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kclient.group.assignors.java_order import map_order, text_key
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 
 NO_RACKS: frozenset[str] = frozenset()
 
 
-def members_in_order(
-    members: Mapping[str, MemberSubscription],
-) -> dict[str, MemberSubscription]:
-    """The members as Java's assignors meet them."""
-    return {member: members[member] for member in map_order(members)}
-
-
 def wanted_counts(cluster: TopicsView, members: Mapping[str, MemberSubscription]) -> dict[str, int]:
-    """Partitions of each topic that exists and that a member wants."""
-    wanted = map_order(topic for member in members.values() for topic in member.topics)
-    existing = [topic for topic in wanted if cluster.counts.get(topic, 0) > 0]
-    return {topic: cluster.counts[topic] for topic in map_order(existing)}
+    """Partitions of each topic that exists and that a member wants, sorted by topic."""
+    wanted = sorted({topic for member in members.values() for topic in member.topics})
+    counts = ((topic, cluster.counts.get(topic, 0)) for topic in wanted)
+    return {topic: count for topic, count in counts if count > 0}
 
 
 def by_rank(members: Mapping[str, MemberSubscription]) -> list[str]:
     """Member ids sorted: static members by their instance id first, then dynamic ones by id."""
 
-    def rank(member: str) -> tuple[bool, bytes]:
+    def rank(member: str) -> tuple[bool, str, str]:
         instance = members[member].instance_id
-        return instance is None, text_key(member if instance is None else instance)
+        return instance is None, instance or "", member
 
     return sorted(members, key=rank)
 

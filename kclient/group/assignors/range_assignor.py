@@ -10,13 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kclient.group.assignors.inputs import (
-    NO_RACKS,
-    by_rank,
-    members_in_order,
-    racks_matter,
-    wanted_counts,
-)
+from kclient.group.assignors.inputs import NO_RACKS, by_rank, racks_matter, wanted_counts
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 
@@ -40,17 +34,16 @@ class RangeAssignor:
         self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """See ``hooks.Assignor``."""
-        ordered = members_in_order(members)
         readers: dict[str, list[str]] = {}
-        for member in by_rank(ordered):
-            for name in dict.fromkeys(ordered[member].topics):
+        for member in by_rank(members):
+            for name in dict.fromkeys(members[member].topics):
                 readers.setdefault(name, []).append(member)
-        racks = {member: one.rack for member, one in ordered.items() if one.rack}
+        racks = {member: one.rack for member, one in members.items() if one.rack}
         topics = [
             _Topic(name, count, readers[name], racks, cluster)
-            for name, count in wanted_counts(cluster, ordered).items()
+            for name, count in wanted_counts(cluster, members).items()
         ]
-        shares: Shares = {member: [] for member in ordered}
+        shares: Shares = {member: [] for member in members}
         rack_aware = any(topic.rack_aware for topic in topics)
         if rack_aware:
             _share_within_racks(topics, shares)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle
 
-from kclient.group.assignors.inputs import by_rank, members_in_order, partitions_of, wanted_counts
-from kclient.group.assignors.java_order import sorted_texts
+from kclient.group.assignors.inputs import by_rank, partitions_of, wanted_counts
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 
@@ -32,12 +31,10 @@ class RoundRobinAssignor:
         self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """See ``hooks.Assignor``."""
-        ordered = members_in_order(members)
-        counts = wanted_counts(cluster, ordered)
-        wants = {member: frozenset(one.topics) for member, one in ordered.items()}
-        shares: dict[str, list[TopicPartition]] = {member: [] for member in ordered}
-        turns = cycle(by_rank(ordered))
-        for part in partitions_of((topic, counts[topic]) for topic in sorted_texts(counts)):
+        wants = {member: frozenset(one.topics) for member, one in members.items()}
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        turns = cycle(by_rank(members))
+        for part in partitions_of(wanted_counts(cluster, members).items()):
             member = next(turns)
             while part.topic not in wants[member]:
                 member = next(turns)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from struct import Struct
 
-from kclient.group.assignors.java_order import HashOrder, java_hash
 from kclient.group.assignors.sticky_constrained import Constrained
 from kclient.group.assignors.sticky_general import General
 from kclient.group.assignors.sticky_input import NO_GENERATION, Claim, Input
@@ -24,9 +23,11 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 class StickyAssignor:
     """Java's StickyAssignor. Remembers its member's last assignment: one for each consumer.
 
-    It differs from Java's where what that one answers can't work: Java's fails on, or gives out,
-    owned partitions that don't exist any more, and can give partitions to a member that doesn't
-    want their topic, where another member wants nothing or names a topic twice.
+    Where not all members can keep the one partition that they have more than others, the first
+    ones by their ids do; in Java those that a HashMap gives first. It differs from Java's, too,
+    where what that one answers can't work: Java's fails on, or gives out, owned partitions that
+    don't exist any more, and can give partitions to a member that doesn't want their topic, where
+    another member wants nothing or names a topic twice.
     """
 
     name = "sticky"
@@ -77,21 +78,15 @@ def named(given: Input, shares: Sequence[Sequence[int]]) -> dict[str, list[Topic
 
 
 def encode_claim(partitions: Sequence[TopicPartition], generation: int) -> bytes:
-    """A member's past as bytes; topics in the order of the HashMap that Java groups them in."""
-    order = HashOrder[str]()
+    """A member's past as bytes."""
     topics: dict[str, list[int]] = {}
-    hashes: dict[str, int] = {}
     for topic, partition in partitions:
-        if topic not in topics:
-            topics[topic] = []
-            hashes[topic] = java_hash(topic)
-        topics[topic].append(partition)
-        order.compute(topic, hashes[topic])
+        topics.setdefault(topic, []).append(partition)
     out = bytearray()
     put_count(out, len(topics))
-    for topic in order.keys():
+    for topic, indexes in sorted(topics.items()):
         put_string(out, topic)
-        put_numbers(out, topics[topic], "i")
+        put_numbers(out, indexes, "i")
     return bytes(out + _INT32.pack(generation))
 
 

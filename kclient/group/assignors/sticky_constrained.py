@@ -32,7 +32,7 @@ class Constrained:
         self._share()
 
     def _share(self) -> None:
-        for member in self._given.order:
+        for member in range(len(self._given.members)):
             self._keep(member)
         self._below.sort()
         self._at_least.sort()

@@ -42,7 +42,7 @@ class General:
         self._shares: list[dict[int, None]] = [{} for _ in given.members]
         self._of_topic: list[dict[int, int]] = [{} for _ in given.topics]
         self._owners = [0] * len(given.topics)
-        self._movements = Movements(given.parts, given.topic_of, given.topics)
+        self._movements = Movements(given.topic_of)
         self._witness = (-1, -1, -1)
         self._left = 100 + _MOVES_PER_PARTITION * len(given.parts)
         revoked = self._keep()
@@ -52,8 +52,7 @@ class General:
     def _former_owners(self, newest: int) -> dict[int, int]:
         """Partition -> who owned it in an older generation, if it is there and wants it still."""
         found: dict[int, tuple[int, int]] = {}
-        for member in self._given.order:
-            claim = self._given.claims[member]
+        for member, claim in enumerate(self._given.claims):
             if claim.generation is None and newest <= NO_GENERATION:
                 continue
             generation = NO_GENERATION if claim.generation is None else claim.generation

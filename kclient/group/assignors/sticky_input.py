@@ -11,14 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from kclient.group.assignors.inputs import (
-    NO_RACKS,
-    members_in_order,
-    partitions_of,
-    racks_matter,
-    wanted_counts,
-)
-from kclient.group.assignors.java_order import sorted_texts
+from kclient.group.assignors.inputs import NO_RACKS, partitions_of, racks_matter, wanted_counts
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 
@@ -89,7 +82,6 @@ class Input:
 
     Attributes:
         members: Ids, sorted; the index is a member's number.
-        order: Numbers of members in the order in which Java meets them.
         wants: Member -> numbers of the topics that it wants; twice if it says so twice.
         topics: Names, sorted; the index is a topic's number.
         counts: Topic -> partitions.
@@ -107,28 +99,25 @@ class Input:
         members: Mapping[str, MemberSubscription],
         claim: Callable[[MemberSubscription], Claim],
     ) -> None:
-        ordered = members_in_order(members)
-        counts = wanted_counts(cluster, ordered)
-        self.topics = sorted_texts(counts)
-        self.counts = [counts[topic] for topic in self.topics]
-        self.parts = partitions_of(zip(self.topics, self.counts, strict=True))
+        counts = wanted_counts(cluster, members)
+        self.topics = list(counts)
+        self.counts = list(counts.values())
+        self.parts = partitions_of(counts.items())
         self.topic_of = [topic for topic, count in enumerate(self.counts) for _ in range(count)]
-        self.members = sorted_texts(ordered)
-        number = {member: index for index, member in enumerate(self.members)}
-        self.order = [number[member] for member in ordered]
+        self.members = sorted(members)
         self.subscriptions = [members[member] for member in self.members]
         topic_number = {topic: index for index, topic in enumerate(self.topics)}
         self.wants = [
             [topic_number[topic] for topic in one.topics if topic in topic_number]
             for one in self.subscriptions
         ]
-        self.alike = _alike([self.subscriptions[member] for member in self.order])
+        self.alike = _alike(self.subscriptions)
         self.claims = [claim(one) for one in self.subscriptions]
         self.owned: list[dict[int, None]] = [{} for _ in self.members]
         self.contested: set[int] = set()
         self._number = {part: index for index, part in enumerate(self.parts)}
         self._settle()
-        racks = {number[member]: one.rack for member, one in ordered.items() if one.rack}
+        racks = {member: one.rack for member, one in enumerate(self.subscriptions) if one.rack}
         self.racks = Racks(cluster, self.parts, racks)
 
     @property
@@ -144,17 +133,18 @@ class Input:
     def _settle(self) -> None:
         """Who owns what, of those that claim it."""
         owner: dict[int, int] = {}
-        for member in self.order:
-            claim = self.claims[member]
-            generation = NO_GENERATION if claim.generation is None else claim.generation
+        generations = [
+            NO_GENERATION if claim.generation is None else claim.generation for claim in self.claims
+        ]
+        for member, claim in enumerate(self.claims):
+            generation = generations[member]
             for part in self.known(claim.partitions):
                 other = owner.get(part)
                 if other is None:
                     self.owned[member][part] = None
                     owner[part] = member
                     continue
-                # Of the other one it is the subscription's generation that Java compares with.
-                others = max(self.subscriptions[other].generation, NO_GENERATION)
+                others = generations[other]
                 if generation < others:
                     continue
                 self.owned[other].pop(part, None)

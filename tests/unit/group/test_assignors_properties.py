@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -123,6 +124,17 @@ def test_no_input_makes_an_assignor_fail_or_give_a_partition_twice(
         claimed = {part for member in members.values() for part in member.owned}
         given_out = {part for share in shares.values() for part in share}
         assert wanted(view, members) - given_out <= claimed
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(views(), st.dictionaries(ids, odd_members, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_in_which_the_coordinator_lists_the_members_changes_nothing(
+    name: str, view: TopicsView, members: Members, rng: random.Random
+) -> None:
+    shuffled = list(members.items())
+    rng.shuffle(shuffled)
+    expected = chosen([name])[0].assign(view, members)
+    assert chosen([name])[0].assign(view, dict(shuffled)) == expected
 
 
 @pytest.mark.parametrize("name", ["roundrobin", *STICKY])
