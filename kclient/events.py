@@ -1,7 +1,7 @@
 """What observers are told: an event per request, batch or connection, never per record.
 
 Users import them from ``kclient.hooks``. They are loaded by the first that is told, as most clients
-have no observer.
+have no observer; their base class is in ``types``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kclient.hooks import Event
+from kclient.types import Event
 
 if TYPE_CHECKING:
     from kclient.types import TopicPartition

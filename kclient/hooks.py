@@ -7,14 +7,14 @@ raises is logged once per class of event and otherwise ignored: it can't break a
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.frozen import Frozen, frozen
+from kclient.types import Event as Event
 
 if TYPE_CHECKING:
     import ssl
@@ -38,7 +38,7 @@ else:
             from kclient import events
 
             value = getattr(events, name, None)
-            if isinstance(value, type) and issubclass(value, events.Event):
+            if isinstance(value, type) and issubclass(value, Event):
                 globals()[name] = value
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -48,13 +48,6 @@ logger = logging.getLogger("kclient.hooks")
 
 T_contra = TypeVar("T_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
-
-
-class Event:
-    """Base of what observers are told. Fields never hold a key, a value or a password."""
-
-    __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
 
 class Observer(Protocol):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import Field, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from kclient.errors import InvalidArgument
 
@@ -29,6 +29,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class Event:
+    """Base of what observers are told. Fields never hold a key, a value or a password."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
 class TimestampType(enum.IntEnum):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kclient.errors import ProtocolError
-from kclient.protocol.message import FieldSpec, Message, Struct
 from kclient.protocol.primitives import (
     DECODE_ERRORS,
     MAX_STRING,
@@ -22,6 +21,9 @@ from kclient.protocol.primitives import (
     read_strings,
     read_uvarint,
 )
+
+if TYPE_CHECKING:
+    from kclient.protocol.message import FieldSpec, Message, Struct
 
 PORTION = 256
 """Elements that are handed to the quick path at once, to find the bad one among many."""
@@ -39,6 +41,7 @@ _FIXED = {
     "float64": "d",
     "uuid": "16s",
 }
+_SIZED = ("string", "bytes", "records")
 
 
 def find_decode_fault(
@@ -75,8 +78,11 @@ def find_encode_fault(message: Message, version: int, problem: Exception) -> Pro
 
 
 def _resolve(owner: type[Struct], name: str) -> type[Struct] | None:
-    found = getattr(sys.modules[owner.__module__], name, None)
-    return found if isinstance(found, type) and issubclass(found, Struct) else None
+    """The class of a field of ``owner``; None where its type is one of Kafka's own."""
+    if name in _FIXED or name in _SIZED:
+        return None
+    found: type[Struct] = getattr(sys.modules[owner.__module__], name)
+    return found
 
 
 class _Walk:

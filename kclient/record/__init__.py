@@ -12,7 +12,8 @@ from kclient.record.compression import Compression, compress, predicted_cost
 from kclient.record.crc import crc32c
 from kclient.record.implementation import codec as _codec
 from kclient.record.inflate import DEFAULT_CAP, decompress
-from kclient.record.reader import Batch, read_batches
+from kclient.record.reader import read_batches
+from kclient.record.record_batch import Batch
 
 if TYPE_CHECKING:
     from kclient.record.batch import Record

@@ -2,7 +2,7 @@
 
 This file runs as it is (the pure build), and is compiled a second time by Cython under the name
 ``kclient.record._batch_c`` with the C types of ``_batch_c.pxd``. ``implementation.py`` picks one.
-``reader.py`` calls it for what brokers sent, ``builder.py`` for headers. Every read is bounded
+``record_batch.py`` calls it for what brokers sent, ``builder.py`` for headers. A read is bounded
 here, in the shared source: whatever the bytes, the result is records or CorruptRecord, and the
 same one in both builds. It must not do I/O, check CRCs or decompress.
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kclient.record.columns import BytesColumn, ColumnStore
-    from kclient.record.reader import Batch
+    from kclient.record.record_batch import Batch
 
 _INT32 = b"i"
 _INT64 = b"l"

@@ -1,6 +1,6 @@
 """The codecs of Kafka's batches: their names, their cost, and one door each way.
 
-``builder.py`` compresses and ``reader.py`` inflates through here; both ask ``predicted_cost``
+``builder.py`` compresses and ``record_batch.py`` inflates through here; both ask ``predicted_cost``
 whether that belongs in a thread. Framing is Java's. The codecs' packages are imported on first
 use, so that a client which never meets a codec neither needs nor loads it.
 """

@@ -1,8 +1,8 @@
 """Inflating, without trust: however a payload lies about its size, the cap is what is held.
 
-``decompress`` is called by ``reader.py`` and ``legacy.py``. Each codec is a generator of chunks of
-at most ``CHUNK`` bytes, so that passing the cap is noticed before memory is. Concatenated frames
-are read as Java reads them, one after the other.
+``decompress`` is called by ``record_batch.py`` and ``legacy.py``. Each codec is a generator of
+chunks of at most ``CHUNK`` bytes, so that passing the cap is noticed before memory is. Concatenated
+frames are read as Java reads them, one after the other.
 """
 
 from __future__ import annotations

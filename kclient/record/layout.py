@@ -1,9 +1,9 @@
 """The 61 bytes before the records of a v2 batch: layout, attribute bits, encode; and how much a
 record is said to take.
 
-Used by ``builder.py`` (write) and ``reader.py`` (read). The first 12 bytes (base offset and
-length) lie outside of what ``length`` counts; the CRC covers everything from the attributes on,
-so that a broker can set base offset and leader epoch without computing it again.
+Used by ``builder.py`` (write), ``reader.py`` and ``record_batch.py`` (read). The first 12 bytes
+(base offset and length) lie outside of what ``length`` counts; the CRC covers everything from the
+attributes on, so that a broker can set base offset and leader epoch without computing it again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Message sets v0 and v1 (before Kafka 0.11), read only; what topics of that time still hold.
 
-``reader.py`` makes a ``LegacyBatch`` of each outer message: alone when it is not compressed, a
+``reader`` makes a ``LegacyBatch`` of each outer message: alone when it is not compressed, a
 wrapper around an inner message set when it is. The face is that of ``Batch``. Differences between
 the two magics: v0 has no timestamps, and inner offsets are absolute; in v1 they are relative, and
 a wrapper with LogAppendTime gives its own timestamp to all.
@@ -17,7 +17,7 @@ from kclient.record.compression import Compression
 from kclient.record.implementation import codec
 from kclient.record.inflate import DEFAULT_CAP, decompress
 from kclient.record.lz4_legacy import mended_frame
-from kclient.record.reader import Batch
+from kclient.record.record_batch import Batch
 from kclient.types import TimestampType
 
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
-"""``read_batches`` and ``Batch``: what a fetch response holds, batch by batch.
+"""``read_batches``: what a fetch response holds of a partition, batch by batch, of any age.
 
-The consumer walks the record bytes of a partition with ``read_batches``, checks CRCs, inflates
-where need be, and takes records in portions. Nothing is copied before that: a ``Batch`` is a
-window on the given bytes. Message sets (magic 0 and 1) come out as ``LegacyBatch`` of
-``legacy.py``, with the same face. It must not do I/O or know about positions.
+Batches are windows on the given bytes (``record_batch``), as are the messages of message sets with
+magic 0 and 1 (``legacy``). It must not do I/O or know about positions.
 """
 
 from __future__ import annotations
@@ -11,44 +9,17 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
-from kclient.record.batch import SMALLEST_RECORD_BYTES
-from kclient.record.compression import Compression, predicted_cost
-from kclient.record.crc import crc32c
-from kclient.record.implementation import codec
-from kclient.record.inflate import CHUNK, DEFAULT_CAP, decompress
-from kclient.record.layout import (
-    BATCH_HEADER_BYTES,
-    CODEC_MASK,
-    CONTROL_BIT,
-    CRC_START,
-    HEAD,
-    LOG_APPEND_BIT,
-    LOG_OVERHEAD,
-    MAGIC_POSITION,
-    REST,
-    TRANSACTIONAL_BIT,
-)
-from kclient.types import TimestampType
+from kclient.record.layout import LOG_OVERHEAD, MAGIC_POSITION
+from kclient.record.record_batch import Batch, corrupt_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kclient.record.batch import Record
-    from kclient.record.columns import ColumnStore
     from kclient.types import TopicPartition
 
 _PREFIX = struct.Struct(">qi")
-_CODECS = tuple(Compression)
-"""By their number: calling the enum costs ten times as much."""
-_INT64_MAX = 0x7FFFFFFFFFFFFFFF
-MOST_MARKERS = 100
-"""Markers of one control batch that are looked at."""
-_CONTROL_KEY = struct.Struct(">hh")
 _SMALLEST_MESSAGE_BYTES = 14
 """Of a v0 message: CRC, magic, attributes, and two lengths."""
-_INLINE_SECONDS = 0.001
-"""A thread hop costs 31 to 48 us: worth it where the loop would be held longer than this."""
 
 
 def read_batches(
@@ -74,12 +45,8 @@ def read_batches(
     while size - pos >= LOG_OVERHEAD:
         base_offset, length = _PREFIX.unpack_from(view, pos)
         if length < _SMALLEST_MESSAGE_BYTES:
-            raise CorruptRecord(
-                f"{_where(topic_partition)} the batch at offset {base_offset} announces a length "
-                f"of {length} bytes",
-                offset=base_offset,
-                topic_partition=topic_partition,
-            )
+            what = f"announces a length of {length} bytes"
+            raise corrupt_batch(topic_partition, base_offset, what)
         end = pos + LOG_OVERHEAD + length
         if end > size:
             return
@@ -91,308 +58,6 @@ def read_batches(
 
             yield LegacyBatch(view[pos:end], topic_partition)
         else:
-            raise CorruptRecord(
-                f"{_where(topic_partition)} the batch at offset {base_offset} has magic {magic}; "
-                "this client reads 0, 1 and 2",
-                offset=base_offset,
-                topic_partition=topic_partition,
-            )
+            what = f"has magic {magic}; this client reads 0, 1 and 2"
+            raise corrupt_batch(topic_partition, base_offset, what)
         pos = end
-
-
-def _where(topic_partition: TopicPartition | None) -> str:
-    return f"in {topic_partition}" if topic_partition else "in the given bytes"
-
-
-class Batch:
-    """One v2 batch as it came over the wire.
-
-    Attributes:
-        base_offset: Offset that the deltas count from.
-        last_offset: Of the batch; the record itself may be gone where the log is compacted.
-        partition_leader_epoch: Epoch of the leader that appended it, -1 if unknown.
-        magic: 2 here; 0 and 1 in message sets.
-        codec: How it is compressed.
-        timestamp_type: Who gave the timestamps.
-        is_transactional: Part of a transaction.
-        is_control: Holds a marker of the transaction log and no user data.
-        producer_id: -1 without idempotence, as the next two.
-        producer_epoch: With the producer id.
-        base_sequence: With the producer id.
-        record_count: As announced.
-        base_timestamp: Int milliseconds.
-        max_timestamp: Int milliseconds; of all records where the broker gives the timestamps.
-        size_bytes: On the wire, header included.
-        crc: As announced.
-    """
-
-    __slots__ = (
-        "_last_delta",
-        "_left",
-        "_payload",
-        "_pos",
-        "_topic_partition",
-        "_view",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "codec",
-        "crc",
-        "is_control",
-        "is_transactional",
-        "last_offset",
-        "magic",
-        "max_timestamp",
-        "partition_leader_epoch",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "size_bytes",
-        "timestamp_type",
-    )
-
-    def __init__(self, view: memoryview, topic_partition: TopicPartition | None = None) -> None:
-        self._view = view
-        self._topic_partition = topic_partition
-        self.size_bytes = len(view)
-        if self.size_bytes < BATCH_HEADER_BYTES:
-            self.base_offset = _PREFIX.unpack_from(view, 0)[0]
-            raise self.corrupt(f"has only {self.size_bytes} bytes")
-        self.base_offset, _, self.partition_leader_epoch, self.magic, self.crc = HEAD.unpack_from(
-            view, 0
-        )
-        (
-            attributes,
-            self._last_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.record_count,
-        ) = REST.unpack_from(view, CRC_START)
-        codec_id = attributes & CODEC_MASK
-        if codec_id >= len(_CODECS):
-            raise self.corrupt(f"has the unknown codec {codec_id}")
-        self.codec = _CODECS[codec_id]
-        self.timestamp_type = (
-            TimestampType.LOG_APPEND_TIME
-            if attributes & LOG_APPEND_BIT
-            else TimestampType.CREATE_TIME
-        )
-        self.is_transactional = bool(attributes & TRANSACTIONAL_BIT)
-        self.is_control = bool(attributes & CONTROL_BIT)
-        if self.base_offset < 0 or self._last_delta < 0 or self.record_count < 0:
-            raise self.corrupt(
-                f"has {self.record_count} records and a last offset delta of {self._last_delta}"
-            )
-        if self.base_offset >= _INT64_MAX - self._last_delta:
-            raise self.corrupt("ends past the last offset that there can be")
-        self.last_offset: int = self.base_offset + self._last_delta
-        self._left: int = self.record_count
-        self._pos = 0
-        self._payload: bytes | memoryview | None = None
-
-    @property
-    def next_offset(self) -> int:
-        """Where to go on after this batch."""
-        return self.last_offset + 1
-
-    @property
-    def held_bytes(self) -> int:
-        """What it was inflated to, until the last record is taken.
-
-        Not what the pure build copies, which is no more than what came: partitions take their
-        turns in one order in both builds.
-        """
-        return len(self._payload) if self._payload and self.codec != Compression.NONE else 0
-
-    @property
-    def exhausted(self) -> bool:
-        """``records`` has no more to give."""
-        return self._left == 0
-
-    def corrupt(self, what: str) -> CorruptRecord:
-        """The error that says where this batch is and what is wrong with it."""
-        return CorruptRecord(
-            f"{_where(self._topic_partition)} the batch at offset {self.base_offset} {what}",
-            offset=self.base_offset,
-            topic_partition=self._topic_partition,
-        )
-
-    def _located(self, error: CorruptRecord) -> CorruptRecord:
-        return type(error)(
-            f"{_where(self._topic_partition)} the batch at offset {self.base_offset}: "
-            f"{error.message}",
-            offset=self.base_offset,
-            topic_partition=self._topic_partition,
-            hint=error.hint,
-        )
-
-    def check_crc(self) -> None:
-        """Compare the CRC.
-
-        Raises:
-            CorruptRecord: It is another than announced.
-        """
-        computed = crc32c(self._view[CRC_START:])
-        if computed != self.crc:
-            raise self.corrupt(f"has CRC {computed:08x} where {self.crc:08x} is announced")
-
-    def needs_thread(self, cap: int = DEFAULT_CAP) -> bool:
-        """Whether ``inflate`` would hold the loop for long. What would not is inflated right here.
-
-        True also where it can't be inflated, or not within ``cap``: ``inflate`` then says why.
-
-        The size that comes out is not known before, and what is declared may lie; so a small
-        payload is tried with a small cap, and goes to a thread if it turns out to be larger.
-        """
-        if self._payload is not None or self.codec == Compression.NONE:
-            return False
-        size = self.size_bytes - BATCH_HEADER_BYTES
-        if predicted_cost(self.codec, None, size, False) > _INLINE_SECONDS:
-            return True
-        try:
-            self.inflate(min(CHUNK, cap))
-        except (DecompressionFailed, CodecUnavailable):
-            return True
-        return False
-
-    def inflate(self, cap: int = DEFAULT_CAP) -> None:
-        """Decompress the payload, if that is still to be done. May run in a thread.
-
-        Args:
-            cap: Bytes that it may inflate to.
-
-        Raises:
-            DecompressionFailed: It can't be inflated, or not within the cap.
-            CodecUnavailable: The codec's package is not installed, or can't be loaded.
-            CorruptRecord: What comes out can't hold the announced records.
-        """
-        if self._payload is not None:
-            return
-        if self.record_count == 0 and self.size_bytes == BATCH_HEADER_BYTES:
-            # What compaction leaves of a batch; it may still bear the name of a codec.
-            self._payload = b""
-            return
-        payload: bytes | memoryview
-        try:
-            if self.codec == Compression.NONE and codec.name == "cython":
-                # In Python slices of a view would be views: that build copies it once instead.
-                payload = self._view[BATCH_HEADER_BYTES:]
-            else:
-                payload = decompress(self.codec, self._view[BATCH_HEADER_BYTES:], cap)
-        except DecompressionFailed as error:
-            raise self._located(error) from error
-        if self.record_count > len(payload) // SMALLEST_RECORD_BYTES:
-            raise self.corrupt(f"announces {self.record_count} records in {len(payload)} bytes")
-        if self.record_count == 0 and payload:
-            raise self.corrupt(f"announces no records in {len(payload)} bytes")
-        self._payload = payload
-
-    def records(
-        self, topic: str, partition: int, *, start_offset: int = 0, limit: int | None = None
-    ) -> list[Record]:
-        """The next records of the batch; successive calls go on where the last one ended.
-
-        Args:
-            topic: Topic name, for the records.
-            partition: Partition index, likewise.
-            start_offset: Records before it are skipped.
-            limit: How many to return at most; None for all that are left.
-
-        Returns:
-            The records; empty when there are no more.
-
-        Raises:
-            CorruptRecord: The payload is not what it should be.
-            DecompressionFailed: It had to be inflated and could not be.
-        """
-        if self._payload is None:
-            self.inflate()
-        epoch = self.partition_leader_epoch
-        origin = codec.Origin(topic, partition, self.timestamp_type, epoch if epoch >= 0 else None)
-        try:
-            records, self._pos, self._left = codec.decode_records(
-                self._payload or b"",
-                self._pos,
-                self._left,
-                self.base_offset,
-                self._last_delta,
-                self.base_timestamp,
-                self._append_timestamp(),
-                origin,
-                start_offset,
-                self._left if limit is None else limit,
-            )
-        except CorruptRecord as error:
-            raise self._located(error) from error
-        self._drop_when_done()
-        return records
-
-    def fill(self, store: ColumnStore, *, start_offset: int = 0, limit: int | None = None) -> None:
-        """Put the next records into columns instead; else as ``records``.
-
-        Args:
-            store: Takes them, or as many as there is room for.
-            start_offset: Records before it are skipped.
-            limit: How many at most; None for all that are left.
-
-        Raises:
-            CorruptRecord: The payload is not what it should be; the store is as before.
-            DecompressionFailed: It had to be inflated and could not be.
-        """
-        if self._payload is None:
-            self.inflate()
-        try:
-            self._pos, self._left = store.fill(
-                self._payload or b"",
-                self._pos,
-                self._left,
-                self.base_offset,
-                self._last_delta,
-                self.base_timestamp,
-                self._append_timestamp(),
-                start_offset,
-                self._left if limit is None else limit,
-            )
-        except CorruptRecord as error:
-            raise self._located(error) from error
-        self._drop_when_done()
-
-    def _append_timestamp(self) -> int | None:
-        """The time of all records where the broker gave it, which is then the greatest."""
-        appended = self.timestamp_type == TimestampType.LOG_APPEND_TIME
-        return self.max_timestamp if appended else None
-
-    def _drop_when_done(self) -> None:
-        if self._left == 0:
-            self._payload = b""
-            self._pos = 0
-
-    def control_type(self) -> int | None:
-        """For a control batch: 0 abort, 1 commit, others of KRaft; None for other batches.
-
-        Raises:
-            CorruptRecord: The marker is not what it should be.
-        """
-        types = self.control_types(1)
-        return types[0] if types else None
-
-    def control_types(self, limit: int = MOST_MARKERS) -> list[int]:
-        """The types of all markers in a control batch; empty for other batches.
-
-        Kafka writes one marker per batch, others may write several.
-
-        Raises:
-            CorruptRecord: A marker is not what it should be.
-        """
-        if not self.is_control or self.record_count == 0:
-            return []
-        kinds = []
-        for marker in Batch(self._view, self._topic_partition).records("", 0, limit=limit):
-            key = marker.key
-            if key is None or len(key) < _CONTROL_KEY.size:
-                raise self.corrupt("is a control batch without a type")
-            kinds.append(int(_CONTROL_KEY.unpack_from(key)[1]))
-        return kinds

@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 from kclient.errors import CorruptRecord, DecompressionFailed
-from kclient.record import legacy, reader
+from kclient.record import legacy, reader, record_batch
 from kclient.record.implementation import Implementation, load
 from kclient.types import TimestampType
 from tests.fuzz.mutants import INFLATED_CAP, mutant, seeds
@@ -76,7 +76,7 @@ def columns(store: Any) -> tuple[Any, ...]:
 def seen(build: Implementation, data: bytes) -> list[Any]:
     """All that can be seen of ``data`` through one build."""
     found: list[Any] = []
-    reader.codec = legacy.codec = build
+    record_batch.codec = legacy.codec = build
     store = build.ColumnStore()
     try:
         for batch in reader.read_batches(data):

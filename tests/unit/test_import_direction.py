@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import kclient
-from tools.code_metrics import GENERATED, SANS_IO, imported
+from tools.code_metrics import GENERATED, SANS_IO, by_package, imported, read
 
 ROOT = Path(kclient.__file__).parent
 BASE = {
@@ -126,6 +126,11 @@ def test_imports_go_one_way() -> None:
             if target not in allowed and not target.startswith("__"):
                 wrong.append(f"{path.relative_to(ROOT)} imports {module}")
     assert not wrong
+
+
+def test_no_modules_of_a_package_import_each_other() -> None:
+    packages = by_package(read(ROOT, ROOT.parent))
+    assert {name: found.circles for name, found in packages.items() if found.circles} == {}
 
 
 def test_every_room_is_on_the_map() -> None:

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kclient.consumer.fetched_data import FetchedData
 from kclient.consumer.partition_state import PartitionState
-from kclient.record import Batch, Compression, reader
+from kclient.record import Batch, Compression, record_batch
 from kclient.types import OffsetSpec
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch, control, gapped
@@ -198,8 +198,8 @@ class ReadingWithThreads(Reading):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seconds = reader._INLINE_SECONDS
-        reader._INLINE_SECONDS = 0.0
+        self.seconds = record_batch._INLINE_SECONDS
+        record_batch._INLINE_SECONDS = 0.0
 
     @rule(number=st.integers(0, PARTITIONS - 1))
     def start_a_thread(self, number: int) -> None:
@@ -224,7 +224,7 @@ class ReadingWithThreads(Reading):
         self.threads.clear()
 
     def teardown(self) -> None:
-        reader._INLINE_SECONDS = self.seconds
+        record_batch._INLINE_SECONDS = self.seconds
         super().teardown()
 
 

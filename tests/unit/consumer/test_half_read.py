@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from kclient.consumer.partition_state import PartitionState
-from kclient.record import Batch, Compression, reader
+from kclient.record import Batch, Compression, record_batch
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch
 
@@ -104,7 +104,7 @@ def test_what_lies_behind_records_that_were_given_back_counts() -> None:
 def test_what_threads_have_inflated_counts_and_is_read_before_others_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reader, "_INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(record_batch, "_INLINE_SECONDS", 0.0)
     rig = crowd(4 * AT_ONCE)
     assert rig.take(1) == []
     assert len(rig.buffer.blocked) == 4 * AT_ONCE
@@ -127,7 +127,7 @@ def test_a_thread_that_ends_before_the_loop_hears_of_it_blocks_nobody(
     monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """The partition isn't blocked then, and its batch can be read already."""
-    monkeypatch.setattr(reader, "_INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(record_batch, "_INLINE_SECONDS", 0.0)
     rig = BufferRig(2, half_read_bytes=100)
     rig.add(0, batch(0, 4) + batch(4, 4, value_bytes=1000, codec=Compression.GZIP))
     rig.add(1, batch(0, 4))
@@ -231,7 +231,7 @@ def test_what_was_taken_before_memory_fails_is_handed_over(monkeypatch: pytest.M
 def test_what_a_thread_inflated_for_a_partition_that_was_paused_counts_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reader, "_INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(record_batch, "_INLINE_SECONDS", 0.0)
     rig = BufferRig(3, half_read_bytes=3000)
     for index in range(2):
         rig.add(index, batch(0, 2, value_bytes=1000, codec=Compression.GZIP))
