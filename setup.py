@@ -2,9 +2,9 @@
 
 ``COMPILED`` is the whole list: to compile another module write the ``.pxd`` beside it and add its
 name. Each source is compiled under a second name (``batch`` -> ``_batch_c``) and stays importable
-as plain Python; which of the two runs is decided at import. The extensions are optional: without
-Cython or without a C compiler the installation succeeds and is pure. ``KCLIENT_PURE=1`` in the
-environment makes a pure wheel on purpose.
+as plain Python; which of the two runs is decided at import. Without Cython or without a C compiler
+the installation succeeds, is pure and says so; with both, a module that can't be compiled is an
+error. ``KCLIENT_PURE=1`` in the environment makes a pure wheel on purpose.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError, CompileError
 
 COMPILED = [
     "kclient.consumer.steps",
@@ -64,7 +66,7 @@ def source_of(module: str) -> Path:
 
 
 def extensions() -> list[Extension]:
-    """One optional extension per module of ``COMPILED``; none where it can't or shall not be.
+    """One extension per module of ``COMPILED``; none without Cython, or where it shall not be.
 
     Only named here, and turned into C when they are built: an installation runs this file several
     times, and asks only once for a build.
@@ -76,10 +78,7 @@ def extensions() -> list[Extension]:
     except ImportError:
         sys.stderr.write("kclient: no Cython here, so this will be the pure-Python build\n")
         return []
-    return [
-        Extension(twin_of(module), [source_of(module).as_posix()], optional=True)
-        for module in COMPILED
-    ]
+    return [Extension(twin_of(module), [source_of(module).as_posix()]) for module in COMPILED]
 
 
 def in_c() -> dict[str, list[str]]:
@@ -103,10 +102,10 @@ def in_c() -> dict[str, list[str]]:
     return {extension.name: extension.sources for extension in built}
 
 
-class BuildOptional(build_ext):
-    """Leaves out what can't be compiled, and says so in one line.
+class BuildCompiled(build_ext):
+    """Compiles all of them or, where no C compiler works, none; a module that fails is an error.
 
-    What an earlier build left behind goes first: where compiling fails it would be shipped.
+    What an earlier build left behind goes first: without a compiler it would be shipped.
     """
 
     def finalize_options(self) -> None:
@@ -114,44 +113,47 @@ class BuildOptional(build_ext):
         if self.parallel is None:
             self.parallel = os.cpu_count()
 
-    def build_extensions(self) -> None:
-        if self.compiler.compiler_type == "unix":
-            for extension in self.extensions:
-                # The interpreter's own flags ask for debug information: half of the time.
-                extension.extra_compile_args = [*extension.extra_compile_args, "-g0"]
-        super().build_extensions()
-
-    def outputs_of(self, extension: Extension) -> list[Path]:
-        """Where its compiled module goes: in the build directory, and where it is used from."""
-        name = self.get_ext_fullname(extension.name)
-        built = Path(self.build_lib, self.get_ext_filename(name))
-        return [built, Path(self.get_ext_fullpath(extension.name))]
-
     def run(self) -> None:
         self.force = True
         for extension in self.extensions:
-            for left_over in self.outputs_of(extension):
+            name = self.get_ext_fullname(extension.name)
+            built = Path(self.build_lib, self.get_ext_filename(name))
+            for left_over in (built, Path(self.get_ext_fullpath(extension.name))):
                 left_over.unlink(missing_ok=True)
-        if self.extensions:
-            sources = in_c()
-            for extension in self.extensions:
-                extension.sources = sources[extension.name]
         super().run()
-        missing = [
-            extension.name
-            for extension in self.extensions
-            if not self.outputs_of(extension)[-1].exists()
-        ]
-        if missing:
-            # All of them or none: those that are there import one another.
-            for extension in self.extensions:
-                for output in self.outputs_of(extension):
-                    output.unlink(missing_ok=True)
+
+    def build_extensions(self) -> None:
+        if not self.compiler_works():
             sys.stderr.write(
-                f"kclient: {', '.join(missing)} could not be compiled, "
-                "so this will be the pure-Python build\n"
+                "kclient: no C compiler works here, so this will be the pure-Python build\n"
             )
+            self.extensions = []
+            return
+        sources = in_c()
+        for extension in self.extensions:
+            extension.sources = sources[extension.name]
+            if self.compiler.compiler_type == "unix":
+                # The interpreter's own flags ask for debug information: half of the time.
+                extension.extra_compile_args = ["-g0"]
+        super().build_extensions()
+
+    def compiler_works(self) -> bool:
+        """Whether the configured compiler makes something of Python's own header."""
+        with TemporaryDirectory() as folder:
+            source = Path(folder, "probe.c")
+            source.write_text("#include <Python.h>\n")
+            try:
+                self.compiler.compile([str(source)], output_dir=folder)
+            except (CCompilerError, BaseError):
+                return False
+        return True
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except (CCompilerError, BaseError) as error:
+            raise CompileError(f"{ext.name} can't be compiled: {error}") from error
 
 
 os.chdir(ROOT)
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOptional})
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildCompiled})

@@ -16,6 +16,7 @@ from kclient.record import IMPLEMENTATION
 from kclient.testing import VirtualLoop
 from tests.docker.container import DEFAULT_IMAGE
 from tests.support.broker_fixtures import USED_IMAGE
+from tests.support.builds import in_another_build
 from tests.support.outcomes import OutcomeWriter
 
 # The same cases in every run; `--hypothesis-profile=default` explores others.
@@ -54,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--implementation",
         choices=("cython", "pure"),
-        help="fail unless this build of the record codec is in use (KCLIENT_PURE=1 picks pure)",
+        help="fail unless this build of all compiled modules is in use (KCLIENT_PURE=1: pure)",
     )
     group.addoption("--outcomes", type=Path, help="write the outcome of each test to this file")
 
@@ -70,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     wanted = config.getoption("--implementation")
     if wanted not in (None, IMPLEMENTATION):
         raise pytest.UsageError(f"asked for the {wanted} build, but {IMPLEMENTATION} is in use")
+    if wanted is not None and (others := in_another_build(wanted)):
+        raise pytest.UsageError(f"asked for the {wanted} build, but not so: {', '.join(others)}")
     outcomes = config.getoption("--outcomes")
     if outcomes is not None:
         run = {

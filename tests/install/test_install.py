@@ -1,4 +1,4 @@
-"""Installs a source distribution in three ways; each must work and say what it is.
+"""Installs a source distribution in several ways; each must work and say what it is, or fail.
 
 Each install goes into a directory of its own and is used by a fresh interpreter, which sees neither
 this working tree nor its compiled files.
@@ -7,6 +7,7 @@ this working tree nor its compiled files.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import kclient
 
 PROJECT = Path(__file__).parents[2]
 BUILD_TIMEOUT = 300.0
+PIP = [sys.executable, "-m", "pip", "--no-input"]
 # The source distribution, the wheel and its installation, each at its own limit.
 pytestmark = pytest.mark.timeout(3 * BUILD_TIMEOUT)
 
@@ -38,7 +40,9 @@ print(record.IMPLEMENTATION)
 """
 
 
-def run(command: list[str], environment: dict[str, str], where: Path) -> str:
+def run(
+    command: list[str], environment: dict[str, str], where: Path, *, succeeds: bool = True
+) -> str:
     """Run a command to its end and return what it said; fails with all of it."""
     done = subprocess.run(
         command,
@@ -51,7 +55,7 @@ def run(command: list[str], environment: dict[str, str], where: Path) -> str:
         timeout=BUILD_TIMEOUT,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert (done.returncode == 0) == succeeds, done.stdout
     return done.stdout
 
 
@@ -74,6 +78,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where / archive.name.removesuffix(".tar.gz")
 
 
+def building(source: Path, wheels: Path) -> list[str]:
+    """The command that builds a wheel."""
+    build = [*PIP, "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir"]
+    return [*build, "--wheel-dir", str(wheels), str(source)]
+
+
 def install(source: Path, where: Path, **environment: str) -> tuple[Path, Path]:
     """Build a wheel of `source` and install it; returns the wheel and the directory.
 
@@ -81,12 +91,10 @@ def install(source: Path, where: Path, **environment: str) -> tuple[Path, Path]:
     """
     copy, wheels, target = where / "source", where / "wheels", where / "installed"
     shutil.copytree(source, copy)
-    pip = [sys.executable, "-m", "pip", "--no-input"]
-    build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir"]
-    run([*build, "--wheel-dir", str(wheels), str(copy)], clean_environment(**environment), where)
+    run(building(copy, wheels), clean_environment(**environment), where)
     (wheel,) = wheels.glob("kclient-*.whl")
     run(
-        [*pip, "install", "--no-deps", "--target", str(target), str(wheel)],
+        [*PIP, "install", "--no-deps", "--target", str(target), str(wheel)],
         clean_environment(),
         where,
     )
@@ -109,6 +117,32 @@ def test_without_a_compiler_the_pure_build_works_and_says_so(source: Path, tmp_p
     _, target = install(source, tmp_path, CC="/no/such/compiler")
     assert implementation(target) == "pure"
     assert not list(target.rglob("kclient/**/*.so"))
+    build = [sys.executable, "setup.py", "--quiet", "build_ext"]
+    said = run(build, clean_environment(CC="/no/such/compiler"), tmp_path / "source")
+    assert said == "kclient: no C compiler works here, so this will be the pure-Python build\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        pytest.param("murmur.py", "def (", id="Cython refuses it"),
+        pytest.param("_murmur_c.pxd", "cdef extern from 'nowhere.h': pass", id="C refuses it"),
+    ],
+)
+def test_a_module_that_cannot_be_compiled_is_an_error_that_names_it(
+    source: Path, tmp_path: Path, file: str, text: str
+) -> None:
+    copy, wheels = tmp_path / "source", tmp_path / "wheels"
+    shutil.copytree(source, copy)
+    with (copy / "kclient" / "record" / file).open("a") as broken:
+        broken.write(f"\n{text}\n")
+    setup = copy / "setup.py"  # the others, which take most of the time, are left as they are
+    head, _, rest = setup.read_text().partition("COMPILED = [")
+    setup.write_text(f'{head}COMPILED = ["kclient.record.murmur"]\n{rest.partition("]")[2]}')
+    said = run(building(copy, wheels), clean_environment(), tmp_path, succeeds=False)
+    assert re.search(r"can't be compiled|CompileError", said)
+    assert re.search(r"kclient[./]record[./]_murmur_c", said)
+    assert not list(wheels.glob("*.whl"))
 
 
 def test_a_pure_wheel_can_be_asked_for(source: Path, tmp_path: Path) -> None:
