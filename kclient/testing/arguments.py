@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeGuard, TypeVar
 
 from kclient.errors import InvalidArgument
-from kclient.testing.memory_faults import is_number
 
 T = TypeVar("T")
 
@@ -18,6 +17,11 @@ T = TypeVar("T")
 def is_whole(value: object) -> TypeGuard[int]:
     """An int, and no bool."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """An int or a float that is one."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def whole(name: str, value: object, least: int | None = None) -> int:
@@ -30,7 +34,7 @@ def whole(name: str, value: object, least: int | None = None) -> int:
 
 def seconds_of(name: str, value: object) -> float:
     """``value`` if it is a number of seconds. Raises InvalidArgument."""
-    if not is_number(value) or not isinstance(value, int | float) or value < 0:
+    if not is_number(value) or value < 0:
         raise InvalidArgument(f"{name}={value!r} must be seconds, 0 or more")
     return value
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from kclient.error_codes import ErrorCode
 from kclient.protocol.headers import RequestHeader
 from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.fault import Fault, Stage
 from kclient.testing.hosting import INNER
 from kclient.testing.named_entries import named_entries
 from kclient.testing.refused import Refused
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
-    from kclient.testing.fault import Fault
     from kclient.testing.image import MetadataImage, PartitionFacts, TopicFacts
     from kclient.testing.replica import Replica
     from kclient.testing.request_log import ServedRequest
@@ -132,10 +132,15 @@ class Call:
         self, topic: str | None = None, partition: int | None = None, *, after: bool = False
     ) -> ErrorCode | None:
         """The code that a fault wants an entry, or the whole request, answered with."""
-        faults = self.broker.faults
-        if not faults:
+        if not self.broker.faults:
             return None
-        return faults.error_for(self, topic, partition, after=after)
+        stage = Stage.LATE_ENTRY if after else Stage.ENTRY
+        entry = {"topic": topic, "partition": partition}
+        for fault in self.broker.faults.acting(stage, self, entry):
+            if fault not in self.used_faults:
+                fault.use(self)
+            return fault.code
+        return None
 
     def entries(self) -> Iterator[tuple[str | None, int | None]]:
         """(topic, partition) of what the request is about, for faults that are for some of it."""

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 
 from kclient.errors import BrokerUnreachable, InvalidArgument
 from kclient.hooks import DialTarget
-from kclient.testing.memory_faults import is_number
+from kclient.testing.arguments import is_number
 from kclient.testing.memory_net import Listener, MemoryNet, checked_seed
 
 T = TypeVar("T")

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kclient.errors import KafkaError
 from kclient.protocol.message import Response
-from kclient.testing.answer_faults import AnswerFaults
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.dispatch import Unserved, encode_answer, open_call, serve
 from kclient.testing.fault import Action, Answer, Fault, Stage
-from kclient.testing.fault_hooks import Failed
+from kclient.testing.fault_list import Failed
 from kclient.testing.inlet import Inlet
 from kclient.testing.outlet import Outlet
 from kclient.testing.refused import Hangup
+from kclient.testing.request_info import facts_of_start
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -32,6 +32,7 @@ logger = logging.getLogger("kclient.testing")
 
 _PENDING_BYTES = 256 << 10
 """Read ahead while a request waits; the socket is read at all so that its end is noticed."""
+_SIZE_FIELD = 4
 _TURN_FRAMES = 64
 """Served in one callback; others have their turn before the next ones."""
 
@@ -50,7 +51,6 @@ class Channel(asyncio.BufferedProtocol):
         self._call: Call | None = None
         self._waiting: Deferred[Any] | None = None
         self._outcome: Deferred[Any] | None = None
-        self._kept: AnswerFaults | None = None
         self._busy = False
         self._deaf = False
         self._unread = False
@@ -69,8 +69,8 @@ class Channel(asyncio.BufferedProtocol):
         self._deaf = True
         self._out.lost()
         self._let_go()
-        if self._kept is not None:
-            self._kept.lost()
+        for fault in self._set_faults:
+            fault.unhold(self)
         self._broker.channel_closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -169,11 +169,14 @@ class Channel(asyncio.BufferedProtocol):
         """Whether a fault ends the connection when so much of a request is there."""
         if begun is None:
             return False
-        fault = self._faults.next_cut(self._broker.node_id, self.number, *begun)
-        if fault is None:
-            return False
-        self.cut(fault.reset)
-        return True
+        start, size = begun
+        known = facts_of_start(self._broker.node_id, self.number, start)
+        for fault in self._faults.acting(Stage.ARRIVAL, None, known):
+            if len(start) >= min(fault.byte - _SIZE_FIELD, size):
+                fault.use()
+                self.cut(fault.reset)
+                return True
+        return False
 
     def _serve_frame(self, frame: memoryview) -> None:
         try:
@@ -188,10 +191,7 @@ class Channel(asyncio.BufferedProtocol):
             self._refuse(str(error))
             return
         self._call = call
-        if self._set_faults:
-            self._pass(call, Stage.BEFORE, None)
-        else:
-            self._serve(call)
+        self._pass(call, Stage.BEFORE, None)
 
     def _refuse(self, why: str) -> None:
         logger.info("broker=%d closes connection %d: %s", self._broker.node_id, self.number, why)
@@ -207,26 +207,16 @@ class Channel(asyncio.BufferedProtocol):
         except Exception:
             self._fail(call)
         else:
-            if self._set_faults:
-                self._pass(call, Stage.AFTER_APPEND, outcome)
-            elif isinstance(outcome, Deferred):
-                self._wait(outcome, lambda answer: self._answer(call, answer))
-            else:
-                self._reply(call, outcome)
-
-    def _answer(self, call: Call, answer: Answer | None) -> None:
-        """An answer is there."""
-        if self._set_faults:
-            self._pass(call, Stage.AFTER, answer)
-        else:
-            self._reply(call, answer)
+            self._pass(call, Stage.AFTER_APPEND, outcome)
 
     def _pass(self, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None) -> None:
         """Take a request past the faults of a stage, and then on to what follows it."""
-        fault = self._faults.next_gate(call, stage)
+        fault = next(self._faults.acting(stage, call), None)
         if fault is None:
             self._pass_on(call, stage, answer)
-        elif fault.action is Action.CLOSE:
+            return
+        fault.use(call)
+        if fault.action is Action.CLOSE:
             self.abort()
         elif fault.action is Action.DROP:
             self._deaf = True
@@ -240,11 +230,11 @@ class Channel(asyncio.BufferedProtocol):
         self, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None
     ) -> None:
         if isinstance(answer, Deferred):
-            self._wait(answer, lambda came: self._answer(call, came))
+            self._wait(answer, lambda came: self._pass(call, Stage.AFTER, came))
         elif stage is Stage.BEFORE and answer is None:
             self._serve(call)
         elif stage is Stage.AFTER_APPEND:
-            self._answer(call, answer)
+            self._pass(call, Stage.AFTER, answer)
         elif stage is Stage.AFTER_REPLY:
             self._mute(answer)
         else:
@@ -258,7 +248,7 @@ class Channel(asyncio.BufferedProtocol):
         answer: Deferred[Response] | Answer | None,
     ) -> None:
         seen = answer.draft if isinstance(answer, Deferred) else answer
-        outcome = self._faults.call_hook(fault, call, seen)
+        outcome = self._faults.run(fault, call, seen)
 
         def then(given: Answer | Failed | None) -> None:
             self._outcome = None
@@ -313,42 +303,30 @@ class Channel(asyncio.BufferedProtocol):
     # Answering
 
     def _reply(self, call: Call, answer: Answer | None) -> None:
-        if self._set_faults:
-            self._reply_spoiled(call, answer)
-            return
-        if answer is not None:
-            frame = self._encode(call, answer)
-            if frame is None:
-                return
-            self._out.write(frame)
-        self._call = None
-        self._broker.requests.over(call.served)
-        self._mute(answer)
-
-    def _reply_spoiled(self, call: Call, answer: Answer | None) -> None:
         """Answer as the faults want it."""
-        if answer is None:
-            self._replied(call, None)
-            return
-        changed = self._faults.change(call, answer)
+        changed = None if answer is None else self._faults.changed(call, answer)
         if isinstance(changed, Failed):
             self.abort()
             return
-        frame = self._encode(call, changed)
-        if frame is None:
-            return
-        if self._kept is None:
-            self._kept = AnswerFaults(self)
-        fault = self._faults.next_spoiling(call, self._kept)
         waits = None
-        if fault is None or fault.spoil is None:
-            self._out.write(frame)
-        else:
-            waits = fault.spoil(self._kept, frame)
+        if changed is not None:
+            frame = self._encode(call, changed)
+            if frame is None:
+                return
+            waits = self._send(call, frame)
         if waits is None:
             self._replied(call, changed)
         else:
             self._wait(waits, lambda _: self._replied(call, changed))
+
+    def _send(self, call: Call, frame: bytearray) -> Deferred[object] | None:
+        for fault in self._faults.acting(Stage.FRAME, call, {"channel": self}):
+            if not fault.holds(self):
+                fault.use(call)
+            waits: Deferred[object] | None = fault.act(self, frame)
+            return waits
+        self._out.write(frame)
+        return None
 
     def _encode(self, call: Call, answer: Answer) -> bytearray | None:
         broker, ours = self._broker, not self._set_faults

@@ -1,6 +1,6 @@
 """What tests hand to ``cluster.faults``, checked at once: a fault that can't act misleads its test.
 
-``faults.Faults`` and ``fault.Fault`` check through it, ``request_log`` its numbers. All that is
+``faults.Faults`` and ``fault.Fault`` check through it, ``request_log`` its words. All that is
 refused is an ``InvalidArgument`` of one line that names the argument and what it may be.
 """
 
@@ -13,14 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from kclient.error_codes import ErrorCode
-from kclient.errors import InvalidArgument, a_or_an
-from kclient.protocol.message import Response
+from kclient.errors import InvalidArgument
 from kclient.protocol.registry import API_NAMES, request_class
 from kclient.testing.api_names import ApiName
-from kclient.testing.arguments import flag, is_whole, node_of, text, whole
-from kclient.testing.memory_faults import is_number
+from kclient.testing.arguments import flag, is_number, is_whole, node_of, text, whole
 from kclient.testing.named_entries import names_partitions, names_topics
-from kclient.testing.request_info import CLIENT, REPLICA_ID, RequestInfo
+from kclient.testing.request_info import REPLICA_ID, RequestInfo
 from kclient.testing.served_versions import VERSIONS
 from kclient.testing.suggestions import meant
 
@@ -30,11 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_MOST_MS = (1 << 31) - 1
-_DESCRIBE_LOG_DIRS = 35
 _FLAGS = {"after", "framed", "reset"}
-_WRITING = frozenset((0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 42, 43, 44, 47))
-"""APIs whose handlers ask for errors twice: before they do something, and when it is done."""
 
 
 class Where(TypedDict, total=False):
@@ -60,7 +54,7 @@ class Where(TypedDict, total=False):
     """Any other condition, without an effect of its own: it may be asked twice of a request."""
 
 
-def described(where: Where) -> Iterator[str]:
+def described(where: Mapping[str, Any]) -> Iterator[str]:
     """In a few words each."""
     if "topic" in where:
         topic = where["topic"]
@@ -135,41 +129,15 @@ def api(method: str, value: ApiName | None) -> ApiName:
 
 def number(name: str, value: object, words: str, holds: Callable[[float], bool]) -> float:
     """An int or float that is no NaN, no infinity, and for which ``holds``."""
-    if (
-        is_number(value)
-        and isinstance(value, int | float)
-        and math.isfinite(value)
-        and holds(value)
-    ):
+    if is_number(value) and math.isfinite(value) and holds(value):
         return value
-    raise InvalidArgument(f"{name}={value!r} must be {words}")
+    raise InvalidArgument(f"{name}={value!r} must be a number {words}")
 
 
-def wait_seconds(value: object) -> float:
-    """How long a request is held back."""
-    words = "a number of seconds from 0 (hold() is for ever)"
-    return number("seconds", value, words, lambda seconds: seconds >= 0)
-
-
-def throttle_ms(value: object) -> int:
-    """A throttle time, of seconds."""
-    most = _MOST_MS / 1000
-    words = f"a number of seconds from 0 to {most}"
-    return round(1000 * number("seconds", value, words, lambda seconds: 0 <= seconds <= most))
-
-
-def pace(value: object) -> float:
-    """Bytes a second."""
-    return number("bytes_per_second", value, "a number above 0", lambda one: one > 0)
-
-
-def how_often(times: object) -> int | None:
+def how_often(times: object) -> None:
     """``times`` of a fault."""
-    if times is None:
-        return None
-    if not is_whole(times) or times < 1:
+    if times is not None and (not is_whole(times) or times < 1):
         raise InvalidArgument(f"times={times!r} must be an int of at least 1, or None for ever")
-    return times
 
 
 def raw(data: object) -> bytes:
@@ -179,23 +147,12 @@ def raw(data: object) -> bytes:
     raise InvalidArgument(f"data={data!r} must be bytes")
 
 
-def function(name: str, value: T, *, plain: bool = True) -> T:
+def function(name: str, value: object, *, plain: bool = True) -> None:
     """Something that can be called; no coroutine function where it must be ``plain``."""
     if not callable(value):
         raise InvalidArgument(f"{name}={value!r} must be a function")
     if plain and inspect.iscoroutinefunction(value):
         raise InvalidArgument(f"{name} must not be a coroutine function: on() takes those")
-    return value
-
-
-def rewritten(answer: object) -> Response | bytes | None:
-    """What a function of ``rewrite`` returned."""
-    if answer is None or isinstance(answer, (Response, bytes)):
-        return answer
-    kind = type(answer).__name__
-    raise InvalidArgument(
-        f"a function of rewrite() must return a response, bytes or None, not {a_or_an(kind)}"
-    )
 
 
 def one_of(name: str, value: object, allowed: Mapping[str, T]) -> T:
@@ -213,90 +170,67 @@ def error_code(code: object) -> ErrorCode:
     Raises:
         InvalidArgument: It is none, or none that Kafka has.
     """
-    if code == ErrorCode.NONE and not isinstance(code, bool):
+    if not is_whole(code):
+        near = meant(code, ErrorCode.__members__, "ErrorCode.{}")
+        raise InvalidArgument(f"code={code!r} must be an ErrorCode{near}")
+    if code == ErrorCode.NONE:
         raise InvalidArgument("code must not be ErrorCode.NONE, which is no error")
-    if isinstance(code, int) and not isinstance(code, bool):
-        try:
-            return ErrorCode(code)
-        except ValueError:
-            raise InvalidArgument(
-                f"code={code} is no error code of Kafka's: rewrite() can answer with any"
-            ) from None
-    near = meant(code, ErrorCode.__members__, "ErrorCode.{}")
-    raise InvalidArgument(f"code={code!r} must be an ErrorCode{near}")
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        raise InvalidArgument(
+            f"code={code} is no error code of Kafka's: rewrite() can answer with any"
+        ) from None
 
 
 # Which requests
 
 
-def errs_late(key: int) -> bool:
-    """Whether an error after the fact is another one than before: not where nothing is written."""
-    return key in _WRITING
-
-
-def check_error_where(key: int, where: Where) -> None:
-    """Raise InvalidArgument if an answer of that API has no error for such an entry."""
-    if key == _DESCRIBE_LOG_DIRS and "topic" in where:
-        raise InvalidArgument("topic: an answer to DescribeLogDirs has no errors of topics")
-
-
-def check_where(key: int | None, where: Where) -> None:
+def check_where(key: int | None, where: Mapping[str, Any]) -> None:
     """Raise InvalidArgument if no request can be of that API (None for any) and like that."""
-    given: Mapping[str, Any] = where
-    for name, value in given.items():
+    for name, value in where.items():
         if value is None:
             raise InvalidArgument(f"{name}=None matches nothing: leave it out for all")
-    for name in given.keys() & {"client_id", "topic"}:
-        text(name, given[name])
-    for name, least in (("broker", None), ("partition", 0), ("connection", 0)):
-        if name in given:
-            whole(name, given[name], least)
+    for name in where.keys() & {"client_id", "topic"}:
+        text(name, where[name])
+    for name, least in (("broker", None), ("partition", 0), ("connection", 0), ("version", 0)):
+        if name in where:
+            whole(name, where[name], least)
     if "when" in where:
         function("when", where["when"])
     if where.get("topic") == "":
         raise InvalidArgument("topic must not be empty")
     if "partition" in where and "topic" not in where:
         raise InvalidArgument("partition needs topic")
-    if "version" in where:
-        _check_version(key, where["version"])
-    if "replica" in where:
-        _check_replica(key, where)
+    if "replica" in where and where["replica"] != "any":
+        _check_replica(key, where["replica"], where.get("broker"))
     if key is not None:
-        _check_names(key, where)
+        _check_api(key, where)
 
 
-def _check_version(key: int | None, version: int) -> None:
-    whole("version", version, 0)
-    if key is not None:
-        least, most = VERSIONS[key]
-        if not least <= version <= most:
-            raise InvalidArgument(
-                f"version={version}: {API_NAMES[key]} is served in versions {least} to {most}"
-            )
-
-
-def _check_replica(key: int | None, where: Where) -> None:
-    replica = where["replica"]
-    if replica == "any":
-        return
+def _check_replica(key: int | None, replica: object, broker: object) -> None:
     if not is_whole(replica) or replica < 1:
         raise InvalidArgument(f"replica={replica!r} must be a follower's node id, or 'any'")
     if key is not None and key not in REPLICA_ID:
         those = ", ".join(API_NAMES[one] for one in REPLICA_ID)
         raise InvalidArgument(f"replica: followers send {those}, and no {API_NAMES[key]}")
-    if where.get("broker", CLIENT) == replica:
+    if broker == replica:
         raise InvalidArgument(f"broker {replica} is no follower of itself: replica={replica}")
 
 
-def _check_names(key: int, where: Where) -> None:
-    kind = request_class(key)
+def _check_api(key: int, where: Mapping[str, Any]) -> None:
+    kind, name, (least, most) = request_class(key), API_NAMES[key], VERSIONS[key]
+    if not least <= where.get("version", least) <= most:
+        raise InvalidArgument(
+            f"version={where['version']}: {name} is served in versions {least} to {most}"
+        )
     if "topic" in where and not names_topics(kind):
-        raise InvalidArgument(f"topic: {API_NAMES[key]} names no topics")
+        raise InvalidArgument(f"topic: {name} names no topics")
     if "partition" in where and not names_partitions(kind):
-        raise InvalidArgument(f"partition: {API_NAMES[key]} names no partitions")
+        raise InvalidArgument(f"partition: {name} names no partitions")
 
 
-def check_brokers(where: Where, node_ids: Collection[int]) -> None:
+def check_brokers(where: Mapping[str, Any], node_ids: Collection[int]) -> None:
     """Raise InvalidArgument if it is about a broker that the cluster doesn't have."""
     for name in ("broker", "replica"):
         value = where.get(name)

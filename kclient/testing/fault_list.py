@@ -1,30 +1,52 @@
-"""``FaultList``: the faults of a cluster as its brokers ask them; ``Faults`` adds the tests' doors.
+"""``FaultList``: faults in the order in which they act, and ``acting``, which finds those that do.
 
-``connection.py`` asks around each request, and handlers ask per entry (``Call.error_for``).
+``connection.py`` asks at each stage of a request, ``Call.error_for`` per entry, and a memory
+network for what passes. Functions of the test are called here: what one raises is kept for the
+test. A coroutine gets a task, and the request waits for it. Tasks outlive the connection, as what
+they do may be to crash its broker; they end with their fault at the latest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import asyncio
+import enum
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from kclient.error_codes import ErrorCode
-from kclient.errors import InvalidArgument
+from kclient.errors import InvalidArgument, a_or_an
 from kclient.protocol.message import Response
-from kclient.testing.answer_faults import AnswerFaults
-from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.fault import Action, Answer, Fault, Stage
 from kclient.testing.fault_arguments import check_brokers
-from kclient.testing.fault_hooks import Failed, FaultHooks, Outcome
-from kclient.testing.request_info import info_of
+from kclient.testing.request_info import facts_of, info_of
 
-_GATES = (Action.CLOSE, Action.DROP, Action.WAIT, Action.HOOK)
-_SIZE_FIELD = 4
+if TYPE_CHECKING:
+    from kclient.testing.call import Call
+
+logger = logging.getLogger("kclient.testing")
+
+T = TypeVar("T")
+
 _SHOWN = 10
 
 
+class Failed(enum.Enum):
+    """In place of what a function of the test returned."""
+
+    FAILED = enum.auto()
+    """It raised: its error is kept, and the connection must be closed."""
+
+
+Outcome: TypeAlias = Answer | Failed | None
+
+
 class FaultList:
-    """Faults in the order in which they act.
+    """The faults of a cluster, or the rules of a network.
+
+    Its tasks: one for each call of a coroutine, to the coroutine's end; ``remove`` cancels it.
 
     Attributes:
         listed: Those that there are; brokers ask it whether there are any.
@@ -34,7 +56,8 @@ class FaultList:
     def __init__(self) -> None:
         self.listed: list[Fault] = []
         self.node_ids: Collection[int] | None = None
-        self._hooks = FaultHooks()
+        self._tasks: dict[asyncio.Future[Any], Fault] = {}
+        self._errors: list[BaseException] = []
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(tuple(self.listed))
@@ -56,6 +79,19 @@ class FaultList:
         """Those that never acted and still might: is what they are for what the client asks?"""
         return [one for one in self.listed if one.active and not one.hits]
 
+    def add(self, fault: Fault) -> Fault:
+        """Let a fault act behind those that there are.
+
+        Raises:
+            InvalidArgument: It is about a broker that the cluster doesn't have.
+        """
+        if self.node_ids is not None:
+            check_brokers(fault.where, self.node_ids)
+        self.listed[:] = [one for one in self.listed if one.active or one.held]
+        self.listed.append(fault)
+        fault.owner = self
+        return fault
+
     def remove(self, fault: Fault) -> None:
         """Take one fault back and release what it holds.
 
@@ -66,7 +102,9 @@ class FaultList:
             raise InvalidArgument(f"fault={fault!r} must be a Fault, such as error() returns")
         if fault in self.listed:
             self.listed.remove(fault)
-        self._hooks.cancel(fault)
+        for task, owner in tuple(self._tasks.items()):
+            if owner is fault and task is not asyncio.current_task():
+                task.cancel()
         fault.release()
 
     def clear(self) -> None:
@@ -78,110 +116,128 @@ class FaultList:
 
     def check(self) -> None:
         """Raise what a function of the test raised, the first one if there are several, once."""
-        self._hooks.check()
+        errors, self._errors = self._errors, []
+        if not errors:
+            return
+        first, *others = errors
+        for other in others:
+            first.add_note(f"and another function of the test raised {other!r}")
+        raise first
 
     async def ended(self) -> None:
-        """Wait until the hooks that were cancelled have ended.
+        """Wait until the hooks that were cancelled have ended, but not for the one that asks.
 
         Cancellation: safe; they go on ending.
         """
-        await self._hooks.ended()
+        me = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not me]
+        if tasks:
+            await asyncio.wait(tasks)
 
     def failed(self, error: BaseException) -> None:
         """Keep what a function of the test raised, for ``check``."""
-        self._hooks.failed(error)
+        self._errors.append(error)
+        logger.error("a function of the test raised", exc_info=error)
 
-    def _add(self, fault: Fault) -> Fault:
-        if self.node_ids is not None:
-            check_brokers(fault.where, self.node_ids)
-        self.listed[:] = [one for one in self.listed if one.active or one.held]
-        self.listed.append(fault)
-        fault.owner = self
-        return fault
+    # Asked by brokers and networks
 
-    # What brokers ask
+    def acting(
+        self, stage: Stage, call: Call | None, facts: Mapping[str, object] = MappingProxyType({})
+    ) -> Iterator[Fault]:
+        """Return the faults that act, in order; the caller calls ``use`` on each that it obeys.
 
-    def error_for(
-        self, call: Call, topic: str | None, partition: int | None, *, after: bool
-    ) -> ErrorCode | None:
-        """The code that an entry of a request is to be answered with, if any."""
-        for fault in self.listed:
-            if (
-                fault.action is Action.ERROR
-                and fault.after == after
-                and (fault in call.used_faults or fault.concerns(call))
-                and fault.concerns_entry(topic, partition)
-            ):
-                if fault not in call.used_faults:
-                    call.used_faults.append(fault)
-                    fault.use()
-                return fault.code
-        return None
+        A fault acts on a request once, but an ERROR on each of its entries.
 
-    def next_gate(self, call: Call, stage: Stage) -> Fault | None:
-        """The next fault that closes, drops, holds or looks at this request, or its answer."""
-        for fault in self.listed:
-            if (
-                fault.action in _GATES
-                and fault.stage is stage
-                and fault not in call.used_faults
-                and fault.concerns(call)
-                and fault.concerns_any(call)
-            ):
-                call.used_faults.append(fault)
-                fault.use()
-                return fault
-        return None
+        Args:
+            stage: What is about to happen.
+            call: The request; None before it is decoded, and for a network.
+            facts: What the call doesn't tell, by the words of ``Fault.where``: topic and partition
+                of an entry, or ``channel``, whose answers a fault may be collecting.
+        """
+        listed = [one for one in self.listed if one.stage is stage]
+        if listed and call is not None:
+            facts = {**facts_of(call), **facts}
+        return (one for one in listed if self._acts(one, call, facts))
 
-    def call_hook(
-        self, fault: Fault, call: Call, response: Answer | None
-    ) -> Deferred[Outcome] | Outcome:
-        """Call the function of a HOOK."""
-        return self._hooks.call(fault, info_of(call, response))
+    def _acts(self, fault: Fault, call: Call | None, facts: Mapping[str, object]) -> bool:
+        if call is None:
+            return fault.active and fault.matches(facts)
+        if fault in call.used_faults:
+            if fault.action is not Action.ERROR:
+                return False
+        elif not (
+            (fault.active or fault.holds(facts.get("channel")))
+            and fault.matches(facts)
+            and self._holds_when(fault, call)
+        ):
+            return False
+        if "topic" in facts:
+            return fault.concerns([(facts["topic"], facts["partition"])])
+        return fault.concerns(call.entries())
 
-    def change(self, call: Call, answer: Answer) -> Answer | Failed:
+    def _holds_when(self, fault: Fault, call: Call) -> bool:
+        when = fault.where.get("when")
+        return when is None or self._called(lambda: bool(when(info_of(call)))) is True
+
+    # Functions of the test
+
+    def changed(self, call: Call, answer: Any) -> Answer | Failed:
         """The answer as the faults want it; raw bytes are left as they are."""
-        for fault in tuple(self.listed):
-            if not isinstance(answer, Response):
-                return answer
-            if (
-                fault.change is not None
-                and fault.concerns(call)
-                and fault.concerns_any(call)
-                and fault.applies(call, answer)
-            ):
-                fault.use()
-                try:
-                    changed = fault.change(call, answer)
-                except (KeyboardInterrupt, SystemExit):
-                    raise
-                except BaseException as error:  # what pytest.fail() raises is no Exception
-                    self.failed(error)
-                    return Failed.FAILED
+        for fault in self.acting(Stage.ANSWER, call) if isinstance(answer, Response) else ():
+            if fault.applies is None or fault.applies(call, answer):
+                fault.use(call)
+                changed = self.run(fault, call, answer)
                 answer = answer if changed is None else changed
+                if not isinstance(answer, Response):
+                    break
+        return cast("Answer | Failed", answer)
+
+    def run(self, fault: Fault, call: Call, answer: Answer | None) -> Deferred[Outcome] | Outcome:
+        """Return what a fault's function returns, or a Deferred of it; None if cancelled."""
+
+        def run() -> Deferred[Outcome] | Outcome:
+            outcome = fault.act(call, answer)
+            if fault.action is Action.HOOK and inspect.isawaitable(outcome):
+                return self._spawn(fault, outcome)
+            return _checked(fault, outcome)
+
+        return self._called(run)
+
+    def _spawn(self, fault: Fault, waiting: Awaitable[Any]) -> Deferred[Outcome]:
+        answer: Deferred[Outcome] = Deferred()
+        task = asyncio.ensure_future(waiting)
+        self._tasks[task] = fault
+
+        def ended(_: asyncio.Future[Any]) -> None:
+            del self._tasks[task]
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                self.failed(error)
+                answer.complete(Failed.FAILED)
+            elif task.cancelled():
+                answer.complete(None)
+            else:
+                answer.complete(self._called(lambda: _checked(fault, task.result())))
+
+        task.add_done_callback(ended)
         return answer
 
-    def next_spoiling(self, call: Call, answers: AnswerFaults) -> Fault | None:
-        """The fault that sends this answer its own way, or keeps it; one per answer."""
-        for fault in self.listed:
-            if fault.action is not Action.SPOIL:
-                continue
-            begun = answers.collects(fault)
-            if (begun or fault.active) and fault.matches(call) and fault.concerns_any(call):
-                if not begun:
-                    fault.use()
-                return fault
-        return None
+    def _called(self, function: Callable[[], T]) -> T | Failed:
+        """Return what it returns, or FAILED if it raises."""
+        try:
+            return function()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # what pytest.fail() raises is no Exception
+            self.failed(error)
+            return Failed.FAILED
 
-    def next_cut(self, node_id: int, connection: int, start: memoryview, size: int) -> Fault | None:
-        """The fault that ends a connection at the ``start`` of a request that has ``size``."""
-        for fault in self.listed:
-            if (
-                fault.action is Action.CUT
-                and fault.active
-                and len(start) >= min(fault.byte - _SIZE_FIELD, size)
-                and fault.matches_start(node_id, connection, start)
-            ):
-                fault.use()
-                return fault
-        return None
+
+def _checked(fault: Fault, outcome: object) -> Answer | None:
+    if outcome is None or isinstance(outcome, (Response, bytes)):
+        return outcome
+    kind = type(outcome).__name__
+    text = "must return a response, bytes or None, not"
+    if fault.action is Action.HOOK:
+        raise InvalidArgument(f"a hook {text} {kind}")
+    raise InvalidArgument(f"a function of rewrite() {text} {a_or_an(kind)}")

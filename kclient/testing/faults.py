@@ -1,28 +1,47 @@
 """The fault wall: make brokers err, stall, lose and lie on purpose.
 
-Tests use ``cluster.faults``. ``wire_faults.py`` has those of the bytes on the wire, ``fault.py``
-says what one fault is, ``fault_arguments.py`` what may be asked for; brokers ask ``fault_list.py``.
+Tests use ``cluster.faults``. ``fault.py`` says what one fault is, ``fault_arguments.py`` what may
+be asked for; brokers ask ``fault_list.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from weakref import WeakKeyDictionary
 
 from kclient.error_codes import ErrorCode
+from kclient.errors import InvalidArgument
 from kclient.protocol.message import Response
 from kclient.testing import fault_arguments as check
-from kclient.testing.answer_changes import Corruption, Throttle
 from kclient.testing.api_names import ApiName, served_key_of
-from kclient.testing.fault import Action, Fault, Hook, Stage
+from kclient.testing.arguments import whole
+from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.fault import Action, Fault, Hook, Stage, Unframed
 from kclient.testing.fault_arguments import Where, named
-from kclient.testing.wire_faults import WireFaults
+from kclient.testing.fault_list import FaultList
+from kclient.testing.request_info import info_of
+
+if TYPE_CHECKING:
+    from kclient.testing.connection import Channel
 
 Rewrite: TypeAlias = Callable[[Any, Any], "Response | bytes | None"]
 """Gets request and response; returns what is sent: a message, or the raw bytes of a frame after
 its size field. None sends the response that it was given, which it may have changed."""
+Api: TypeAlias = ApiName | None
+"""Of which requests; None for all."""
+Times: TypeAlias = int | None
+"""How many requests; None for all."""
 
 _FETCH = 1
+_DESCRIBE_LOG_DIRS = 35
+_WRITING = frozenset((0, 8, 9, 11, 12, 13, 14, 16, 19, 20, 21, 33, 37, 42, 43, 44, 47))
+"""APIs whose handlers ask for errors twice: before they do something, and when it is done."""
+_MOST_THROTTLE = ((1 << 31) - 1) / 1000
+"""Seconds."""
+_STEP_SECONDS = 0.05
+"""A trickle sends what is due at most so often."""
 _STAGES = {
     "before": Stage.BEFORE,
     "after_append": Stage.AFTER_APPEND,
@@ -30,7 +49,7 @@ _STAGES = {
 }
 
 
-class Faults(WireFaults):
+class Faults(FaultList):
     """All faults of a cluster.
 
     Every method takes the API (``"Produce"``, ``ProduceRequest`` or ``0``; None for all where that
@@ -87,7 +106,7 @@ class Faults(WireFaults):
         api: ApiName,
         code: ErrorCode,
         *,
-        times: int | None = 1,
+        times: Times = 1,
         after: bool = False,
         **where: Unpack[Where],
     ) -> Fault:
@@ -97,68 +116,52 @@ class Faults(WireFaults):
         ``after`` makes no difference to what only reads.
         """
         key = served_key_of(check.api("error", api))
-        check.check_error_where(key, where)
-        fault = Fault(Action.ERROR, key, times, after and check.errs_late(key), where)
-        fault.code = check.error_code(code)
-        fault.detail = fault.code.name
-        return self._add(fault)
+        if key == _DESCRIBE_LOG_DIRS and "topic" in where:
+            raise InvalidArgument("topic: an answer to DescribeLogDirs has no errors of topics")
+        stage = Stage.LATE_ENTRY if after and key in _WRITING else Stage.ENTRY
+        code = check.error_code(code)
+        return self.add(Fault(Action.ERROR, stage, key, times, where, code.name, code=code))
 
     @named
     def close(
-        self,
-        api: ApiName | None,
-        *,
-        times: int | None = 1,
-        after: bool = False,
-        **where: Unpack[Where],
+        self, api: Api, *, times: Times = 1, after: bool = False, **where: Unpack[Where]
     ) -> Fault:
         """Close the connection instead of an answer."""
-        return self._add(Fault(Action.CLOSE, api, times, after, where))
+        return self.add(Fault(Action.CLOSE, _late(after), api, times, where))
 
     @named
     def drop(
-        self,
-        api: ApiName | None,
-        *,
-        times: int | None = 1,
-        after: bool = False,
-        **where: Unpack[Where],
+        self, api: Api, *, times: Times = 1, after: bool = False, **where: Unpack[Where]
     ) -> Fault:
         """Never answer, nor any later request on that connection, as a broker that hangs."""
-        return self._add(Fault(Action.DROP, api, times, after, where))
+        return self.add(Fault(Action.DROP, _late(after), api, times, where))
 
     @named
     def delay(
         self,
-        api: ApiName | None,
+        api: Api,
         seconds: float,
         *,
-        times: int | None = 1,
+        times: Times = 1,
         after: bool = False,
         **where: Unpack[Where],
     ) -> Fault:
         """Carry the request out, or with ``after`` answer it, ``seconds`` later."""
-        fault = Fault(Action.WAIT, api, times, after, where)
-        fault.seconds = check.wait_seconds(seconds)
-        fault.detail = f"{seconds:g} s"
-        return self._add(fault)
+        words = "of seconds from 0 (hold() is for ever)"
+        check.number("seconds", seconds, words, lambda one: one >= 0)
+        fault = Fault(Action.WAIT, _late(after), api, times, where, f"{seconds:g} s")
+        fault.seconds = seconds
+        return self.add(fault)
 
     @named
     def hold(
-        self,
-        api: ApiName | None,
-        *,
-        times: int | None = 1,
-        after: bool = False,
-        **where: Unpack[Where],
+        self, api: Api, *, times: Times = 1, after: bool = False, **where: Unpack[Where]
     ) -> Fault:
         """Hold requests, or with ``after`` their answers, until ``release()`` of the fault."""
-        return self._add(Fault(Action.WAIT, api, times, after, where))
+        return self.add(Fault(Action.WAIT, _late(after), api, times, where))
 
     @named
-    def lose_requests(
-        self, api: ApiName | None, times: int | None = 1, **where: Unpack[Where]
-    ) -> Fault:
+    def lose_requests(self, api: Api, times: Times = 1, **where: Unpack[Where]) -> Fault:
         """Close the connection on requests, which are not carried out.
 
         Example::
@@ -168,9 +171,7 @@ class Faults(WireFaults):
         return self.close(api, times=times, **where)
 
     @named
-    def lose_answers(
-        self, api: ApiName | None, times: int | None = 1, **where: Unpack[Where]
-    ) -> Fault:
+    def lose_answers(self, api: Api, times: Times = 1, **where: Unpack[Where]) -> Fault:
         """Carry requests out, and close the connection in place of the answer.
 
         Example::
@@ -211,11 +212,11 @@ class Faults(WireFaults):
     @named
     def on(
         self,
-        api: ApiName | None,
+        api: Api,
         function: Hook,
         *,
         at: Literal["before", "after_append", "after_reply"] = "before",
-        times: int | None = None,
+        times: Times = None,
         **where: Unpack[Where],
     ) -> Fault:
         """Call a function of the test for each request of a kind.
@@ -253,25 +254,62 @@ class Faults(WireFaults):
         """
         stage = check.one_of("at", at, _STAGES)
         check.function("function", function, plain=False)
-        return self._add_hook(api, function, stage, times, where, f"{at} {check.called(function)}")
+
+        def act(call: Call, answer: Any) -> object:
+            return function(info_of(call, answer))
+
+        detail = f"{at} {check.called(function)}"
+        return self.add(Fault(Action.HOOK, stage, api, times, where, detail, act))
+
+    @named
+    def answer_bytes(
+        self,
+        api: Api,
+        data: bytes,
+        *,
+        framed: bool = True,
+        times: Times = 1,
+        after: bool = False,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """Answer with these bytes, the request not carried out unless ``after``.
+
+        Args:
+            api: Of which requests; None for all.
+            data: The bytes: correlation id, header and message as the test wants them.
+            framed: A size field that is right is sent in front; False sends ``data`` alone.
+            times: How often; None for always.
+            after: The request is carried out before.
+            where: Which requests.
+
+        Example::
+
+            cluster.faults.answer_bytes("Metadata", b"\\x7f\\xff\\xff\\xff", framed=False)
+        """
+        answer = check.raw(data) if framed else Unframed(check.raw(data))
+        words = f"{len(answer)} bytes{' after' if after else ''}"
+        stage = _late(after)
+        return self.add(Fault(Action.HOOK, stage, api, times, where, words, lambda *_: answer))
 
     @named
     def throttle(
-        self, api: ApiName, seconds: float, *, times: int | None = 1, **where: Unpack[Where]
+        self, api: ApiName, seconds: float, *, times: Times = 1, **where: Unpack[Where]
     ) -> Fault:
         """Answer with a throttle time; the connection is not read for as long (KIP-219).
 
         The end of the fault changes nothing for clients that were told to wait.
         """
-        throttle = Throttle(check.throttle_ms(seconds))
-        fault = Fault(Action.CHANGE, check.api("throttle", api), times, True, where)
-        fault.change = throttle.change
-        fault.detail = f"{seconds:g} s"
-        return self._add(fault)
+        words = f"of seconds from 0 to {_MOST_THROTTLE}"
+        check.number("seconds", seconds, words, lambda one: 0 <= one <= _MOST_THROTTLE)
+
+        def act(call: Call, response: Any) -> None:
+            response.throttle_time_ms = round(1000 * seconds)
+
+        return self._change(check.api("throttle", api), times, where, f"{seconds:g} s", act)
 
     @named
     def rewrite(
-        self, api: ApiName, function: Rewrite, *, times: int | None = 1, **where: Unpack[Where]
+        self, api: ApiName, function: Rewrite, *, times: Times = 1, **where: Unpack[Where]
     ) -> Fault:
         """Let ``function(request, response)`` change or replace the answer.
 
@@ -279,20 +317,171 @@ class Faults(WireFaults):
         connection, as one that raises does; ``check`` and ``Cluster.close`` raise InvalidArgument.
         """
         check.function("function", function)
-        fault = Fault(Action.CHANGE, check.api("rewrite", api), times, True, where)
-        fault.change = lambda call, response: check.rewritten(function(call.request, response))
-        fault.detail = check.called(function)
-        return self._add(fault)
+
+        def act(call: Call, response: Any) -> object:
+            return function(call.request, response)
+
+        return self._change(check.api("rewrite", api), times, where, check.called(function), act)
 
     @named
     def corrupt_fetch(
-        self, topic: str, partition: int = 0, *, times: int | None = 1, broker: int | None = None
+        self, topic: str, partition: int = 0, *, times: Times = 1, broker: int | None = None
     ) -> Fault:
         """Flip the last byte of the records that fetches of a partition return, if any."""
         check.check_where(_FETCH, Where(topic=topic, partition=partition))
+
+        def parts(call: Call, response: Any) -> list[Any]:
+            return [
+                part
+                for one in response.responses
+                if call.topic_name(one.topic, one.topic_id) == topic
+                for part in one.partitions
+                if part.partition_index == partition and part.records
+            ]
+
+        def act(call: Call, response: Any) -> None:
+            for part in parts(call, response):
+                part.records = bytearray(part.records)  # not what is in the log
+                part.records[-1] ^= 0xFF
+
         where = Where() if broker is None else Where(broker=broker)
-        fault = Fault(Action.CHANGE, _FETCH, times, True, where)
-        fault.detail = f"{topic}-{partition}"
-        corruption = Corruption(topic, partition)
-        fault.applies, fault.change = corruption.applies, corruption.change
-        return self._add(fault)
+        fault = self._change(_FETCH, times, where, f"{topic}-{partition}", act)
+        fault.applies = lambda call, response: bool(parts(call, response))
+        return fault
+
+    @named
+    def reorder(
+        self, api: Api, *, count: int = 2, times: Times = 1, **where: Unpack[Where]
+    ) -> Fault:
+        """Send the next ``count`` answers on a connection in reverse order.
+
+        Each is kept until all are there, so a client that sends no second request before the first
+        is answered waits until ``release()``, which sends what is kept. ``times`` counts such
+        groups.
+        """
+        whole("count", count, 2)
+        kept: WeakKeyDictionary[Channel, list[bytearray]] = WeakKeyDictionary()
+
+        def act(channel: Channel, frame: bytearray) -> None:
+            def flush() -> None:
+                for one in reversed(kept.pop(channel)):
+                    channel.write(one)
+
+            if not fault.holds(channel):
+                kept[channel] = []
+                fault.hold(flush, channel)
+            kept[channel].append(frame)
+            if len(kept[channel]) == count:
+                fault.unhold(channel)
+                flush()
+
+        fault = self._spoil(api, times, where, f"{count} answers", act)
+        return fault
+
+    @named
+    def repeat(self, api: Api, *, times: Times = 1, **where: Unpack[Where]) -> Fault:
+        """Send an answer twice."""
+
+        def act(channel: Channel, frame: bytearray) -> None:
+            channel.write(frame)
+            channel.write(frame)
+
+        return self._spoil(api, times, where, "", act)
+
+    @named
+    def cut_answer(
+        self, api: Api, *, byte: int, reset: bool = False, times: Times = 1, **where: Unpack[Where]
+    ) -> Fault:
+        """Send the first ``byte`` bytes of an answer, its size field included, and close.
+
+        Args:
+            api: Of which requests; None for all.
+            byte: How many bytes; the connection ends behind the answer if that has fewer.
+            reset: End with a reset, which may take those bytes along.
+            times: How often; None for always.
+            where: Which requests.
+        """
+        whole("byte", byte, 0)
+
+        def act(channel: Channel, frame: bytearray) -> None:
+            if byte:
+                channel.write(frame[:byte])
+            channel.cut(reset)
+
+        return self._spoil(api, times, where, f"at byte {byte}", act)
+
+    @named
+    def cut_request(
+        self, api: Api, *, byte: int, reset: bool = False, times: Times = 1, **where: Unpack[Where]
+    ) -> Fault:
+        """Close the connection when ``byte`` bytes of a request, size field included, are there.
+
+        It is not carried out, and not in the log of requests. With an API, ``client_id`` or
+        ``version`` the header has to be there, too, as it tells them. A request that has fewer
+        bytes is cut at its end.
+
+        Raises:
+            InvalidArgument: ``topic``, ``replica`` or ``when`` is given: they need the whole.
+        """
+        whole("byte", byte, 0)
+        if not where.keys() <= {"broker", "client_id", "version", "connection"}:
+            raise InvalidArgument(
+                f"cut_request takes broker, client_id, version and connection, not {sorted(where)}"
+            )
+        fault = Fault(Action.CUT, Stage.ARRIVAL, api, times, where, f"at byte {byte}")
+        fault.byte, fault.reset = byte, reset
+        return self.add(fault)
+
+    @named
+    def trickle(
+        self, api: Api, bytes_per_second: float, *, times: Times = 1, **where: Unpack[Where]
+    ) -> Fault:
+        """Send an answer slowly, at so many bytes a second; what comes behind it waits."""
+        check.number("bytes_per_second", bytes_per_second, "above 0", lambda one: one > 0)
+
+        def act(channel: Channel, frame: bytearray) -> Deferred[object]:
+            return _trickle(fault, channel, frame, bytes_per_second)
+
+        fault = self._spoil(api, times, where, f"{bytes_per_second:g} bytes/s", act)
+        return fault
+
+    def _change(
+        self, api: ApiName, times: Times, where: Where, detail: str, act: Callable[..., object]
+    ) -> Fault:
+        return self.add(Fault(Action.CHANGE, Stage.ANSWER, api, times, where, detail, act))
+
+    def _spoil(
+        self, api: Api, times: Times, where: Where, detail: str, act: Callable[..., object]
+    ) -> Fault:
+        return self.add(Fault(Action.SPOIL, Stage.FRAME, api, times, where, detail, act))
+
+
+def _late(after: bool) -> Stage:
+    return Stage.AFTER if after else Stage.BEFORE
+
+
+def _trickle(
+    fault: Fault, channel: Channel, frame: bytearray, bytes_per_second: float
+) -> Deferred[object]:
+    """Send a frame slowly, or at once when the fault lets go; complete when all was sent."""
+    step = max(1, round(bytes_per_second * _STEP_SECONDS))
+    cancel: Callable[[], None] | None = None
+
+    def send(count: int) -> None:
+        nonlocal cancel
+        channel.write(frame[:count])
+        del frame[:count]
+        if frame:
+            cancel = channel.call_later(step / bytes_per_second, lambda: send(step))
+        else:
+            done.complete(None)
+
+    def stop() -> None:
+        fault.unhold(done)
+        if cancel is not None:
+            cancel()
+
+    done: Deferred[object] = Deferred(stop)
+    fault.hold(lambda: send(len(frame)), done)
+    send(step)
+    return done

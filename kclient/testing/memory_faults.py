@@ -1,7 +1,7 @@
 """What goes wrong on a ``MemoryNet`` on purpose, by address; ``MemoryNet`` is one of these.
 
-An address is ``"host:port"``, a host for all its ports, or None for everything. It keeps rules and
-answers questions about them; links ask.
+An address is ``"host:port"``, a host for all its ports, or None for everything. Rules are faults in
+a ``FaultList``; links ask, and do what they say.
 """
 
 from __future__ import annotations
@@ -9,16 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 from kclient.errors import InvalidArgument
+from kclient.testing.arguments import is_number, whole
+from kclient.testing.fault import Action, Fault, Stage
+from kclient.testing.fault_list import FaultList
 from kclient.testing.memory_link import Direction, Link, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 logger = logging.getLogger("kclient.testing")
+
+Place: TypeAlias = dict[str, str]
+"""A ``host``, or a host and an ``address`` with its port; of a rule for everything nothing."""
 
 _BOTH: tuple[Direction, Direction] = ("to_client", "to_server")
 RETRY = 1.0
@@ -27,33 +33,19 @@ _TRICKLE_STEP = 0.05
 """Seconds between two pieces of a trickle, about."""
 
 
-class _Armed:
-    """A cut that waits for its byte."""
-
-    __slots__ = ("address", "byte", "direction", "times")
-
-    def __init__(self, address: str | None, byte: int, direction: Direction, times: int) -> None:
-        self.address = address
-        self.byte = byte
-        self.direction = direction
-        self.times = times
-
-
 class NetFaults:
     """The rules of a network. Each method takes effect at once, on open connections too."""
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[str, ...] | OSError | None] = {}
-        self._refused: dict[str | None, bool] = {}
-        self._blackholed: dict[str | None, bool] = {}
-        self._frozen: dict[str | None, frozenset[Direction]] = {}
-        self._trickles: dict[str | None, float] = {}
-        self._armed: list[_Armed] = []
+        self._rules = FaultList()
+        self._listened: set[tuple[str, str]] = set()
+        self._links: dict[int, Link] = {}
 
     @property
     def links(self) -> list[Link]:
-        """Connections that are open."""
-        raise NotImplementedError
+        """Connections that are open, in the order of opening."""
+        return list(self._links.values())
 
     # Names
 
@@ -94,41 +86,43 @@ class NetFaults:
 
     def refuse(self, address: str | None = None) -> None:
         """Refuse new connections."""
-        self._refused[self._checked(address)] = True
+        self._rule(Action.REFUSE, self._place(address))
 
     def accept(self, address: str | None = None) -> None:
         """Refuse new connections no more."""
-        self._refused.pop(self._checked(address), None)
+        for rule in self._rules_at(Action.REFUSE, self._place(address)):
+            rule.remove()
 
     def blackhole(self, address: str | None = None) -> None:
         """Let all vanish, both ways: bytes, closes, attempts to connect. Nobody is told.
 
         A connection of which bytes vanished is reset when it is used after ``heal``.
         """
-        self._blackholed[self._checked(address)] = True
+        self._rule(Action.BLACKHOLE, self._place(address))
 
     def freeze(self, address: str | None = None, direction: Direction | None = None) -> None:
         """Hold all back in one direction or both, in order, until ``heal``.
 
         It is like a listener's process that was stopped: new connections open, and are silent.
         """
-        address = self._checked(address)
-        held = _BOTH if direction is None else (_checked_direction(direction),)
-        self._frozen[address] = self._frozen.get(address, frozenset()) | frozenset(held)
+        place = self._place(address)
+        if direction is not None:
+            _check_direction(direction)
+        held = {rule.where.get("direction") for rule in self._rules_at(Action.FREEZE, place)}
+        self._rule(Action.FREEZE, place, direction if held <= {direction} else None)
 
     def trickle(self, address: str | None = None, *, bytes_per_second: float) -> None:
         """Let what is written from now on arrive slowly, both ways, until ``heal``."""
         if not is_number(bytes_per_second) or not 0 < bytes_per_second < math.inf:
             raise InvalidArgument(f"bytes_per_second={bytes_per_second!r} must be above 0")
-        self._trickles[self._checked(address)] = bytes_per_second
+        self._rule(Action.TRICKLE, self._place(address)).rate = bytes_per_second
 
     def cut(self, address: str | None = None) -> int:
         """Reset the connections that are open now; returns how many."""
-        address = self._checked(address)
-        found = [link for link in self.links if _concerns((address,), link.address)]
+        place = self._place(address)
+        found = [link for link in self.links if place.items() <= _facts(link.address).items()]
         for link in found:
             link.cut()
-        self._count_cuts(len(found))
         return len(found)
 
     def cut_at(
@@ -148,11 +142,10 @@ class NetFaults:
             direction: Which bytes count: "to_client" or "to_server".
             times: How many connections it will reset.
         """
-        for name, value, least in (("byte", byte, 0), ("times", times, 1)):
-            if type(value) is not int or value < least:
-                raise InvalidArgument(f"{name}={value!r} must be an int of at least {least}")
-        armed = _Armed(self._checked(address), byte, _checked_direction(direction), times)
-        self._armed.append(armed)
+        whole("byte", byte, 0)
+        whole("times", times, 1)
+        where = {**self._place(address), "direction": _check_direction(direction)}
+        self._rules.add(Fault(Action.CUT, Stage.NETWORK, None, times, where, byte=byte))
 
     def heal(self, address: str | None = None) -> int:
         """Take rules back: all of them, those of a host with its ports, or those of one address.
@@ -163,31 +156,32 @@ class NetFaults:
         Returns:
             How many rules were taken back.
         """
-        address = self._checked(address)
-
-        def ends(rule: str | None) -> bool:
-            return address is None or rule == address or (rule or "").startswith(f"{address}:")
-
-        count = 0
-        rules: tuple[dict[str | None, Any], ...]
-        rules = (self._refused, self._blackholed, self._frozen, self._trickles)
-        for ruled in rules:
-            over = [rule for rule in ruled if ends(rule)]
-            count += len(over)
-            for rule in over:
-                ruled.pop(rule)
-        armed = [one for one in self._armed if not ends(one.address)]
-        count += len(self._armed) - len(armed)
-        self._armed = armed
+        place = self._place(address)
+        over = [rule for rule in self._rules if place.items() <= rule.where.items()]
+        for rule in over:
+            rule.remove()
         for link in self.links:
             link.to_server.heal()
             link.to_client.heal()
-        return count
+        return len(over)
 
-    def _checked(self, address: str | None) -> str | None:
-        """An address that a rule may have; says so where nothing ever listened there."""
+    def _rule(self, action: Action, place: Place, direction: Direction | None = None) -> Fault:
+        """Make a rule, in place of the one at the same place."""
+        for rule in self._rules_at(action, place):
+            rule.remove()
+        where = place if direction is None else {**place, "direction": direction}
+        return self._rules.add(Fault(action, Stage.NETWORK, None, None, where))
+
+    def _rules_at(self, action: Action, place: Place) -> list[Fault]:
+        """The rules of a kind at that very place, in whatever direction."""
+        both = {**place, "direction": None}
+        found = [one for one in self._rules if one.action is action]
+        return [one for one in found if {**one.where, "direction": None} == both]
+
+    def _place(self, address: str | None) -> Place:
+        """Where a rule is to hold; says so where nothing ever listened there."""
         if address is None:
-            return None
+            return {}
         host, colon, port = address.partition(":") if isinstance(address, str) else ("", "", "")
         if host.startswith("["):  # of IPv6
             host, _, rest = address[1:].partition("]")
@@ -198,27 +192,25 @@ class NetFaults:
             )
         if not self.has_listened(host, port):
             logger.warning("nothing has ever listened at %s: is the address right?", address)
-        return address
+        return _facts(address) if port else {"host": address}
 
     def has_listened(self, host: str, port: str) -> bool:
         """Something listens at that host, or has done so; at any port where none is given."""
-        raise NotImplementedError
+        return not self._listened or (host, port) in self._listened
 
     # What links ask
 
     def is_refused(self, address: str) -> bool:
         """New connections there are refused."""
-        return _concerns(self._refused, address)
+        return any(self._acting(Action.REFUSE, address))
 
     def is_blackholed(self, address: str) -> bool:
         """What is sent there or comes from there vanishes."""
-        return bool(self._blackholed) and _concerns(self._blackholed, address)
+        return any(self._acting(Action.BLACKHOLE, address))
 
     def is_frozen(self, address: str, direction: Direction) -> bool:
         """What goes there or comes from there is held back."""
-        return any(
-            direction in held and _concerns((rule,), address) for rule, held in self._frozen.items()
-        )
+        return any(self._acting(Action.FREEZE, address, direction))
 
     def trickle_step(self, address: str) -> int | None:
         """Bytes of one piece of a trickle; None where there is none."""
@@ -227,44 +219,37 @@ class NetFaults:
 
     def trickle_seconds(self, address: str, item: bytes | Signal) -> float:
         """How long after the piece before it a piece arrives at least."""
-        if not self._trickles or not isinstance(item, bytes):
-            return 0.0
         rate = self._rate(address)
-        return 0.0 if rate is None else len(item) / rate
+        return len(item) / rate if rate is not None and isinstance(item, bytes) else 0.0
 
     def armed_cut(self, address: str, direction: Direction, passed: int, size: int) -> int | None:
         """After how many of the next bytes a connection is reset; None if it isn't."""
-        for armed in self._armed:
-            if (
-                armed.direction == direction
-                and passed <= armed.byte < passed + size
-                and _concerns((armed.address,), address)
-            ):
-                armed.times -= 1
-                if not armed.times:
-                    self._armed.remove(armed)
-                return armed.byte - passed
+        for rule in self._acting(Action.CUT, address, direction):
+            if passed <= rule.byte < passed + size:
+                rule.use()
+                if not rule.active:
+                    rule.remove()
+                return rule.byte - passed
         return None
 
     def _rate(self, address: str) -> float | None:
-        found = (rate for rule, rate in self._trickles.items() if _concerns((rule,), address))
-        return min(found, default=None)
+        return min((rule.rate for rule in self._acting(Action.TRICKLE, address)), default=None)
 
-    def _count_cuts(self, count: int) -> None:
-        raise NotImplementedError
-
-
-def _concerns(rules: Iterable[str | None], address: str) -> bool:
-    host = address.rpartition(":")[0]
-    return any(rule is None or rule in (address, host) for rule in rules)
-
-
-def is_number(value: object) -> bool:
-    """An int or a float that is one."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    def _acting(
+        self, action: Action, address: str, direction: Direction | None = None
+    ) -> Iterator[Fault]:
+        if self._rules.listed:
+            facts = {**_facts(address), "direction": direction}
+            for rule in self._rules.acting(Stage.NETWORK, None, facts):
+                if rule.action is action:
+                    yield rule
 
 
-def _checked_direction(direction: Direction) -> Direction:
+def _facts(address: str) -> Place:
+    return {"host": address.rpartition(":")[0], "address": address}
+
+
+def _check_direction(direction: Direction) -> Direction:
     if direction not in _BOTH:
         raise InvalidArgument(f"direction={direction!r} can't be: allowed are {_BOTH}")
     return direction

@@ -339,7 +339,6 @@ class Flow:
     def _hand_over(self, item: bytes | Signal) -> None:
         link, net, target = self._link, self._net, self.target
         if item is Signal.CUT:
-            net.stats.cuts += 1
             link.cut()
         elif item is Signal.ACCEPT:
             link.accept()
@@ -386,7 +385,6 @@ class Flow:
             else:
                 self._take_back(unread)
         if cut_at is not None:
-            net.stats.cuts += 1
             link.cut()
         elif not self._source.gone:
             self._source.written()
@@ -449,6 +447,7 @@ class Link:
 
     def cut(self) -> None:
         """Both sides lose it now; what is on its way is lost."""
+        self._net.stats.cuts += 1
         self._net.note("cut", self.number, self.address)
         self.to_server.stop()
         self.to_client.stop()

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, InvalidArgument
 from kclient.testing.addresses import address_of
-from kclient.testing.memory_faults import RETRY, NetFaults, is_number
+from kclient.testing.arguments import is_number
+from kclient.testing.memory_faults import RETRY, NetFaults
 from kclient.testing.memory_link import Direction, Link, Signal
 
 if TYPE_CHECKING:
@@ -168,9 +169,7 @@ class MemoryNet(NetFaults):
         self.dials: list[tuple[float, str]] = []
         self.events: list[str] | None = None
         self._rng = random.Random(checked_seed(seed))
-        self._listened: set[tuple[str, str]] = set()
         self._listeners: dict[tuple[str, int], Listener] = {}
-        self._links: dict[int, Link] = {}
         self._opened = 0
         self._hash = hashlib.blake2b(digest_size=16)
 
@@ -284,18 +283,9 @@ class MemoryNet(NetFaults):
             del self._listeners[key]
             self.note("unlisten", address_of(listener.host, listener.port))
 
-    @property
-    def links(self) -> list[Link]:
-        """Connections that are open, in the order of opening."""
-        return list(self._links.values())
-
     def digest(self) -> str:
         """A hash of all that happened: when, where, which bytes. Equal runs have equal ones."""
         return self._hash.hexdigest()
-
-    def has_listened(self, host: str, port: str) -> bool:
-        """Something listens at that host, or has done so; at any port where none is given."""
-        return not self._listened or (host, port) in self._listened
 
     # Finding the way
 
@@ -351,9 +341,6 @@ class MemoryNet(NetFaults):
             )
             return [data[a:b] for a, b in zip([0, *cuts], [*cuts, size], strict=True) if a < b]
         return [data]
-
-    def _count_cuts(self, count: int) -> None:
-        self.stats.cuts += count
 
     def link_gone(self, link: Link) -> None:
         """Both sides of a link are over."""

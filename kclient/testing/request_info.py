@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kclient.errors import ProtocolError
+from kclient.protocol.headers import decode_request_header
 from kclient.protocol.registry import API_NAMES
 
 if TYPE_CHECKING:
@@ -73,6 +75,29 @@ class RequestInfo:
     replica_id: int
     request: Any
     response: Any = None
+
+
+def facts_of(call: Call) -> dict[str, object]:
+    """The facts that ``Fault.matches`` compares, by the words of ``Where``."""
+    return {
+        "api": call.api_key,
+        "broker": call.node_id,
+        "client_id": call.client_id,
+        "version": call.version,
+        "connection": call.connection,
+        "replica": replica_of(call.api_key, call.request),
+    }
+
+
+def facts_of_start(broker: int, connection: int, start: memoryview) -> dict[str, object]:
+    """The same for a client's request of which only the start arrived; less without a header."""
+    facts: dict[str, object] = {"broker": broker, "connection": connection, "replica": CLIENT}
+    try:
+        header = decode_request_header(start)
+    except ProtocolError:
+        return facts
+    told = {"api": header.api_key, "client_id": header.client_id, "version": header.api_version}
+    return facts | told
 
 
 def info_of(call: Call, response: Response | bytes | None = None) -> RequestInfo:

@@ -26,7 +26,7 @@ from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.protocol.messages.produce import ProduceResponse
 from kclient.testing import Cluster, run_virtually
 from kclient.testing.call import Call
-from kclient.testing.fault import Action, Fault
+from kclient.testing.fault import Action, Fault, Stage
 from kclient.types import TopicPartition
 from tests.fuzz import operators
 from tests.fuzz.fetches import kind_of
@@ -76,10 +76,9 @@ class Spoiler:
 
     def attach(self, cluster: Cluster) -> Fault:
         """From now on, or some answers later."""
-        fault = Fault(Action.CHANGE, self.api, self.times, True, {})
+        fault = Fault(Action.CHANGE, Stage.ANSWER, self.api, self.times, {}, act=self._spoil)
         fault.applies = self._is_time
-        fault.change = self._spoil
-        return cluster.faults._add(fault)
+        return cluster.faults.add(fault)
 
     def _is_time(self, call: Call, response: Response) -> bool:
         self._begin -= 1

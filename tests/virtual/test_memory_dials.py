@@ -281,6 +281,28 @@ async def test_healing_a_host_heals_its_ports_and_says_how_many_rules_are_gone()
     assert (net.heal(), net.heal()) == (1, 0)
 
 
+async def test_freezing_both_directions_one_by_one_is_one_rule() -> None:
+    net = network()
+    net.freeze("b", "to_client")
+    assert not net.is_frozen("b:1", "to_server")
+    net.freeze("b", "to_server")
+    net.freeze("b", "to_server")
+    assert net.is_frozen("b:1", "to_client")
+    assert net.is_frozen("b:1", "to_server")
+    assert net.heal("b") == 1
+    assert not net.is_frozen("b:1", "to_client")
+
+
+async def test_accepting_at_an_address_leaves_what_is_refused_elsewhere() -> None:
+    net = network()
+    net.refuse("b")
+    net.refuse("b:1")
+    net.accept("b:1")
+    assert net.is_refused("b:1")
+    net.accept("b")
+    assert not net.is_refused("b:1")
+
+
 async def test_directions_names_and_numbers_are_checked() -> None:
     net = network()
     wrong: Any = "both"
