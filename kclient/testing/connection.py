@@ -209,12 +209,34 @@ class Channel(asyncio.BufferedProtocol):
         else:
             self._pass(call, Stage.AFTER_APPEND, outcome)
 
-    def _pass(self, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None) -> None:
-        """Take a request past the faults of a stage, and then on to what follows it."""
-        fault = next(self._faults.acting(stage, call), None)
-        if fault is None:
-            self._pass_on(call, stage, answer)
-            return
+    def _pass(
+        self,
+        call: Call,
+        stage: Stage,
+        answer: Deferred[Response] | Answer | None,
+        *,
+        gated: bool = True,
+    ) -> None:
+        """Take a request past the faults of a stage, if it is ``gated``, and on to what follows."""
+        fault = None
+        if gated and self._set_faults:
+            fault = next(self._faults.acting(stage, call), None)
+        if fault is not None:
+            self._obey(fault, call, stage, answer)
+        elif isinstance(answer, Deferred):
+            self._wait(answer, lambda came: self._pass(call, Stage.AFTER, came))
+        elif stage is Stage.BEFORE and answer is None:
+            self._serve(call)
+        elif stage is Stage.AFTER_APPEND:
+            self._pass(call, Stage.AFTER, answer)
+        elif stage is Stage.AFTER_REPLY:
+            self._mute(answer)
+        else:
+            self._reply(call, answer)
+
+    def _obey(
+        self, fault: Fault, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None
+    ) -> None:
         fault.use(call)
         if fault.action is Action.CLOSE:
             self.abort()
@@ -226,26 +248,8 @@ class Channel(asyncio.BufferedProtocol):
         else:
             self._call_hook(fault, call, stage, answer)
 
-    def _pass_on(
-        self, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None
-    ) -> None:
-        if isinstance(answer, Deferred):
-            self._wait(answer, lambda came: self._pass(call, Stage.AFTER, came))
-        elif stage is Stage.BEFORE and answer is None:
-            self._serve(call)
-        elif stage is Stage.AFTER_APPEND:
-            self._pass(call, Stage.AFTER, answer)
-        elif stage is Stage.AFTER_REPLY:
-            self._mute(answer)
-        else:
-            self._reply(call, answer)
-
     def _call_hook(
-        self,
-        fault: Fault,
-        call: Call,
-        stage: Stage,
-        answer: Deferred[Response] | Answer | None,
+        self, fault: Fault, call: Call, stage: Stage, answer: Deferred[Response] | Answer | None
     ) -> None:
         seen = answer.draft if isinstance(answer, Deferred) else answer
         outcome = self._faults.run(fault, call, seen)
@@ -259,7 +263,7 @@ class Channel(asyncio.BufferedProtocol):
             else:
                 if isinstance(answer, Deferred):
                     answer.cancel()
-                self._pass_on(call, stage, given)
+                self._pass(call, stage, given, gated=False)
 
         if self._deaf:
             return
@@ -304,29 +308,29 @@ class Channel(asyncio.BufferedProtocol):
 
     def _reply(self, call: Call, answer: Answer | None) -> None:
         """Answer as the faults want it."""
-        changed = None if answer is None else self._faults.changed(call, answer)
+        changed: Answer | Failed | None = answer
+        if answer is not None and self._set_faults:
+            changed = self._faults.changed(call, answer)
         if isinstance(changed, Failed):
             self.abort()
             return
-        waits = None
+        fault = waits = None
         if changed is not None:
             frame = self._encode(call, changed)
             if frame is None:
                 return
-            waits = self._send(call, frame)
+            if self._set_faults:
+                fault = next(self._faults.acting(Stage.FRAME, call, {"channel": self}), None)
+            if fault is None:
+                self._out.write(frame)
+            else:
+                if not fault.holds(self):
+                    fault.use(call)
+                waits = fault.act(self, frame)
         if waits is None:
             self._replied(call, changed)
         else:
             self._wait(waits, lambda _: self._replied(call, changed))
-
-    def _send(self, call: Call, frame: bytearray) -> Deferred[object] | None:
-        for fault in self._faults.acting(Stage.FRAME, call, {"channel": self}):
-            if not fault.holds(self):
-                fault.use(call)
-            waits: Deferred[object] | None = fault.act(self, frame)
-            return waits
-        self._out.write(frame)
-        return None
 
     def _encode(self, call: Call, answer: Answer) -> bytearray | None:
         broker, ours = self._broker, not self._set_faults
