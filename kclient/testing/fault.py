@@ -10,7 +10,6 @@ import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from kclient.error_codes import ErrorCode
@@ -20,7 +19,7 @@ from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.deferred import Deferred
-from kclient.testing.fault_arguments import check_where, counted, described, how_often
+from kclient.testing.fault_arguments import called, check_where, counted, how_often
 from kclient.testing.request_info import CLIENT, RequestInfo
 from kclient.testing.timed_wait import check_timeout, waited
 
@@ -154,7 +153,6 @@ class Fault:
         check_where(key, self.where)
         how_often(self.times)
         self.name = self.action.name.lower()
-        self._api_key = key
         self._wanted = {name: self.where[name] for name in self.where if name not in _APART}
         if key is not None:
             self._wanted["api"] = key
@@ -175,19 +173,24 @@ class Fault:
         return f"<Fault {', '.join(words)}>"
 
     def _whom(self) -> Iterator[str]:
-        if self._api_key is not None:
-            yield API_NAMES[self._api_key]
-        yield from described(self.where)
+        where = self.where
+        if "api" in self._wanted:
+            yield API_NAMES[self._wanted["api"]]
+        if "topic" in where:
+            topic = where["topic"]
+            yield f"{topic}-{where['partition']}" if "partition" in where else f"topic {topic}"
+        if "client_id" in where:
+            yield f"client {where['client_id']!r}"
+        for name in ("broker", "version", "connection", "replica"):
+            if name in where:
+                yield f"{name} {where[name]}"
+        if "when" in where:
+            yield f"when {called(where['when'])}"
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.remove()
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from kclient.error_codes import ErrorCode
@@ -52,20 +52,6 @@ class Where(TypedDict, total=False):
     """Requests of this follower, by node id, or of ``"any"`` sender; left out: those of clients."""
     when: Callable[[RequestInfo], bool]
     """Any other condition, without an effect of its own: it may be asked twice of a request."""
-
-
-def described(where: Mapping[str, Any]) -> Iterator[str]:
-    """In a few words each."""
-    if "topic" in where:
-        topic = where["topic"]
-        yield f"{topic}-{where['partition']}" if "partition" in where else f"topic {topic}"
-    if "client_id" in where:
-        yield f"client {where['client_id']!r}"
-    for name in ("broker", "version", "connection", "replica"):
-        if name in where:
-            yield f"{name} {where[name]}"
-    if "when" in where:
-        yield f"when {called(where['when'])}"
 
 
 def called(function: object) -> str:
