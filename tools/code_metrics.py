@@ -60,8 +60,8 @@ SANS_IO = tuple(
         "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "
         "generation.py host.py",
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
-        "testing": "batch_filter.py batch_rules.py broker_config_rules.py broker_configs.py "
-        "compaction.py config_change.py config_defs.py config_descriptions.py config_rules.py "
+        "testing": "batch_filter.py batch_rules.py broker_configs.py "
+        "compaction.py config_defs.py config_descriptions.py config_rules.py "
         "config_tables controller.py elections.py events.py follower_fetch.py "
         "groups/classic_group.py groups/deadlines.py "
         "groups/java_hash.py groups/joins.py groups/member.py groups/offset_rules.py "

@@ -27,19 +27,21 @@ _CHECK_CAP_BYTES = 256 << 20
 """What inflates to more is refused. Kafka would take it, but kclient would not read it either."""
 _CHUNK = 2000
 _LENGTH_BYTES = 5
-_SHOWN_ERRORS = 3
-_NO_APPEND_TIME = "Producer should not set timestamp type to LogAppendTime."
+_TEXTS = {
+    ErrorCode.INVALID_RECORD: "A record of a compacted topic has no key.",
+    ErrorCode.INVALID_TIMESTAMP: "A record's time is out of bounds, or of another type.",
+}
 
 
 class RecordsRefused(Refused):
     """Some records of a batch can't be taken, and so none is.
 
     Attributes:
-        records: Index in the batch and the reason, for each.
+        records: Their indexes in the batch.
     """
 
-    def __init__(self, code: ErrorCode, message: str, records: list[tuple[int, str]]) -> None:
-        super().__init__(code, message)
+    def __init__(self, code: ErrorCode, records: list[int]) -> None:
+        super().__init__(code, _TEXTS[code])
         self.records = records
 
 
@@ -62,7 +64,7 @@ def open_batch(data: Buffer | None, version: int) -> StoredBatch:
     return batch
 
 
-def check_batch(batch: StoredBatch, config: TopicConfig, now_ms: int, where: str) -> None:
+def check_batch(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None:
     """Check all of a batch but its producer, which is the log's matter.
 
     Raises:
@@ -70,40 +72,26 @@ def check_batch(batch: StoredBatch, config: TopicConfig, now_ms: int, where: str
         RecordsRefused: With the records concerned.
     """
     if batch.base_offset != 0:
-        raise _invalid(
-            f"The baseOffset of the record batch in the append to {where} should be 0, but it is "
-            f"{batch.base_offset}"
-        )
+        raise Refused(ErrorCode.INVALID_RECORD)
     if batch.size_bytes > config.max_message_bytes:
-        raise Refused(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {where} is {batch.size_bytes} bytes which "
-            f"exceeds the maximum configured value of {config.max_message_bytes}.",
-        )
+        raise Refused(ErrorCode.MESSAGE_TOO_LARGE)
     if batch.computed_crc() != batch.crc:
         raise Refused(ErrorCode.CORRUPT_MESSAGE)
-    if batch.last_offset < 0 or batch.record_count != batch.last_offset + 1:
-        raise _invalid(
-            f"Inconsistent batch offset range [0, {batch.last_offset}] and count of records "
-            f"{batch.record_count} in topic partition {where}"
-        )
-    if batch.is_control:
-        raise _invalid(
-            f"Clients are not allowed to write control records in topic partition {where}"
-        )
-    if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise _invalid(
-            f"Invalid sequence number {batch.base_sequence} in record batch with producerId "
-            f"{batch.producer_id} in topic partition {where}"
-        )
+    if (
+        batch.last_offset < 0
+        or batch.record_count != batch.last_offset + 1
+        or batch.is_control
+        or (batch.producer_id >= 0 and batch.base_sequence < 0)
+    ):
+        raise Refused(ErrorCode.INVALID_RECORD)
     if batch.is_transactional:  # there is no coordinator that could have begun a transaction
         raise Refused(ErrorCode.INVALID_TXN_STATE)
     if batch.codec > Compression.ZSTD:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    _check_records(batch, config, now_ms, where)
+    _check_records(batch, config, now_ms)
 
 
-def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int, where: str) -> None:
+def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int) -> None:
     """Check each record, and put the greatest of their timestamps into the header."""
     view = memoryview(batch.data)
     try:
@@ -114,15 +102,15 @@ def _check_records(batch: StoredBatch, config: TopicConfig, now_ms: int, where: 
     except DecompressionFailed as error:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecord as error:
-        raise _invalid(str(error)) from error
-    check = _RecordCheck(config, now_ms, where, batch.is_log_append_time)
+        raise Refused(ErrorCode.INVALID_RECORD) from error
+    check = _RecordCheck(config, now_ms, batch.is_log_append_time)
     while not decoded.exhausted:
         try:
             records = decoded.records("", 0, limit=_CHUNK)
         except CorruptRecord as error:
             if batch.codec == Compression.NONE and _has_endless_length(view[BATCH_HEADER_BYTES:]):
                 raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-            raise _invalid(str(error)) from error
+            raise Refused(ErrorCode.INVALID_RECORD) from error
         check.take_all(records)
     check.raise_errors()
     batch.set_times(check.greatest, log_append_time=False)
@@ -162,18 +150,16 @@ class _RecordCheck:
         "_latest",
         "_log_append_time",
         "_marked",
-        "_where",
         "greatest",
     )
 
-    def __init__(self, config: TopicConfig, now_ms: int, where: str, marked: bool) -> None:
+    def __init__(self, config: TopicConfig, now_ms: int, marked: bool) -> None:
         self._earliest = now_ms - config.timestamp_before_max_ms
         self._latest = now_ms + config.timestamp_after_max_ms
         self._compacted = config.compacted
         self._log_append_time = config.log_append_time
         self._marked = marked
-        self._where = where
-        self._errors: list[tuple[int, str]] = []
+        self._errors: list[int] = []
         self._code = ErrorCode.INVALID_RECORD
         self._index = -1
         self.greatest = -1
@@ -196,47 +182,17 @@ class _RecordCheck:
         if at > self.greatest:
             self.greatest = at
         if self._compacted and record.key is None:
-            text = "Compacted topic cannot accept message without key in topic partition "
-            self._errors.append((self._index, text + self._where))
-        elif not self._log_append_time and at >= 0:
-            if not self._earliest <= at <= self._latest:
-                self._mistimed(
-                    f"Timestamp {at} of message with offset {record.offset} is out of range. The "
-                    f"timestamp should be within [{self._earliest}, {self._latest}]"
-                )
-        elif self._marked:
-            self._mistimed(f"Invalid timestamp type in message {_shown(record)}. {_NO_APPEND_TIME}")
-
-    def _mistimed(self, text: str) -> None:
-        self._code = ErrorCode.INVALID_TIMESTAMP
-        self._errors.append((self._index, text))
+            self._errors.append(self._index)
+            return
+        if self._log_append_time or at < 0:
+            mistimed = self._marked
+        else:
+            mistimed = not self._earliest <= at <= self._latest
+        if mistimed:
+            self._code = ErrorCode.INVALID_TIMESTAMP
+            self._errors.append(self._index)
 
     def raise_errors(self) -> None:
         """Raise RecordsRefused if a record can't be taken."""
         if self._errors:
-            raise RecordsRefused(self._code, _summary(self._code, self._errors), self._errors)
-
-
-def _shown(record: Record) -> str:
-    key, value = record.key or b"", record.value or b""
-    return (
-        f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, "
-        f"key={len(key)} bytes, value={len(value)} bytes)"
-    )
-
-
-def _summary(code: ErrorCode, errors: list[tuple[int, str]]) -> str:
-    if code is ErrorCode.INVALID_TIMESTAMP:
-        return "One or more records have been rejected due to invalid timestamp"
-    shown = ", ".join(
-        f"RecordError(batchIndex={index}, message='{text}')"
-        for index, text in errors[:_SHOWN_ERRORS]
-    )
-    return (
-        f"One or more records have been rejected due to {len(errors)} record errors in total, and "
-        f"only showing the first three errors at most: [{shown}]"
-    )
-
-
-def _invalid(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_RECORD, message)
+            raise RecordsRefused(self._code, self._errors)

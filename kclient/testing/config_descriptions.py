@@ -2,20 +2,18 @@
 
 A value of a broker comes from the first of: what was set for this broker, for all brokers, in its
 properties file, Kafka's default. Topics and groups look through to the broker's configuration of
-another name. Rules only, fed by the handler; the texts of documentation are loaded when wanted.
+another name. Rules only, fed by the handler.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
 from typing import NamedTuple
 
 from kclient.testing import broker_configs, topic_configs
-from kclient.testing.config_defs import ConfigDef, read_table, text_of
+from kclient.testing.config_defs import ConfigDef, as_text, read_table
 from kclient.testing.config_tables import definitions
-from kclient.testing.groups.java_hash import hash_map_order
 from kclient.testing.refused import Refused
 from kclient.testing.topic_configs import TopicConfig
 
@@ -59,24 +57,12 @@ UNKNOWN_KIND = 0
 GROUP_DEFINITIONS = read_table(definitions.GROUP)
 CLIENT_METRICS_DEFINITIONS = read_table(definitions.CLIENT_METRICS)
 
-_RATE_DOC = (
-    "A long representing the upper bound (bytes/sec) on {}. This property can be only set "
-    "dynamically. It is suggested that the limit be kept above 1MB/s for accurate behaviour."
+_DYNAMIC_ONLY = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 )
-_REPLICATION = (
-    "replication traffic for {0} enumerated in the property {1}.replication.throttled.replicas "
-    "(for each topic)"
-)
-DYNAMIC_ONLY_DOCS = {
-    "leader.replication.throttled.rate": _RATE_DOC.format(_REPLICATION.format("leaders", "leader")),
-    "follower.replication.throttled.rate": _RATE_DOC.format(
-        _REPLICATION.format("followers", "follower")
-    ),
-    "replica.alter.log.dirs.io.max.bytes.per.second": _RATE_DOC.format(
-        "disk IO used for moving replica between log directories on the same broker"
-    ),
-}
-DYNAMIC_ONLY = {name: ConfigDef(name, "LONG", None, low=0, mode="c") for name in DYNAMIC_ONLY_DOCS}
+DYNAMIC_ONLY = {name: ConfigDef(name, "LONG", None, low=0, mode="c") for name in _DYNAMIC_ONLY}
 """Configurations of brokers that no properties file can have."""
 
 
@@ -159,7 +145,7 @@ def describe_topic(config: TopicConfig, layers: BrokerLayers) -> list[Described]
         elif name in defaults:
             value = _shown(one, defaults[name])  # this broker's may be another than the others'
         found.append(_described(one, value, synonyms))
-    return _in_order(found)
+    return found
 
 
 def describe_broker(layers: BrokerLayers) -> list[Described]:
@@ -175,7 +161,7 @@ def describe_broker(layers: BrokerLayers) -> list[Described]:
         for name in others
         if name not in broker_configs.DEFINITIONS
     ]
-    return _in_order(rows)
+    return rows
 
 
 def describe_all_brokers(common: Mapping[str, str]) -> list[Described]:
@@ -189,7 +175,7 @@ def describe_all_brokers(common: Mapping[str, str]) -> list[Described]:
             if one is None
             else _described(one, _shown(one, text), synonyms, one.mode == "r")
         )
-    return _in_order(rows)
+    return rows
 
 
 def describe_group(given: Mapping[str, str], layers: BrokerLayers) -> list[Described]:
@@ -206,7 +192,7 @@ def describe_group(given: Mapping[str, str], layers: BrokerLayers) -> list[Descr
             text = given[name]
             synonyms.insert(0, Synonym(name, text, Source.GROUP))
         rows.append(_described(one, _shown(one, text or ""), synonyms))
-    return _in_order(rows)
+    return rows
 
 
 def describe_client_metrics(given: Mapping[str, str]) -> list[Described]:
@@ -216,7 +202,7 @@ def describe_client_metrics(given: Mapping[str, str]) -> list[Described]:
         value = _shown(one, given.get(name, one.default or ""))
         synonyms = [Synonym(name, value, Source.CLIENT_METRICS)] if name in given else []
         rows.append(_described(one, value, synonyms))
-    return _in_order(rows)
+    return rows
 
 
 def describe_loggers(levels: Mapping[str, str]) -> list[Described]:
@@ -225,17 +211,6 @@ def describe_loggers(levels: Mapping[str, str]) -> list[Described]:
         Described(name, level, Source.BROKER_LOGGER, UNKNOWN_KIND, False, False, [])
         for name, level in levels.items()
     ]
-
-
-def _in_order(rows: list[Described]) -> list[Described]:
-    """In the order of Kafka, which is that of a map."""
-    by_name = {row.name: row for row in rows}
-    return [by_name[name] for name in _order(tuple(by_name))]
-
-
-@lru_cache(maxsize=32)
-def _order(names: tuple[str, ...]) -> list[str]:
-    return hash_map_order(names)
 
 
 def _described(
@@ -268,22 +243,6 @@ def _hidden(synonyms: Iterable[Synonym]) -> list[Synonym]:
 
 def _shown(one: ConfigDef, text: str) -> str | None:
     try:
-        return text_of(one.parse(text))
+        return as_text(one.parse(text))
     except Refused:  # a value of the broker that is no value of a group's
         return text
-
-
-@cache
-def documentation(resource: Resource) -> Mapping[str, str]:
-    """Kafka's texts about the configurations of a kind of resource, by name."""
-    from kclient.testing.config_tables import docs  # a hundred kilobytes
-
-    text = {
-        Resource.TOPIC: docs.TOPIC,
-        Resource.BROKER: docs.BROKER,
-        Resource.GROUP: docs.GROUP,
-        Resource.CLIENT_METRICS: docs.CLIENT_METRICS,
-    }.get(resource, "")
-    lines = (line.partition(" ") for line in text.split("\n") if line)
-    found = {name: doc.replace("\f", "\n") for name, _, doc in lines}
-    return {**found, **DYNAMIC_ONLY_DOCS} if resource == Resource.BROKER else found

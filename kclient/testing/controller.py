@@ -285,9 +285,7 @@ class Controller:
         image = self.image
         facts = image.partition(topic, index)
         if facts is None:
-            raise Refused(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}"
-            )
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
         alive = _alive(image)
         if unclean:
             if facts.leader != NO_LEADER:

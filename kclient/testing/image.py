@@ -145,13 +145,11 @@ class MetadataImage:
         """
         up = self._striped()
         if not up:
-            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are down.")
         if replication_factor > len(self.brokers):
             raise Refused(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The target replication factor of {replication_factor} cannot be reached because "
-                f"only {len(self.brokers)} broker(s) are registered or some brokers have all their "
-                "log directories cordoned.",
+                f"There are {len(self.brokers)} brokers for {replication_factor} replicas.",
             )
         down = [one for one in sorted(self.brokers) if not self.brokers[one].alive]
         placed = []

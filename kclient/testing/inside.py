@@ -170,7 +170,7 @@ class Inside:
         """
         reign = self.controller
         if reign is None or not self.interior.reachable(node_id, reign.node_id):
-            raise Refused(ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
+            raise Refused(ErrorCode.NOT_CONTROLLER, "The controller is out of reach.")
         return reign
 
     def alter_isr(

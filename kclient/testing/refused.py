@@ -10,12 +10,26 @@ from kclient.error_codes import ErrorCode
 
 
 class Refused(Exception):
-    """A request, or one entry of it, gets ``code``, with ``message`` where the API has room."""
+    """A request, or one entry of it, gets ``code``, with ``message`` where the API has room.
+
+    A message is a sentence of our own. There is one where Kafka sends one, too, as the code alone
+    doesn't say what was wrong with the request.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)
         self.code = code
         self.message = message
+
+
+def bad_config(message: str) -> Refused:
+    """INVALID_CONFIG."""
+    return Refused(ErrorCode.INVALID_CONFIG, message)
+
+
+def bad_request(message: str) -> Refused:
+    """INVALID_REQUEST."""
+    return Refused(ErrorCode.INVALID_REQUEST, message)
 
 
 class Hangup(Exception):

@@ -160,18 +160,11 @@ class StoredBatch:
         _CRC.pack_into(self.data, _CRC_POSITION, self.crc)
 
 
-class Malformed(Refused):
-    """CORRUPT_MESSAGE, with a text that Kafka sends to the producer."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
-
-
 def split_batches(data: bytes | bytearray | memoryview) -> list[memoryview]:
     """The complete batches in ``data``, of any magic; a truncated last one is left out, as in Java.
 
     Raises:
-        Refused: CORRUPT_MESSAGE, for a length or a magic that can't be (``Malformed``).
+        Refused: CORRUPT_MESSAGE, for a length or a magic that can't be.
     """
     view = memoryview(data)
     found: list[memoryview] = []
@@ -180,13 +173,9 @@ def split_batches(data: bytes | bytearray | memoryview) -> list[memoryview]:
         (length,) = _LENGTH.unpack_from(view, pos + _LENGTH_POSITION)
         magic = view[pos + MAGIC_POSITION]
         if length < _SMALLEST_LENGTH:
-            raise Malformed(
-                f"Record size {length} is less than the minimum record overhead "
-                f"({_SMALLEST_LENGTH})"
-            )
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"A batch has no length of {length}.")
         if magic > _NEWEST_MAGIC:
-            signed = magic - 256 if magic > 127 else magic
-            raise Malformed(f"Invalid magic found in record: {signed}")
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"There is no format {magic}.")
         end = pos + LOG_OVERHEAD + length
         if end > len(view):
             break

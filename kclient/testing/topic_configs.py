@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from kclient.error_codes import ErrorCode
-from kclient.testing.config_defs import ConfigDef, Value, read_table, text_of
+from kclient.testing.config_defs import ConfigDef, Value, as_text, read_table
 from kclient.testing.config_tables import definitions
-from kclient.testing.refused import Refused
+from kclient.testing.refused import bad_config
 
 ALL_DEFINITIONS = read_table(definitions.TOPIC)
 """Those included that Kafka keeps for its own tests, such as ``internal.segment.bytes``."""
@@ -80,7 +79,7 @@ class TopicConfig:
         """
         for name in given:
             if name not in ALL_DEFINITIONS:
-                raise _invalid(f"Unknown topic config name: {name}")
+                raise bad_config(f"Topics have no configuration {name!r}.")
         self.given = dict(given)
         self._values: dict[str, Value] = {}
         for name, one in ALL_DEFINITIONS.items():
@@ -112,15 +111,9 @@ class TopicConfig:
     def _check_together(self) -> None:
         low, high = self._int("min.compaction.lag.ms"), self._int("max.compaction.lag.ms")
         if low > high:
-            raise _invalid(
-                f"conflict topic config setting min.compaction.lag.ms ({low}) > "
-                f"max.compaction.lag.ms ({high})"
-            )
+            raise bad_config("min.compaction.lag.ms can't be above max.compaction.lag.ms.")
         if self._values["remote.storage.enable"]:
-            raise _invalid(
-                "Tiered Storage functionality is disabled in the broker. Topic cannot be "
-                "configured with remote log storage."
-            )
+            raise bad_config("The brokers have no remote storage.")
 
     def _int(self, name: str) -> int:
         return cast(int, self._values[name])
@@ -131,8 +124,5 @@ class TopicConfig:
 
     def text(self, name: str) -> str:
         """That value as Kafka shows it."""
-        return text_of(self._values[name]) or ""
-
-
-def _invalid(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_CONFIG, message)
+        value = self._values[name]
+        return "" if value is None else as_text(value)

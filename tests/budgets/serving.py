@@ -30,7 +30,7 @@ def served(count: int) -> Iterator[Step]:
         log = PartitionLog()
         for data in sent:
             batch = open_batch(data, _PRODUCE_VERSION)
-            check_batch(batch, config, FIRST_MS, "flights-0")
+            check_batch(batch, config, FIRST_MS)
             log.append(batch, 0, None)
             log.advance(log.end_offset)
         found = log.read(0, _MOST_BYTES, log.high_watermark, at_least_one=True)

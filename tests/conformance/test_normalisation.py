@@ -82,9 +82,12 @@ def test_masks_leave_nothing_and_what_is_kept() -> None:
 def test_times_that_are_not_now_are_told() -> None:
     """Only what the broker's clock gave is left out."""
     assert _applied(_rule("now", "at"), {"at": 1_700_000_000_000}) == {"at": 1_700_000_000_000}
-    assert _applied(_rule("now", "at"), {"at": "in [1700000000000, 5]"}) == {
-        "at": "in [1700000000000, 5]"
-    }
+
+
+def test_what_is_skipped_may_be_there_or_not() -> None:
+    """Unlike what is masked."""
+    rule = _rule("skip", "text")
+    assert _applied(rule, {"text": None}) == _applied(rule, {"text": "no"})
 
 
 def test_own_is_for_listings_alone() -> None:

@@ -32,27 +32,27 @@ async def configured_cluster() -> AsyncIterator[Cluster]:
 
 async def alter(
     peer: RawPeer, kind: int, name: str, *entries: Entry, validate_only: bool = False
-) -> tuple[int, str | None]:
-    """Code and text of an incremental alteration."""
+) -> int:
+    """The code of an incremental alteration."""
     wanted = incremental_alter_configs.AlterConfigsResource(
         kind, name, [incremental_alter_configs.AlterableConfig(*one) for one in entries]
     )
     request = incremental_alter_configs.IncrementalAlterConfigsRequest([wanted], validate_only)
     (got,) = (await peer.call(request, 1)).responses
     assert (got.resource_type, got.resource_name) == (kind, name)
-    return got.error_code, got.error_message
+    return int(got.error_code)
 
 
 async def replace(
     peer: RawPeer, kind: int, name: str, *entries: tuple[str, str | None], **options: bool
-) -> tuple[int, str | None]:
+) -> int:
     """The same of the older API."""
     wanted = alter_configs.AlterConfigsResource(
         kind, name, [alter_configs.AlterableConfig(*one) for one in entries]
     )
     request = alter_configs.AlterConfigsRequest([wanted], options.get("validate_only", False))
     (got,) = (await peer.call(request, 2)).responses
-    return got.error_code, got.error_message
+    return int(got.error_code)
 
 
 async def describe(peer: RawPeer, kind: int, name: str, *keys: str, docs: bool = False) -> Any:

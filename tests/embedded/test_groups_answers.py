@@ -141,7 +141,6 @@ async def test_a_group_that_is_not_there_is_dead(scene: Scene) -> None:
     assert (old.error_code, old.group_state, old.authorized_operations) == (NONE, "Dead", 3400)
     (new,) = (await peer.call(DescribeGroupsRequest(["g"], True), 6)).groups
     assert (new.error_code, new.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
-    assert new.error_message == "Group g not found."
     assert new.authorized_operations == -(1 << 31)
 
 

@@ -69,7 +69,10 @@ def test_clusters_that_cannot_be_are_refused(make: Callable[[], Any], text: str)
         (lambda one: one.append("t", 0, "x"), "batches='x' must be the bytes"),
         (lambda one: one.append("t", 0, b""), "whole batches of format v2, not 0 and 0"),
         (lambda one: one.append("t", 0, batch_bytes() + b"x"), "not 1 and 1 more bytes"),
-        (lambda one: one.append("t", 0, bytes(100)), "batches can't be: Record size 0"),
+        (
+            lambda one: one.append("t", 0, bytes(100)),
+            "batches can't be: .* no length of 0",
+        ),
         (lambda one: one.disconnect(1, 1), "broker 1 can't be parted from itself"),
         (lambda one: one.disconnect(1, 9), "broker=9 must be .*: 1, 2, 3"),
         (lambda one: one.isolate(None), "broker=None must be .*: 1, 2, 3"),
@@ -132,7 +135,7 @@ async def test_one_call_makes_no_more_partitions_than_one_request(cluster: Clust
         lambda: cluster.create_topic("big", assignments=[[1]] * 10_001),
         lambda: cluster.add_partitions("t", 10_003),
     ):
-        with pytest.raises(BrokerError, match=r"POLICY_VIOLATION.*Excessively large number of"):
+        with pytest.raises(BrokerError, match=r"POLICY_VIOLATION.*up to 10000 partitions"):
             call()
     assert cluster.topics == ["t"]
     assert cluster.partition_count("t") == 2

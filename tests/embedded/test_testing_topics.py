@@ -37,7 +37,6 @@ from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster
 from tests.unit.testing.raw_peer import RawPeer
 
-NOT_HOSTED = "This server does not host this topic-partition."
 UNASKED = -(1 << 31)
 
 
@@ -101,23 +100,19 @@ async def test_each_topic_fails_for_itself(cluster: Cluster, peer: RawPeer) -> N
         CreatableTopic("twice", 1, 1),
         CreatableTopic("a b", 1, 1),
     )
-    assert [(one.name, ErrorCode(one.error_code).name, one.error_message) for one in got] == [
-        ("n", "NONE", None),
-        ("t", "TOPIC_ALREADY_EXISTS", "Topic 't' already exists."),
-        (
-            "a b",
-            "INVALID_TOPIC_EXCEPTION",
-            "Topic name is invalid: 'a b' contains one or more characters other than ASCII "
-            "alphanumerics, '.', '_' and '-'",
-        ),
-        ("twice", "INVALID_REQUEST", "Duplicate topic name."),
+    assert [(one.name, ErrorCode(one.error_code).name) for one in got] == [
+        ("n", "NONE"),
+        ("t", "TOPIC_ALREADY_EXISTS"),
+        ("a b", "INVALID_TOPIC_EXCEPTION"),
+        ("twice", "INVALID_REQUEST"),
     ]
+    assert [bool(one.error_message) for one in got] == [False, True, True, True]
     assert cluster.topics == ["n", "t"]
 
 
 async def grow(peer: RawPeer, *topics: CreatePartitionsTopic, validate_only: bool = False) -> Any:
     response = await peer.call(CreatePartitionsRequest(list(topics), 1000, validate_only), 3)
-    return [(one.name, one.error_code, one.error_message) for one in response.results]
+    return [(one.name, one.error_code) for one in response.results]
 
 
 async def test_one_request_creates_at_most_so_many_partitions(
@@ -136,9 +131,9 @@ async def test_one_request_creates_at_most_so_many_partitions(
 
 
 async def test_topics_grow(cluster: Cluster, peer: RawPeer) -> None:
-    assert await grow(peer, CreatePartitionsTopic("t", 3, None)) == [("t", 0, None)]
+    assert await grow(peer, CreatePartitionsTopic("t", 3, None)) == [("t", 0)]
     given = [CreatePartitionsAssignment([3, 2, 1])]
-    assert await grow(peer, CreatePartitionsTopic("t", 4, given)) == [("t", 0, None)]
+    assert await grow(peer, CreatePartitionsTopic("t", 4, given)) == [("t", 0)]
     assert [cluster.leader("t", index) for index in range(4)] == [1, 2, 3, 3]
 
 
@@ -151,9 +146,9 @@ async def test_growth_fails_topic_by_topic(cluster: Cluster, peer: RawPeer) -> N
         CreatePartitionsTopic("twice", 2, None),
     )
     assert got == [
-        ("twice", ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
-        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
-        ("t", ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
+        ("twice", ErrorCode.INVALID_REQUEST),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", ErrorCode.INVALID_PARTITIONS),
     ]
     await grow(peer, CreatePartitionsTopic("t", 9, None), validate_only=True)
     assert cluster.partition_count("t") == 2
@@ -161,38 +156,30 @@ async def test_growth_fails_topic_by_topic(cluster: Cluster, peer: RawPeer) -> N
 
 async def delete(peer: RawPeer, *topics: DeleteTopicState) -> Any:
     response = await peer.call(DeleteTopicsRequest(list(topics)), 6)
-    return [(one.name, one.error_code, one.error_message) for one in response.responses]
+    return [(one.name, one.error_code) for one in response.responses]
 
 
 async def test_topics_are_deleted_by_name_or_id(cluster: Cluster, peer: RawPeer) -> None:
     cluster.create_topic("u")
     got = await delete(peer, DeleteTopicState("u"), DeleteTopicState(None, cluster.topic_id("t")))
-    assert sorted(got, key=str) == [("t", 0, None), ("u", 0, None)]
+    assert sorted(got, key=str) == [("t", 0), ("u", 0)]
     assert cluster.topics == []
 
 
 async def test_deletion_fails_topic_by_topic(cluster: Cluster, peer: RawPeer) -> None:
     unknown, topic_id = b"\1" * 16, cluster.topic_id("t")
     invalid = ErrorCode.INVALID_REQUEST
-    assert await delete(peer, DeleteTopicState(None)) == [
-        (None, invalid, "Neither topic name nor id were specified.")
-    ]
-    assert await delete(peer, DeleteTopicState("t", topic_id)) == [
-        ("t", invalid, "You may not specify both topic name and topic id.")
-    ]
-    assert await delete(peer, DeleteTopicState("t"), DeleteTopicState("t")) == [
-        ("t", invalid, "Duplicate topic name.")
-    ]
+    assert await delete(peer, DeleteTopicState(None)) == [(None, invalid)]
+    assert await delete(peer, DeleteTopicState("t", topic_id)) == [("t", invalid)]
+    assert await delete(peer, DeleteTopicState("t"), DeleteTopicState("t")) == [("t", invalid)]
     twice = DeleteTopicState(None, topic_id)
-    assert await delete(peer, twice, twice) == [(None, invalid, "Duplicate topic id.")]
-    assert await delete(peer, DeleteTopicState("t"), twice) == [
-        ("t", invalid, "The provided topic name maps to an ID that was already supplied.")
-    ]
+    assert await delete(peer, twice, twice) == [(None, invalid)]
+    assert await delete(peer, DeleteTopicState("t"), twice) == [("t", invalid)]
     assert await delete(peer, DeleteTopicState(None, unknown)) == [
-        (None, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        (None, ErrorCode.UNKNOWN_TOPIC_ID)
     ]
     assert await delete(peer, DeleteTopicState("nope")) == [
-        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     ]
     assert cluster.topics == ["t"]
 

@@ -22,7 +22,6 @@ from kclient.consumer.commit_outcome import Outcome
 from kclient.errors import ConnectionLost, KafkaError, fresh
 from kclient.hooks import Counters, Hooks
 from kclient.network.future import RequestFuture
-from kclient.testing.config_rules import named_twice
 
 ROOT = Path(kclient.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if "messages" not in path.parts)
@@ -189,10 +188,6 @@ def test_the_traceback_of_an_error_that_is_raised_again_and_again_does_not_grow(
         lengths.add(len(list(traceback.walk_tb(error.__traceback__))))
     assert len(lengths) == 1
     assert kept_error.__traceback__ is None
-
-
-def test_what_is_refused_as_named_twice_is_an_error_of_its_own() -> None:
-    assert named_twice() is not named_twice()
 
 
 class Odd(Exception):

@@ -1,60 +1,172 @@
-"""AlterConfigs (33), the older way, which replaces all configurations of a resource."""
+"""AlterConfigs (33), which replaces all of a resource, and IncrementalAlterConfigs (44)."""
 
 from __future__ import annotations
 
-from kclient.protocol.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages import alter_configs, incremental_alter_configs
+from kclient.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kclient.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
-from kclient.testing.broker_config_rules import check_broker
 from kclient.testing.call import Call
 from kclient.testing.config_access import ConfigAccess
-from kclient.testing.config_change import alter_each, check_whole, known_resource
 from kclient.testing.config_descriptions import Resource
 from kclient.testing.config_rules import (
     Change,
     Operation,
+    altered,
+    altered_levels,
+    check_broker,
+    check_broker_operations,
     check_changes,
+    check_client_metrics,
+    check_group,
+    check_min_isr,
     check_node,
-    unknown_type,
 )
-from kclient.testing.refused import Refused
+from kclient.testing.refused import Refused, bad_request
+from kclient.testing.topic_rules import check_name
+
+A = TypeVar("A", bound=Any)
 
 
 def handle(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace what is set on each resource, or only look whether it could be."""
-    access = ConfigAccess(call)
-    answers = alter_each(
-        request.resources,
-        lambda one: _alter(call, access, one, request.validate_only),
-        lambda kind, name: AlterConfigsResourceResponse(
-            0, None, resource_type=kind, resource_name=name
-        ),
+    return AlterConfigsResponse(
+        responses=_alter_each(call, request, _replace, alter_configs.AlterConfigsResourceResponse)
     )
-    return AlterConfigsResponse(responses=answers)
 
 
-def _alter(
-    call: Call, access: ConfigAccess, wanted: AlterConfigsResource, validate_only: bool
-) -> None:
-    code = call.error_for(wanted.resource_name)
-    if code is not None:
-        raise Refused(code)
+def handle_incremental(
+    call: Call, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Alter each resource, or only look whether it could be."""
+    return IncrementalAlterConfigsResponse(
+        responses=_alter_each(
+            call, request, _change, incremental_alter_configs.AlterConfigsResourceResponse
+        )
+    )
+
+
+def _alter_each(
+    call: Call,
+    request: Any,
+    alter: Callable[[ConfigAccess, Any], tuple[Resource, dict[str, str]]],
+    answer: type[A],
+) -> list[A]:
+    """Alter each resource of a request; what is refused, or named twice, has it in its answer.
+
+    Args:
+        call: The request that is carried out.
+        request: Of either kind.
+        alter: What would be set on one resource, all of it checked; or raises Refused.
+        answer: The class of answers.
+    """
+    access = ConfigAccess(call)
+    named = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    answers = []
+    for one in request.resources:
+        name = one.resource_name
+        made = answer(0, None, resource_type=one.resource_type, resource_name=name)
+        answers.append(made)
+        try:
+            if named[one.resource_type, name] > 1:
+                raise bad_request("A resource is named twice.")
+            code = call.error_for(name)
+            if code is not None:
+                raise Refused(code)
+            resource, new = alter(access, one)
+            if request.validate_only:
+                continue
+            access.replace(resource, name, new)
+            code = call.error_for(name, after=True)
+            if code is not None:
+                raise Refused(code)
+        except Refused as refused:
+            made.error_code, made.error_message = refused.code, refused.message
+    return answers
+
+
+def _replace(
+    access: ConfigAccess, wanted: alter_configs.AlterConfigsResource
+) -> tuple[Resource, dict[str, str]]:
     name = wanted.resource_name
     check_changes([Change(one.name, Operation.SET, one.value) for one in wanted.configs])
-    resource = known_resource(wanted.resource_type)
+    resource = _known_resource(wanted.resource_type)
     if resource == Resource.BROKER_LOGGER:
-        raise unknown_type(wanted.resource_type)
+        raise _unknown_type(wanted.resource_type)
     new = {one.name: one.value or "" for one in wanted.configs}
     if resource == Resource.BROKER:
         if name:
             check_node(name, access.node_id)
         check_broker(new, access.layers(), for_all=not name)
-    check_whole(access, resource, name, new, new)
-    if not validate_only:
-        access.replace(resource, name, new)
-        code = call.error_for(name, after=True)
-        if code is not None:
-            raise Refused(code)
+    _check_whole(access, resource, name, new, new)
+    return resource, new
+
+
+def _change(
+    access: ConfigAccess, wanted: incremental_alter_configs.AlterConfigsResource
+) -> tuple[Resource, dict[str, str]]:
+    name = wanted.resource_name
+    changes = [Change(one.name, one.config_operation, one.value) for one in wanted.configs]
+    check_changes(changes)
+    resource = _known_resource(wanted.resource_type)
+    current = access.given(resource, name)
+    if resource == Resource.BROKER_LOGGER:
+        check_node(name, access.node_id)
+        return resource, altered_levels(changes, current)
+    if resource == Resource.BROKER:
+        if name:
+            check_node(name, access.node_id)
+        check_broker_operations(changes)
+        check_broker(altered(resource, changes, current), access.layers(), for_all=not name)
+    new = altered(resource, changes, current)
+    _check_whole(access, resource, name, [one.name for one in changes], new)
+    return resource, new
+
+
+def _known_resource(number: int) -> Resource:
+    try:
+        return Resource(number)
+    except ValueError:
+        raise _unknown_type(number) from None
+
+
+def _unknown_type(number: int) -> Refused:
+    return bad_request(f"Resources of type {number} can't be altered.")
+
+
+def _check_whole(
+    access: ConfigAccess,
+    resource: Resource,
+    name: str,
+    touched: Iterable[str],
+    new: Mapping[str, str],
+) -> None:
+    """Raise Refused unless exactly ``new`` may be set on a resource, as the controller looks at it.
+
+    Args:
+        access: What is set now.
+        resource: Its kind.
+        name: Its name.
+        touched: What the request names.
+        new: All that would be set.
+    """
+    if resource == Resource.TOPIC:
+        if not name:
+            raise bad_request("A topic needs a name.")
+        check_name(name)
+        access.checked_topic(new)
+        if access.topic(name) is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+    elif resource == Resource.BROKER:
+        check_min_isr(touched, access.given(resource, name), new, for_all=not name)
+    elif resource == Resource.GROUP:
+        check_group(name, new, access.layers())
+    else:
+        check_client_metrics(name, new)

@@ -20,7 +20,7 @@ def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResp
     """Grow each topic that may be grown."""
     counts = Counter(topic.name for topic in request.topics)
     results = [
-        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "A topic is named twice.")
         for name, count in counts.items()
         if count > 1
     ]

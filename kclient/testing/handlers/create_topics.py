@@ -45,7 +45,7 @@ def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     ]
     results += [
         CreatableTopicResult(
-            name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+            name, error_code=ErrorCode.INVALID_REQUEST, error_message="A topic is named twice."
         )
         for name, count in counts.items()
         if count > 1

@@ -23,19 +23,18 @@ def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     ids: Counter[bytes] = Counter()
     for one in request.topics:
         if one.name is None and one.topic_id == ZERO_UUID:
-            results.append(_invalid("Neither topic name nor id were specified."))
+            results.append(_invalid(None, ZERO_UUID))
         elif one.name is None:
             ids[bytes(one.topic_id)] += 1
         elif one.topic_id == ZERO_UUID:
             names[one.name] += 1
         else:
-            text = "You may not specify both topic name and topic id."
-            results.append(_invalid(text, one.name, one.topic_id))
+            results.append(_invalid(one.name, one.topic_id))
     doomed: dict[bytes, TopicFacts] = {}
     for topic_id, count in ids.items():
         topic = call.image.topic_by_id(topic_id)
         if count > 1:
-            results.append(_invalid("Duplicate topic id.", None, topic_id))
+            results.append(_invalid(None, topic_id))
         elif topic is None:
             results.append(_failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
@@ -43,13 +42,12 @@ def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     for name, count in names.items():
         topic = call.image.topics.get(name)
         if count > 1:
-            results.append(_invalid("Duplicate topic name.", name))
+            results.append(_invalid(name, ZERO_UUID))
         elif topic is None:
             results.append(_failed(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif topic.topic_id in ids:
             doomed.pop(topic.topic_id, None)
-            text = "The provided topic name maps to an ID that was already supplied."
-            results.append(_invalid(text, name, topic.topic_id))
+            results.append(_invalid(name, topic.topic_id))
         else:
             doomed[topic.topic_id] = topic
     results += [_delete(call, topic) for topic in doomed.values()]
@@ -70,14 +68,10 @@ def _delete(call: Call, topic: TopicFacts) -> DeletableTopicResult:
 
 
 def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletableTopicResult:
-    texts = {
-        ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    }
-    return DeletableTopicResult(name, topic_id, code, texts[code])
+    return DeletableTopicResult(name, topic_id, code, "There is no such topic.")
 
 
-def _invalid(
-    text: str, name: str | None = None, topic_id: bytes = ZERO_UUID
-) -> DeletableTopicResult:
-    return DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, text)
+def _invalid(name: str | None, topic_id: bytes) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name, topic_id, ErrorCode.INVALID_REQUEST, "A topic is named once, by its name or its id."
+    )

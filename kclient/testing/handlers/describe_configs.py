@@ -1,8 +1,9 @@
-"""DescribeConfigs (32): of topics, brokers, their loggers, groups and client metrics."""
+"""DescribeConfigs (32): of topics, brokers, their loggers, groups and client metrics.
+
+Without documentation, whoever asks for it: Kafka's own pages have it.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.describe_configs import (
@@ -24,16 +25,10 @@ from kclient.testing.config_descriptions import (
     describe_group,
     describe_loggers,
     describe_topic,
-    documentation,
 )
-from kclient.testing.config_rules import check_described_node
-from kclient.testing.refused import Refused
+from kclient.testing.config_rules import check_node
+from kclient.testing.refused import Refused, bad_request
 from kclient.testing.topic_rules import check_name
-
-_MALFORMED = (
-    "This most likely occurs because of a request being malformed by the client library or the "
-    "message was sent to an incompatible broker. See the broker logs for more details."
-)
 
 
 def handle(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -64,13 +59,8 @@ def _describe(
         result.error_code, result.error_message = refused.code, refused.message or ""
         return result
     keys = resource.configuration_keys or None
-    docs = (
-        documentation(Resource(resource.resource_type)) if request.include_documentation else None
-    )
     result.configs = [
-        _shown(row, request.include_synonyms, docs)
-        for row in rows
-        if keys is None or row.name in keys
+        _shown(row, request.include_synonyms) for row in rows if keys is None or row.name in keys
     ]
     return result
 
@@ -78,7 +68,7 @@ def _describe(
 def _rows(access: ConfigAccess, resource: DescribeConfigsResource) -> list[Described]:
     kind, name = resource.resource_type, resource.resource_name
     if kind not in tuple(Resource):
-        raise Refused(ErrorCode.INVALID_REQUEST, _MALFORMED)
+        raise bad_request(f"Resources of type {kind} can't be described.")
     given = access.given(Resource(kind), name)
     if kind == Resource.TOPIC:
         check_name(name)
@@ -89,29 +79,19 @@ def _rows(access: ConfigAccess, resource: DescribeConfigsResource) -> list[Descr
     if kind == Resource.BROKER:
         if not name:
             return describe_all_brokers(given)
-        check_described_node(name, access.node_id, or_empty=True)
+        check_node(name, access.node_id)
         return describe_broker(access.layers())
     if not name:
-        raise Refused(ErrorCode.INVALID_REQUEST, _NAMELESS[Resource(kind)])
+        raise bad_request("The resource needs a name.")
     if kind == Resource.BROKER_LOGGER:
-        check_described_node(name, access.node_id, or_empty=False)
+        check_node(name, access.node_id)
         return describe_loggers(given)
     if kind == Resource.GROUP:
         return describe_group(given, access.layers())
     return describe_client_metrics(given)
 
 
-_NAMELESS = {
-    Resource.BROKER_LOGGER: "Broker id must not be empty",
-    Resource.CLIENT_METRICS: "Client metrics subscription name must not be empty",
-    Resource.GROUP: "Group name must not be empty",
-}
-
-
-def _shown(
-    row: Described, synonyms: bool, docs: Mapping[str, str] | None
-) -> DescribeConfigsResourceResult:
-    logger = row.source == row.source.BROKER_LOGGER
+def _shown(row: Described, synonyms: bool) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         row.name,
         row.value,
@@ -120,5 +100,5 @@ def _shown(
         is_sensitive=row.is_sensitive,
         synonyms=[DescribeConfigsSynonym(*one) for one in row.synonyms] if synonyms else [],
         config_type=row.kind,
-        documentation="" if logger else None if docs is None else docs.get(row.name),
+        documentation=None,
     )

@@ -42,7 +42,7 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
         described = DescribedGroup(group_id=group_id, group_state=State.DEAD.shown)
         if call.version >= _FIRST_WITH_NOT_FOUND:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
+            described.error_message = "There is no such group."
         return described
     return DescribedGroup(
         group_id=group_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kclient.error_codes import TABLE, ErrorCode
+from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -24,7 +24,7 @@ def handle(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
     kind = request.election_type
     try:
         if kind not in (_PREFERRED, _UNCLEAN):
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"There is no election type {kind}.")
         image = call.broker.controller().image
     except Refused as refused:
         return _refuse_all(refused, wanted or [])
@@ -68,12 +68,11 @@ def _elect(call: Call, topic: str, index: int, kind: int) -> PartitionResult:
             raise Refused(code)
         controller = call.broker.controller()
         if topic not in controller.image.topics:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
         controller.elect(topic, index, unclean=kind == _UNCLEAN)
         code = call.error_for(topic, index, after=True)
         if code is not None:
             raise Refused(code)
     except Refused as refused:
-        text = refused.message or TABLE[refused.code].message
-        return PartitionResult(index, refused.code, text)
+        return PartitionResult(index, refused.code, refused.message)
     return PartitionResult(index, ErrorCode.NONE, None)

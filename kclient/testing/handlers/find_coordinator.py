@@ -24,16 +24,7 @@ _FIRST_BATCHED = 4
 _FIRST_WITH_TEXT = 1
 _FIRST_WITH_SHARES = 6
 _UUID_LENGTH = 22
-_MALFORMED = (
-    "This most likely occurs because of a request being malformed by the client library or the "
-    "message was sent to an incompatible broker. See the broker logs for more details."
-)
 _NO_TRANSACTIONS = "The embedded cluster doesn't serve transactions yet."
-_TEXTS = {
-    ErrorCode.NONE: "NONE",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.INVALID_REQUEST: _MALFORMED,
-}
 
 
 class KeyType(enum.IntEnum):
@@ -48,10 +39,9 @@ def handle(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorRespon
     """Find each key's coordinator; before version 4 there is one key."""
     if call.version < _FIRST_BATCHED:
         found = _find(call, request.key_type, request.key)
-        text = _TEXTS.get(found.error_code, found.error_message)  # type: ignore[call-overload]
         return FindCoordinatorResponse(
             error_code=found.error_code,
-            error_message=text if call.version >= _FIRST_WITH_TEXT else None,
+            error_message=found.error_message if call.version >= _FIRST_WITH_TEXT else None,
             node_id=found.node_id,
             host=found.host,
             port=found.port,
@@ -83,7 +73,7 @@ def _node_for(call: Call, key_type: int, key: str) -> Node:
     elif key_type == KeyType.TRANSACTION:
         raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
     else:
-        raise Refused(ErrorCode.INVALID_REQUEST, _MALFORMED)
+        raise Refused(ErrorCode.INVALID_REQUEST)
     raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 

@@ -25,7 +25,6 @@ from kclient.testing.deferred import Deferred
 from kclient.testing.image import NO_LEADER, TopicFacts
 from kclient.testing.refused import Hangup, Refused
 from kclient.testing.replica import Replica
-from kclient.testing.stored_batch import Malformed
 
 _ALL = -1
 _FIRST_WITH_IDS = 13
@@ -169,7 +168,6 @@ def _write(
 ) -> tuple[Replica, int]:
     """Append a batch; the leader's copy, and what its high watermark must reach."""
     call.partition(topic, data.index)
-    where = f"{topic.name}-{data.index}"
     batch = open_batch(data.records, call.version)
     if request.acks not in (0, 1, _ALL):
         raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -178,7 +176,7 @@ def _write(
     if request.acks == _ALL and not replica.has_min_isr:
         raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
     now_ms = call.broker.wall_ms()
-    check_batch(batch, replica.config, now_ms, where)
+    check_batch(batch, replica.config, now_ms)
     if batch.size_bytes > replica.config.segment_bytes:
         raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE)
     stamp = now_ms if replica.config.log_append_time else None
@@ -193,11 +191,10 @@ def _refuse(answer: PartitionProduceResponse, refused: Refused) -> None:
     answer.base_offset = answer.log_append_time_ms = -1
     if refused.code in _WITHOUT_START:
         answer.log_start_offset = -1
-    if isinstance(refused, (RecordsRefused, Malformed)):
-        answer.error_message = refused.message
+    answer.error_message = refused.message
     if isinstance(refused, RecordsRefused):
         answer.record_errors = [
-            BatchIndexAndErrorMessage(index, text) for index, text in refused.records
+            BatchIndexAndErrorMessage(index, refused.message) for index in refused.records
         ]
 
 

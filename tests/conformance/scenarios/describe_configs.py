@@ -1,4 +1,7 @@
-"""DescribeConfigs: of topics and brokers, with their synonyms, and of what is not there."""
+"""DescribeConfigs: of topics and brokers, with their synonyms, and of what is not there.
+
+Without documentation, which the embedded cluster hasn't.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,13 @@ OF_A_MACHINE = {
 def describe(
     *resources: tuple[int, str] | tuple[int, str, list[str] | None],
     synonyms: bool = False,
-    documentation: bool = False,
 ) -> DescribeConfigsRequest:
     """A request for resources, each with the names of configs or with None for all."""
     wanted = [
         DescribeConfigsResource(kind, name, rest[0] if rest else None)
         for kind, name, *rest in resources
     ]
-    return DescribeConfigsRequest(wanted, synonyms, documentation)
+    return DescribeConfigsRequest(wanted, synonyms, False)
 
 
 @scenario("DescribeConfigs")
@@ -47,12 +49,6 @@ async def a_topic_in_every_version(run: Run) -> None:
 async def synonyms_of_a_topics_configs(run: Run) -> None:
     topic = await run.topic(retention_ms=1000, max_message_bytes=2000)
     await run.ask_each(describe((TOPIC, topic), synonyms=True), 1, 4)
-
-
-@scenario("DescribeConfigs")
-async def documentation_of_a_topics_configs(run: Run) -> None:
-    topic = await run.topic()
-    await run.ask_each(describe((TOPIC, topic), documentation=True), 3, 4)
 
 
 @scenario("DescribeConfigs")
@@ -92,14 +88,12 @@ async def a_broker(run: Run) -> None:
     names = [name for name in DEFINITIONS if name not in OF_A_MACHINE]
     await run.ask_each(describe((BROKER, "1", names)), 1, 4)
     await run.ask(describe((BROKER, "1", names), synonyms=True), 4, "synonyms")
-    await run.ask(describe((BROKER, "1", names), documentation=True), 4, "documentation")
 
 
 @scenario("DescribeConfigs")
 async def some_configs_of_a_broker(run: Run) -> None:
     await run.ask_each(describe((BROKER, "1", OF_BROKERS)), 1, 4)
     await run.ask(describe((BROKER, "1", OF_BROKERS), synonyms=True), 4, "synonyms")
-    await run.ask(describe((BROKER, "1", OF_BROKERS), documentation=True), 4, "documentation")
 
 
 @scenario("DescribeConfigs")

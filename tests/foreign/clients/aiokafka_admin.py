@@ -66,7 +66,7 @@ async def topics_create(scene: Scene) -> object:
 
 @played
 async def topics_refuse(scene: Scene) -> object:
-    """Each with its code and text."""
+    """Each with its code."""
     taken = scene.topic("taken")
     tries = [
         NewTopic(taken, 1, 1),
@@ -78,9 +78,8 @@ async def topics_refuse(scene: Scene) -> object:
         NewTopic("foreign-node", -1, -1, {0: [4711]}),
     ]
     async with administering(scene) as client:
-        told = [(await client.create_topics([new])).topic_errors[0][1:] for new in tries]
-    equal([one[0] for one in told], [36, 17, 37, 38, 40, 40, 39])
-    told[3] = told[3][:1]  # its text counts the brokers
+        told = [(await client.create_topics([new])).topic_errors[0][1] for new in tries]
+    equal(told, [36, 17, 37, 38, 40, 40, 39])
     return told
 
 
@@ -118,7 +117,7 @@ async def topics_grow(scene: Scene) -> object:
         )
     await write(scene, topic, [b"new"], partition=3)
     equal([m.value for m in await read(scene, topic, 1, 4)], [b"new"])
-    return [str(down), str(missing)]
+    return [type(down).__name__, type(missing).__name__]
 
 
 @played
@@ -177,7 +176,7 @@ async def configs_alter(scene: Scene) -> object:
         await until(look, "retention.ms set and the other as it was at first")
         tries = [_topic(topic, {"no.such": "1"}), _topic("foreign-none", {"retention.ms": "1"})]
         answers = [(await client.alter_configs([one]))[0].resources[0] for one in tries]
-    return [list(one)[:2] for one in answers]
+    return [one[0] for one in answers]
 
 
 @played

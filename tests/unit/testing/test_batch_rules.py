@@ -24,7 +24,7 @@ def check(data: bytes, **given: str) -> StoredBatch:
     """Pass all checks of a Produce v9 to a topic with these configurations."""
     batch = open_batch(data, 9)
     config = TopicConfig({name.replace("_", "."): value for name, value in given.items()}, {})
-    check_batch(batch, config, NOW, "t-0")
+    check_batch(batch, config, NOW)
     return batch
 
 
@@ -151,9 +151,7 @@ def test_a_compacted_topic_wants_keys() -> None:
     refused = refusal(batch_bytes(5, key=None), cleanup_policy="compact")
     assert isinstance(refused, RecordsRefused)
     assert refused.code is ErrorCode.INVALID_RECORD
-    assert [index for index, _ in refused.records] == [0, 1, 2, 3, 4]
-    assert "due to 5 record errors in total" in str(refused)
-    assert str(refused).count("RecordError(") == 3
+    assert refused.records == [0, 1, 2, 3, 4]
 
 
 def test_timestamps_too_far_ahead_are_refused_record_by_record() -> None:
@@ -161,7 +159,7 @@ def test_timestamps_too_far_ahead_are_refused_record_by_record() -> None:
     refused = refusal(batch_bytes(2, timestamp=NOW + HOUR_MS))
     assert isinstance(refused, RecordsRefused)
     assert refused.code is ErrorCode.INVALID_TIMESTAMP
-    assert [index for index, _ in refused.records] == [1]
+    assert refused.records == [1]
 
 
 def test_timestamps_too_old_are_refused_where_the_topic_says_so() -> None:

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers: Kafka's names, kinds, bounds and words."""
+"""Configurations of topics and brokers: Kafka's names, kinds and bounds."""
 
 from __future__ import annotations
 
@@ -42,33 +42,34 @@ def test_broker_defaults_lie_below_what_the_topic_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "text"),
+    ("name", "value"),
     [
-        ("foo", "1", "Unknown topic config name: foo"),
-        ("retention.ms", "abc", "Not a number of type LONG"),
-        ("retention.ms", "", "Not a number of type LONG"),
-        ("retention.ms", "-5", "Value must be at least -1"),
-        ("retention.ms", str(1 << 63), "Not a number of type LONG"),
-        ("min.insync.replicas", "99999999999", "Not a number of type INT"),
-        ("min.insync.replicas", "0", "Value must be at least 1"),
-        ("cleanup.policy", "x", "String must be one of: compact, delete"),
-        ("message.timestamp.type", "Foo", "String must be one of: CreateTime, LogAppendTime"),
-        ("preallocate", "maybe", "Expected value to be either true or false"),
-        ("min.cleanable.dirty.ratio", "2", "Invalid value 2.0 for"),
-        ("min.cleanable.dirty.ratio", "x", "Not a number of type DOUBLE"),
-        ("compression.gzip.level", "20", "Value must be between 1 and 9 or equal to -1"),
+        ("foo", "1"),
+        ("retention.ms", "abc"),
+        ("retention.ms", ""),
+        ("retention.ms", "1_0"),
+        ("retention.ms", "-5"),
+        ("retention.ms", str(1 << 63)),
+        ("min.insync.replicas", "99999999999"),
+        ("min.insync.replicas", "0"),
+        ("cleanup.policy", "x"),
+        ("message.timestamp.type", "Foo"),
+        ("preallocate", "maybe"),
+        ("min.cleanable.dirty.ratio", "2"),
+        ("min.cleanable.dirty.ratio", "x"),
+        ("compression.gzip.level", "20"),
     ],
 )
-def test_values_that_kafka_refuses(name: str, value: str, text: str) -> None:
-    with pytest.raises(Refused) as caught:
+def test_values_that_kafka_refuses(name: str, value: str) -> None:
+    with pytest.raises(Refused, match=name) as caught:
         TopicConfig({name: value}, {})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
-    assert text in str(caught.value)
 
 
 def test_values_are_checked_together() -> None:
-    with pytest.raises(Refused, match="conflict topic config setting"):
+    with pytest.raises(Refused) as caught:
         TopicConfig({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "1"}, {})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
 def test_a_number_beside_the_bounds_is_allowed_where_kafka_does() -> None:
@@ -76,7 +77,8 @@ def test_a_number_beside_the_bounds_is_allowed_where_kafka_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(True, "true"), (False, "false"), (5, "5"), (["a", "b"], "a,b")]
+    ("value", "text"),
+    [(True, "true"), (False, "false"), (5, "5"), (0.5, "0.5"), (["a", "b"], "a,b")],
 )
 def test_python_values_become_kafkas_text(value: object, text: str) -> None:
     assert as_text(value) == text
@@ -97,5 +99,5 @@ def test_an_unknown_broker_config_is_refused_with_the_nearest_name() -> None:
 
 
 def test_a_broker_config_that_cannot_be_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="Value must be at least 1"):
+    with pytest.raises(InvalidConfig, match=r"num\.partitions can't be '0'"):
         BrokerConfig({"num.partitions": 0})

@@ -36,13 +36,13 @@ def test_brokers_that_are_down_come_last() -> None:
 
 
 def test_more_replicas_than_brokers_are_refused() -> None:
-    with pytest.raises(Refused, match="replication factor of 4 cannot be reached") as caught:
+    with pytest.raises(Refused) as caught:
         cluster().place(1, 4)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_no_broker_that_is_up_is_refused() -> None:
-    with pytest.raises(Refused, match="fenced") as caught:
+    with pytest.raises(Refused) as caught:
         cluster(1, down=(1,)).place(1, 1)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 

@@ -89,18 +89,12 @@ def test_a_truncated_last_batch_is_left_out(cut: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "position", "value", "text"),
-    [
-        (">i", 8, 13, "Record size 13 is less"),
-        (">i", 8, -1, "Record size -1 is less"),
-        (">b", 16, 3, "Invalid magic found in record: 3"),
-        (">i", 8, 40, "CORRUPT_MESSAGE"),
-    ],
+    ("layout", "position", "value"), [(">i", 8, 13), (">i", 8, -1), (">b", 16, 3), (">i", 8, 40)]
 )
 def test_a_length_or_magic_that_cannot_be_is_corrupt(
-    layout: str, position: int, value: int, text: str
+    layout: str, position: int, value: int
 ) -> None:
     data = patched(batch_bytes(), layout, position, value)
-    with pytest.raises(Refused, match=text) as caught:
+    with pytest.raises(Refused) as caught:
         split_batches(data)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -1,4 +1,4 @@
-"""The controller's checks of new and growing topics, with Kafka's codes and words."""
+"""The controller's checks of new and growing topics, with Kafka's codes."""
 
 from __future__ import annotations
 
@@ -32,24 +32,11 @@ def test_names_that_kafka_allows(name: str) -> None:
     check_name(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("", "the empty string is not allowed"),
-        (".", "'.' is not allowed"),
-        ("..", "'..' is not allowed"),
-        ("x" * 250, "longer than the max allowed length 249"),
-        ("a b", "contains one or more characters other than ASCII alphanumerics"),
-        ("ä", "contains one or more characters other than ASCII alphanumerics"),
-        ("a\n", "contains one or more characters other than ASCII alphanumerics"),
-    ],
-)
-def test_names_that_kafka_refuses(name: str, text: str) -> None:
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a\n"])
+def test_names_that_kafka_refuses(name: str) -> None:
     with pytest.raises(Refused) as caught:
         check_name(name)
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert str(caught.value).startswith("Topic name is invalid: ")
-    assert text in str(caught.value)
 
 
 def test_defaults_fill_in_for_minus_one() -> None:
@@ -57,36 +44,22 @@ def test_defaults_fill_in_for_minus_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "code", "text"),
+    ("spec", "code"),
     [
-        (TopicSpec("n", 0), ErrorCode.INVALID_PARTITIONS, "non-positive value"),
-        (TopicSpec("n", -2), ErrorCode.INVALID_PARTITIONS, "non-positive value"),
-        (TopicSpec("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0, or -1"),
-        (TopicSpec("n", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0, or -1"),
-        (
-            TopicSpec("n", 1, 4),
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            "Unable to replicate the partition 4 time(s): The target replication factor",
-        ),
-        (TopicSpec("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "is prohibited"),
-        (TopicSpec("t"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."),
-        (
-            TopicSpec("n", configs={"nope": "1"}),
-            ErrorCode.INVALID_CONFIG,
-            "Unknown topic config name: nope",
-        ),
-        (
-            TopicSpec("n", configs={"retention.ms": None}),
-            ErrorCode.INVALID_CONFIG,
-            "Null value not supported for topic configs: retention.ms",
-        ),
+        (TopicSpec("n", 0), ErrorCode.INVALID_PARTITIONS),
+        (TopicSpec("n", -2), ErrorCode.INVALID_PARTITIONS),
+        (TopicSpec("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec("n", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec("n", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (TopicSpec("t"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (TopicSpec("n", configs={"nope": "1"}), ErrorCode.INVALID_CONFIG),
+        (TopicSpec("n", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_topics_that_cannot_be(spec: TopicSpec, code: ErrorCode, text: str) -> None:
+def test_topics_that_cannot_be(spec: TopicSpec, code: ErrorCode) -> None:
     image = add(cluster(), "t", [1])
-    refused = refusal(image, spec)
-    assert refused.code is code
-    assert text in str(refused)
+    assert refusal(image, spec).code is code
 
 
 @pytest.mark.parametrize(("old", "new"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c")])
@@ -94,7 +67,6 @@ def test_names_that_differ_in_dots_and_underscores_only_collide(old: str, new: s
     image = add(cluster(), old, [1])
     refused = refusal(image, TopicSpec(new))
     assert refused.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert f"Topic '{new}' collides with existing topic: {old}" in str(refused)
 
 
 def test_assignments_are_taken_as_given() -> None:
@@ -103,29 +75,25 @@ def test_assignments_are_taken_as_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignments", "text"),
+    "assignments",
     [
-        ([(0, [])], "an empty replica list"),
-        ([(0, [1, 1])], "the broker 1 more than once"),
-        ([(0, [9])], "broker 9, but no such broker is registered"),
-        ([(0, [1]), (0, [2])], "multiple manual partition assignments for partition 0"),
-        ([(1, [1])], "consecutive 0-based integer sequence"),
-        ([(0, [1]), (1, [1, 2])], "not consistent with previous partitions, which have 1"),
+        [(0, [])],
+        [(0, [1, 1])],
+        [(0, [9])],
+        [(0, [1]), (0, [2])],
+        [(1, [1])],
+        [(0, [1]), (1, [1, 2])],
     ],
 )
-def test_assignments_that_cannot_be(
-    assignments: Sequence[tuple[int, Sequence[int]]], text: str
-) -> None:
+def test_assignments_that_cannot_be(assignments: Sequence[tuple[int, Sequence[int]]]) -> None:
     refused = refusal(cluster(), TopicSpec("n", assignments=assignments))
     assert refused.code is INVALID_ASSIGNMENT
-    assert text in str(refused)
 
 
 def test_an_assignment_to_brokers_that_are_down_is_refused() -> None:
     image = cluster(down=(3,))
     refused = refusal(image, TopicSpec("n", assignments=[(0, [3])]))
     assert refused.code is INVALID_ASSIGNMENT
-    assert "fenced or in controlled shutdown" in str(refused)
 
 
 @pytest.mark.parametrize("counts", [(1, -1), (-1, 1)])
@@ -148,26 +116,25 @@ def test_growth_takes_assignments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "assignments", "code", "text"),
+    ("count", "assignments", "code"),
     [
-        (2, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
-        (1, None, ErrorCode.INVALID_PARTITIONS, "1 would not be an increase"),
-        (4, [[1, 2]], INVALID_ASSIGNMENT, "only 1 assignment(s) were specified"),
-        (3, [[1]], INVALID_ASSIGNMENT, "a partition with 1 replica(s)"),
-        (3, [[1, 9]], INVALID_ASSIGNMENT, "no such broker is registered"),
+        (2, None, ErrorCode.INVALID_PARTITIONS),
+        (1, None, ErrorCode.INVALID_PARTITIONS),
+        (4, [[1, 2]], INVALID_ASSIGNMENT),
+        (3, [[1]], INVALID_ASSIGNMENT),
+        (3, [[1, 9]], INVALID_ASSIGNMENT),
     ],
 )
 def test_growth_that_cannot_be(
-    count: int, assignments: list[list[int]] | None, code: ErrorCode, text: str
+    count: int, assignments: list[list[int]] | None, code: ErrorCode
 ) -> None:
     with pytest.raises(Refused) as caught:
         grow(count, assignments)
     assert caught.value.code is code
-    assert text in str(caught.value)
 
 
 def test_one_request_is_for_so_many_partitions_at_most() -> None:
     check_total(10_000)
-    with pytest.raises(Refused, match="Excessively large") as caught:
+    with pytest.raises(Refused) as caught:
         check_total(10_001)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION

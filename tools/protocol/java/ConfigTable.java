@@ -10,7 +10,7 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 
 /**
  * Prints Kafka's configurations, one line each: whose, name, kind, how it may change, whether it is
- * internal, limits, default, the broker's name of it, documentation. Tabs in between.
+ * internal, limits, default, the broker's name of it. Tabs in between.
  */
 public class ConfigTable {
     private static final Map<String, String> MODES = DynamicBrokerConfig.dynamicConfigUpdateModes();
@@ -32,8 +32,7 @@ public class ConfigTable {
                 String.valueOf(key.internalConfig),
                 limits(key.validator),
                 defaultOf(key),
-                synonym(owner, key.name),
-                key.documentation.replace("\t", " ").replace("\n", "\f")));
+                synonym(owner, key.name)));
         }
     }
 
