@@ -1,39 +1,37 @@
-"""Compaction of batches: of each key the last record stays, as Kafka's ``Cleaner`` does it.
+"""Compaction of batches: of each key the last record stays.
 
 Two passes over a log: the first notes the last offset of each key among the dirty records, the
-second keeps what no later record replaces. Aborted records go; a transaction's marker goes once
-none of its batches is left and its delete horizon has passed; so do tombstones (KIP-534). A batch
-without records stays where it holds the last sequence of a producer, or the end of what was
-cleaned. Used by ``log_cleaner.py``, which says from where to where. Offsets never change.
+second keeps what no later record replaces. A batch without records stays where it holds the last
+sequence of a producer, or the end of what was cleaned. A batch keeps its base offset, last offset,
+producer and sequence; the records that stay keep their offsets and times. Tombstones give a batch
+its delete horizon (KIP-534): the time from which they may go, kept where the base timestamp is.
+Transactions are left as they are. Used by ``log_cleaner.py``, which says from where to where.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kclient.testing.batch_filter import (
-    delete_horizon,
-    records_of,
-    with_records,
-    without_records,
+from kclient.protocol.primitives import put_varint
+from kclient.record.batch import parse_record
+from kclient.record.compression import Compression, compress
+from kclient.record.crc import crc32c
+from kclient.record.inflate import decompress
+from kclient.record.layout import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    HEAD,
+    LOG_OVERHEAD,
+    REST,
 )
+from kclient.testing.log import INFLATE_CAP_BYTES
 from kclient.testing.producer_states import ProducerStates
 from kclient.testing.stored_batch import StoredBatch
-from kclient.testing.transaction_index import AbortedTransaction, marker_type
 
-_ABORT = 0
-_COMMIT = 1
-
-
-class Compacted(NamedTuple):
-    """What compaction leaves."""
-
-    batches: list[StoredBatch]
-    aborted: list[AbortedTransaction]
-    """Aborted transactions that still have a batch."""
-    removed_records: int
+DELETE_HORIZON_BIT = 0x40
+_MAGIC = 2
+_NO_TIMESTAMP = -1
 
 
 class Round(NamedTuple):
@@ -45,7 +43,6 @@ class Round(NamedTuple):
         now_ms: The time, which is compared with delete horizons.
         delete_retention_ms: How far a new delete horizon is away.
         producers: Whose last batches stay.
-        aborted: All aborted transactions of the log.
     """
 
     first_dirty: int
@@ -53,57 +50,22 @@ class Round(NamedTuple):
     now_ms: int
     delete_retention_ms: int
     producers: ProducerStates
-    aborted: Sequence[AbortedTransaction]
 
 
-class _Transactions:
-    """Which transaction each batch is part of, while batches are passed in order."""
+class _Record(NamedTuple):
+    """One record of a stored batch."""
 
-    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        self._waiting = deque(sorted(aborted, key=lambda one: one.first_offset))
-        self._aborting: dict[int, AbortedTransaction] = {}
-        self._seen: set[int] = set()
-        self._committing: set[int] = set()
-        self.kept: list[AbortedTransaction] = []
-
-    def is_aborted(self, batch: StoredBatch) -> bool:
-        """Pass a batch of data: whether its transaction was aborted."""
-        self._open_up_to(batch.last_offset)
-        if not batch.is_transactional:
-            return False
-        if batch.producer_id in self._aborting:
-            self._seen.add(batch.producer_id)
-            return True
-        self._committing.add(batch.producer_id)
-        return False
-
-    def is_needless(self, marker: StoredBatch) -> bool:
-        """Pass a control batch: whether no batch of its transaction was there."""
-        self._open_up_to(marker.last_offset)
-        producer_id, kind = marker.producer_id, marker_type(marker)
-        if not marker.record_count:
-            return True
-        if kind == _ABORT:
-            aborted = self._aborting.pop(producer_id, None)
-            if aborted is None or producer_id not in self._seen:
-                return True
-            self._seen.discard(producer_id)
-            self.kept.append(aborted)
-            return False
-        if kind == _COMMIT:
-            there = producer_id in self._committing
-            self._committing.discard(producer_id)
-            return not there
-        return False
-
-    def _open_up_to(self, offset: int) -> None:
-        while self._waiting and self._waiting[0].first_offset <= offset:
-            one = self._waiting.popleft()
-            self._aborting.setdefault(one.producer_id, one)
+    offset: int
+    timestamp: int
+    key: bytes | None
+    is_tombstone: bool
+    """It has no value."""
+    tail: bytes
+    """From the key's length on, as it is stored."""
 
 
-def compact(batches: Sequence[StoredBatch], run: Round) -> Compacted:
-    """Compact the batches of a log that lie below ``run.end``.
+def compact(batches: Sequence[StoredBatch], run: Round) -> list[StoredBatch]:
+    """What is left of the batches of a log that lie below ``run.end``.
 
     Args:
         batches: From the first of the log to the last one below ``run.end``.
@@ -114,67 +76,38 @@ def compact(batches: Sequence[StoredBatch], run: Round) -> Compacted:
         DecompressionFailed: One can't be inflated here.
         CodecUnavailable: Its codec's package is missing.
     """
-    latest = _latest_offsets(batches, run)
-    transactions = _Transactions(run.aborted)
-    kept: list[StoredBatch] = []
-    before = after = 0
-    for batch in batches:
-        left = _clean_batch(batch, run, latest, transactions)
-        before += batch.record_count
-        if left is not None:
-            kept.append(left)
-            after += left.record_count
-    still = [one for one in run.aborted if one.last_offset >= run.end]
-    return Compacted(kept, [*transactions.kept, *still], before - after)
+    latest = {
+        record.key: record.offset
+        for batch in batches
+        if batch.last_offset >= run.first_dirty and not _is_kept(batch)
+        for record in _records_of(batch)
+        if record.key is not None and record.offset >= run.first_dirty
+    }
+    found = (batch if _is_kept(batch) else _cleaned(batch, run, latest) for batch in batches)
+    return [batch for batch in found if batch is not None]
 
 
-def _latest_offsets(batches: Sequence[StoredBatch], run: Round) -> dict[bytes, int]:
-    """The last offset of each key among the dirty records that were not aborted."""
-    dirty = [one for one in run.aborted if one.last_offset >= run.first_dirty]
-    transactions = _Transactions(dirty)
-    latest: dict[bytes, int] = {}
-    for batch in batches:
-        if batch.last_offset < run.first_dirty:
-            continue
-        if batch.is_control:
-            transactions.is_needless(batch)
-        elif not transactions.is_aborted(batch):
-            for record in records_of(batch):
-                if record.key is not None and record.offset >= run.first_dirty:
-                    latest[record.key] = record.offset
-    return latest
+def _is_kept(batch: StoredBatch) -> bool:
+    return batch.is_control or batch.is_transactional
 
 
-def _clean_batch(
-    batch: StoredBatch, run: Round, latest: dict[bytes, int], transactions: _Transactions
-) -> StoredBatch | None:
+def _cleaned(batch: StoredBatch, run: Round, latest: dict[bytes, int]) -> StoredBatch | None:
     """What is left of a batch; None where nothing is."""
     horizon = delete_horizon(batch)
-    if batch.is_control:
-        needless = transactions.is_needless(batch)
-        gone = needless and horizon is not None and horizon <= run.now_ms
-    else:
-        needless = False
-        gone = transactions.is_aborted(batch)
-    if gone:
-        return without_records(batch) if _must_stay(batch, run) else None
-    records = records_of(batch)
-    if batch.is_control:
-        kept = records
-    else:
-        tombstones_stay = horizon is None or run.now_ms < horizon
-        kept = [
-            one
-            for one in records
-            if one.key is not None
-            and one.offset >= latest.get(one.key, -1)
-            and (tombstones_stay or not one.is_tombstone)
-        ]
+    tombstones_stay = horizon is None or run.now_ms < horizon
+    records = _records_of(batch)
+    kept = [
+        one
+        for one in records
+        if one.key is not None
+        and one.offset >= latest.get(one.key, -1)
+        and (tombstones_stay or not one.is_tombstone)
+    ]
     if not kept:
-        return without_records(batch) if _must_stay(batch, run) else None
-    if horizon is None and (needless or any(one.is_tombstone for one in kept)):
-        return with_records(batch, kept, run.now_ms + run.delete_retention_ms)
-    return batch if len(kept) == len(records) else with_records(batch, kept, horizon)
+        return _without_records(batch) if _must_stay(batch, run) else None
+    if horizon is None and any(one.is_tombstone for one in kept):
+        return _with_records(batch, kept, run.now_ms + run.delete_retention_ms)
+    return batch if len(kept) == len(records) else _with_records(batch, kept, horizon)
 
 
 def _must_stay(batch: StoredBatch, run: Round) -> bool:
@@ -182,8 +115,92 @@ def _must_stay(batch: StoredBatch, run: Round) -> bool:
     if batch.next_offset == run.end:
         return True
     state = run.producers.get(batch.producer_id) if batch.producer_id >= 0 else None
-    if state is None:
-        return False
-    if state.batches:
-        return batch.last_offset == state.batches[-1].last_offset
-    return batch.is_control and batch.producer_epoch == state.epoch
+    return (
+        state is not None
+        and bool(state.batches)
+        and batch.last_offset == state.batches[-1].last_offset
+    )
+
+
+def delete_horizon(batch: StoredBatch) -> int | None:
+    """Milliseconds from when the batch's tombstones may go; None if it has none yet."""
+    return batch.base_timestamp if batch.attributes & DELETE_HORIZON_BIT else None
+
+
+def _records_of(batch: StoredBatch) -> list[_Record]:
+    if not batch.record_count:
+        return []
+    data = decompress(
+        Compression(batch.codec), memoryview(batch.data)[BATCH_HEADER_BYTES:], INFLATE_CAP_BYTES
+    )
+    found = []
+    pos, end = 0, len(data)
+    for _ in range(batch.record_count):
+        late, delta, key_pos, key_size, _, value_size, _, stop = parse_record(data, pos, end)
+        tail = bytearray()
+        put_varint(tail, key_size)
+        tail += data[key_pos:stop]
+        found.append(
+            _Record(
+                batch.base_offset + delta,
+                batch.max_timestamp if batch.is_log_append_time else batch.base_timestamp + late,
+                data[key_pos : key_pos + key_size] if key_size >= 0 else None,
+                value_size < 0,
+                bytes(tail),
+            )
+        )
+        pos = stop
+    return found
+
+
+def _with_records(batch: StoredBatch, kept: Sequence[_Record], horizon: int | None) -> StoredBatch:
+    """The batch with the records ``kept``, at least one, and nothing else."""
+    base_timestamp = kept[0].timestamp if horizon is None else horizon
+    body = bytearray()
+    for record in kept:
+        inner = bytearray(1)  # attributes, which no record has
+        put_varint(inner, record.timestamp - base_timestamp)
+        put_varint(inner, record.offset - batch.base_offset)
+        inner += record.tail
+        put_varint(body, len(inner))
+        body += inner
+    attributes = batch.attributes & ~DELETE_HORIZON_BIT
+    max_timestamp = max(record.timestamp for record in kept)
+    return _encoded(
+        batch,
+        compress(Compression(batch.codec), body),
+        attributes if horizon is None else attributes | DELETE_HORIZON_BIT,
+        base_timestamp,
+        batch.max_timestamp if batch.is_log_append_time else max_timestamp,
+        len(kept),
+    )
+
+
+def _without_records(batch: StoredBatch) -> StoredBatch:
+    """Its header alone: what tells of a producer's last sequence, or where the log ends."""
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    return _encoded(batch, b"", attributes, _NO_TIMESTAMP, batch.max_timestamp, 0)
+
+
+def _encoded(
+    batch: StoredBatch,
+    body: bytes,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+) -> StoredBatch:
+    rest = REST.pack(
+        attributes,
+        batch.last_offset - batch.base_offset,
+        base_timestamp,
+        max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        record_count,
+    )
+    length = BATCH_HEADER_BYTES - LOG_OVERHEAD + len(body)
+    crc = crc32c(body, crc32c(rest))
+    head = HEAD.pack(batch.base_offset, length, batch.leader_epoch, _MAGIC, crc)
+    return StoredBatch(head + rest + body)

@@ -107,11 +107,6 @@ class PartitionLog:
         return sum(len(batch.data) for batch in self._batches)
 
     @property
-    def stored_bytes(self) -> int:
-        """What Kafka's files would take: deleted records stay until their segment goes."""
-        return self.size_bytes + self.segments.deleted_bytes
-
-    @property
     def last_stable_offset(self) -> int:
         """Where a read_committed reader has to stop."""
         first_open = self.transactions.first_open_offset
@@ -216,15 +211,9 @@ class PartitionLog:
         return None
 
     def offset_of_max_time(self) -> FoundOffset | None:
-        """The first record with the greatest timestamp; None in an empty log (KIP-734).
-
-        As in Kafka it may be one that was deleted, until its segment goes.
-        """
+        """The first record with the greatest timestamp; None in an empty log (KIP-734)."""
         batches = [batch for batch in self._batches if batch.record_count]
         best = max(batches, key=lambda batch: batch.max_timestamp, default=None)
-        gone = self.segments.newest_deleted
-        if gone is not None and (best is None or gone.max_timestamp >= best.max_timestamp):
-            return FoundOffset(gone.newest, gone.max_timestamp, gone.leader_epoch)
         if best is None:
             return None
         for offset, at in record_times(best):
@@ -251,7 +240,6 @@ class PartitionLog:
         self.start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         gone = self._index_of(offset)
-        self.segments.forget_records(self._batches[:gone])
         del self._batches[:gone]
         del self._bases[:gone]
         self.epochs.truncate_start(offset)

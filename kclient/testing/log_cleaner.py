@@ -184,35 +184,13 @@ def _compact(log: PartitionLog, config: TopicConfig, now_ms: int, force: bool) -
         or dirty_bytes / (clean_bytes + dirty_bytes) > config.min_cleanable_dirty_ratio
     ):
         return None
-    result = compact(
-        log.batches_between(segments[0].base, end),
-        Round(
-            first_dirty,
-            end,
-            now_ms,
-            config.delete_retention_ms,
-            log.producers,
-            log.transactions.aborted,
-        ),
+    before = log.batches_between(segments[0].base, end)
+    after = compact(
+        before, Round(first_dirty, end, now_ms, config.delete_retention_ms, log.producers)
     )
-    log.replace_below(end, result.batches)
-    log.transactions.replace_aborted(result.aborted)
+    log.replace_below(end, after)
     log.segments.first_dirty = end
-    log.segments.merge(_merged(segments, config.segment_bytes))
-    return result.removed_records
-
-
-def _merged(segments: Sequence[_Segment], segment_bytes: int) -> list[int]:
-    """Bases of segments that become part of the one before, by their sizes before cleaning."""
-    gone = []
-    size = 0
-    for segment in segments:
-        if size and size + segment.size_bytes <= segment_bytes:
-            gone.append(segment.base)
-            size += segment.size_bytes
-        else:
-            size = segment.size_bytes
-    return gone
+    return sum(one.record_count for one in before) - sum(one.record_count for one in after)
 
 
 def _overdue_at(dirty: Sequence[_Segment], config: TopicConfig) -> int | None:

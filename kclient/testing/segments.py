@@ -10,33 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from kclient.testing.stored_batch import StoredBatch
-
-
-class _Extent(NamedTuple):
-    """What counts of a batch, also of a deleted one, when segments are found."""
-
-    base_offset: int
-    next_offset: int
-    size_bytes: int
-    max_timestamp: int
-    newest: int
-    """The offset of its record with that time, as far as its header tells."""
-    leader_epoch: int
-
-
-def _extent_of(batch: StoredBatch) -> _Extent:
-    first_is_newest = batch.is_log_append_time or batch.base_timestamp == batch.max_timestamp
-    return _Extent(
-        batch.base_offset,
-        batch.next_offset,
-        batch.size_bytes,
-        batch.max_timestamp,
-        batch.base_offset if first_is_newest else batch.last_offset,
-        batch.leader_epoch,
-    )
 
 
 class Segments:
@@ -47,13 +22,12 @@ class Segments:
         first_dirty: Compaction has been over what lies below this offset.
     """
 
-    __slots__ = ("_counted", "_deleted", "_first_time", "_size", "bases", "first_dirty")
+    __slots__ = ("_counted", "_first_time", "_size", "bases", "first_dirty")
 
     def __init__(self, start_offset: int = 0) -> None:
         self.bases = [start_offset]
         self.first_dirty = start_offset
         self._counted = start_offset
-        self._deleted: list[_Extent] = []
         self._size = 0
         self._first_time = -1
 
@@ -67,16 +41,6 @@ class Segments:
         """Batches from this offset on have not been looked at yet."""
         return self._counted
 
-    @property
-    def deleted_bytes(self) -> int:
-        """Of deleted records that are in a segment which is still there."""
-        return sum(one.size_bytes for one in self._deleted)
-
-    @property
-    def newest_deleted(self) -> _Extent | None:
-        """Of what was deleted in segments that are still there: the one with the greatest time."""
-        return max(self._deleted, key=lambda one: one.max_timestamp, default=None)
-
     def note(self, batches: Iterable[StoredBatch], segment_bytes: int, segment_ms: int) -> None:
         """Take the batches from ``counted_to`` on, and begin segments where Kafka would.
 
@@ -85,8 +49,7 @@ class Segments:
             segment_bytes: Most in a segment of more than one batch.
             segment_ms: Most between the first batch's time and another's, in milliseconds.
         """
-        uncounted = [one for one in self._deleted if one.base_offset >= self._counted]
-        for batch in (*uncounted, *map(_extent_of, batches)):
+        for batch in batches:
             if self._size and (
                 self._size + batch.size_bytes > segment_bytes
                 or (self._first_time >= 0 and batch.max_timestamp - self._first_time > segment_ms)
@@ -105,21 +68,11 @@ class Segments:
         self._size = 0
         self._first_time = -1
 
-    def merge(self, gone: Iterable[int]) -> None:
-        """Segments with these bases became part of the ones before them."""
-        merged = frozenset(gone)
-        self.bases = [base for base in self.bases if base not in merged]
-
-    def forget_records(self, batches: Iterable[StoredBatch]) -> None:
-        """These were deleted: the first ones of the log."""
-        self._deleted += map(_extent_of, batches)
-
     def truncate_start(self, offset: int) -> None:
         """The log begins at ``offset``: segments wholly below it are gone."""
         first = bisect_right(self.bases, offset) - 1
         if first > 0:
             del self.bases[:first]
-        self._deleted = [one for one in self._deleted if one.base_offset >= self.bases[0]]
         self.first_dirty = max(self.first_dirty, offset)
 
     def truncate_end(self, offset: int) -> None:
@@ -127,7 +80,6 @@ class Segments:
         keep = max(bisect_left(self.bases, offset), 1)
         del self.bases[keep:]
         self.bases[0] = min(self.bases[0], offset)
-        self._deleted = [one for one in self._deleted if one.base_offset < offset]
         self.first_dirty = min(self.first_dirty, offset)
         self._counted = self.bases[-1]
         self._size = 0

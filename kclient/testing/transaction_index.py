@@ -7,7 +7,6 @@ transactions that overlap what a read_committed reader is given. It runs no tran
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from kclient.record.layout import BATCH_HEADER_BYTES
@@ -49,15 +48,6 @@ class TransactionIndex:
         first = self._open.pop(batch.producer_id, None)
         if first is not None and marker_type(batch) == _ABORT:
             self._aborted.append(AbortedTransaction(batch.producer_id, first, batch.base_offset))
-
-    @property
-    def aborted(self) -> tuple[AbortedTransaction, ...]:
-        """All aborted transactions that are known."""
-        return tuple(self._aborted)
-
-    def replace_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Know these only: the others' records went with compaction."""
-        self._aborted = list(aborted)
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records or their marker in ``start <= offset < end``."""

@@ -144,17 +144,6 @@ async def test_the_directory_may_have_another_name() -> None:
             assert (await sizes(peer, None))[0] == "/data"
 
 
-async def test_deleted_records_take_room_until_their_segment_is_full(
-    cluster: Cluster, peer: RawPeer
-) -> None:
-    await delete(peer, ("t", 0, 7))
-    assert (await sizes(peer, [("t", [0])]))[1] == [("t", 0, 3 * SIZE, 0)]
-    cluster.create_topic("s", assignments=[[1]], configs={"internal.segment.bytes": SIZE})
-    cluster.append("s", 0, batch_bytes(5) * 3)
-    await delete(peer, ("s", 0, 7))
-    assert (await sizes(peer, [("s", [0])]))[1] == [("s", 0, 2 * SIZE, 0)]
-
-
 async def test_faults_reach_partitions(cluster: Cluster, peer: RawPeer) -> None:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     cluster.faults.error("DeleteRecords", code)

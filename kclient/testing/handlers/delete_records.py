@@ -9,6 +9,7 @@ from kclient.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.deletion_wait import (
@@ -18,9 +19,12 @@ from kclient.testing.deletion_wait import (
     all_deleted,
     low_watermark,
 )
-from kclient.testing.log_access import leading_replica
-from kclient.testing.record_deletion import delete_records
+from kclient.testing.image import INTERNAL_TOPICS
 from kclient.testing.refused import Refused
+from kclient.testing.replica import Replica
+
+_TO_HIGH_WATERMARK = -1
+"""In place of an offset: all that is committed."""
 
 
 def handle(
@@ -71,8 +75,9 @@ def _delete(
         code = call.error_for(name, result.partition_index)
         if code is not None:
             raise Refused(code)
-        replica = leading_replica(call, name, result.partition_index)
-        required = delete_records(replica.log, replica.config, name, offset)
+        topic = call.topic(name, ZERO_UUID, False)
+        replica = call.replica(topic, result.partition_index, leader_only=True)
+        required = _deleted(replica, name, offset)
         call.broker.hosted.moved(replica, at_once=True)
         code = call.error_for(name, result.partition_index, after=True)
         if code is not None:
@@ -83,3 +88,17 @@ def _delete(
     low = low_watermark(replica, call.image)
     settle(ErrorCode.NONE, low)
     begun.append(Deleting(replica, required, low, settle))
+
+
+def _deleted(replica: Replica, topic: str, offset: int) -> int:
+    """Let a leader's log begin at an offset or later; gives that offset (KIP-107)."""
+    if topic in INTERNAL_TOPICS:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if replica.config.compacted and not replica.config.deletes:
+        raise Refused(ErrorCode.POLICY_VIOLATION)
+    if offset == _TO_HIGH_WATERMARK:
+        offset = replica.log.high_watermark
+    if offset < 0:
+        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    replica.log.delete_before(offset)
+    return offset

@@ -11,7 +11,6 @@ from kclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from kclient.testing.call import Call
-from kclient.testing.log_access import local_replicas
 
 TOTAL_BYTES = 1 << 40
 """What the disk of a broker is said to hold; it has none."""
@@ -27,14 +26,15 @@ def handle(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsRespon
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     topics: dict[str, DescribeLogDirsTopic] = {}
     used = 0
-    for local in local_replicas(call):
+    for local in call.broker.replicas:
+        call.broker.hosted.tidy(local)
         name, index = local.facts.topic, local.facts.index
-        used += local.log.stored_bytes
+        used += local.log.size_bytes
         if wanted is not None and (name, index) not in wanted:
             continue
         shown = topics.setdefault(name, DescribeLogDirsTopic(name))
         lag = max(local.log.high_watermark - local.log.end_offset, 0)
-        shown.partitions.append(DescribeLogDirsPartition(index, local.log.stored_bytes, lag, False))
+        shown.partitions.append(DescribeLogDirsPartition(index, local.log.size_bytes, lag, False))
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(

@@ -95,19 +95,3 @@ async def several_topics(run: Run) -> None:
     for topic in topics:
         await run.quietly(produce(topic, batch_bytes(2), partition=1), 9)
     await run.ask(delete(*((topic, {3: 0, 0: 0, 1: 1, 2: 0}) for topic in topics)), 2)
-
-
-@scenario("ListOffsets")
-async def the_greatest_time_is_of_a_deleted_record(run: Run) -> None:
-    topic = await run.topic()
-    for step in (5000, 3000, 1000):
-        await run.quietly(produce(topic, batch_bytes(2, timestamp=NOW + step, step_ms=100)), 9)
-    for offset in (1, 2, 3, 4, 6):
-        await run.quietly(delete((topic, {0: offset})), 2)
-        await run.ask(list_offsets(topic, MAX_TIMESTAMP), 7, f"{offset} are deleted")
-        await run.ask(list_offsets(topic, NOW + 2000), 7, f"by time, {offset} are deleted")
-    await run.quietly(produce(topic, batch_bytes(1, timestamp=NOW + 2000)), 9)
-    await run.ask(list_offsets(topic, MAX_TIMESTAMP), 7, "there is a new one")
-    await run.quietly(produce(topic, batch_bytes(2, timestamp=NOW + 7000, step_ms=-100)), 9)
-    await run.quietly(delete((topic, {0: 8})), 2)
-    await run.ask(list_offsets(topic, MAX_TIMESTAMP), 7, "and a newer one is half deleted")

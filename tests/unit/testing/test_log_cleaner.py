@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kclient.record.compression import Compression
-from kclient.testing.batch_filter import delete_horizon
+from kclient.testing.compaction import delete_horizon
 from kclient.testing.log import PartitionLog
 from kclient.testing.log_cleaner import clean
 from kclient.testing.stored_batch import StoredBatch
@@ -267,24 +267,17 @@ def test_a_batch_that_cannot_be_read_stops_compaction_and_nothing_is_lost() -> N
 # Transactions
 
 
-def test_aborted_records_go_and_then_their_marker() -> None:
+def test_transactions_stay_as_they_are() -> None:
     log = PartitionLog()
-    put(log, (b"a", b"kept"))
-    put(log, (b"a", b"lost"), producer=(7, 0, 0), transactional=True)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     end(log, ABORT, 7)
-    put(log, (b"b", b"1"), producer=(7, 0, 1), transactional=True)
+    put(log, (b"a", b"committed"), producer=(7, 0, 1), transactional=True)
     end(log, COMMIT, 7)
-    put(log, (b"z", b"2"))
-    config = compacted(delete_retention_ms=100)
-    clean(log, config, NOW)
-    assert values(log) == [b"kept", b"1", b"2"]
-    assert [one.base_offset for one in log.batches if one.is_control] == [2, 4]
-    assert log.transactions.aborted == (AbortedTransaction(7, 1, 2),)
-    clean(log, config, NOW, force=True)  # now nothing of it is left: the marker's time begins
-    assert not log.transactions.aborted
-    assert delete_horizon(log.batches[1]) == NOW + 100
-    clean(log, config, NOW + 100, force=True)
-    assert [one.base_offset for one in log.batches if one.is_control] == [4]
+    put(log, (b"b", b"2"))
+    assert clean(log, compacted(), NOW, force=True).removed_records == 0
+    assert [one.base_offset for one in log.batches] == [0, 1, 2, 3, 4, 5]
+    assert log.transactions.aborted_between(0, 6) == [AbortedTransaction(7, 1, 2)]
 
 
 def test_an_open_transaction_is_not_touched() -> None:
@@ -294,17 +287,6 @@ def test_an_open_transaction_is_not_touched() -> None:
     put(log, (b"a", b"2"))
     assert clean(log, compacted(), NOW, force=True).removed_records == 0
     assert values(log) == [b"1", b"open", b"2"]
-
-
-def test_a_producer_known_by_its_marker_alone_keeps_it() -> None:
-    log = PartitionLog()
-    end(log, COMMIT, 7)
-    put(log, (b"a", b"1"))
-    put(log, (b"z", b"2"))
-    config = compacted(delete_retention_ms=0)
-    for step in range(4):
-        clean(log, config, NOW + step, force=True)
-    assert (log.batches[0].base_offset, log.batches[0].is_control) == (0, True)
 
 
 # For any log

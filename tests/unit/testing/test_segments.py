@@ -59,25 +59,6 @@ def test_truncation_opens_the_segment_that_holds_the_end() -> None:
     assert log.segments.bases == [0, 2, 4]
 
 
-def test_deleted_records_take_room_until_their_segment_is_gone() -> None:
-    log = log_of(*[NOW] * 5)
-    log.delete_before(3)
-    assert (log.size_bytes, log.stored_bytes) == (2 * SIZE, 5 * SIZE)
-    log.note_segments(2 * SIZE, DAY)
-    assert log.segments.bases == [2, 4]
-    assert log.stored_bytes == 3 * SIZE
-    log.delete_before(5)
-    log.note_segments(2 * SIZE, DAY)
-    assert log.stored_bytes == SIZE
-
-
-def test_truncated_deleted_records_take_no_room() -> None:
-    log = log_of(*[NOW] * 3)
-    log.delete_before(3)
-    log.segments.truncate_end(1)
-    assert log.segments.deleted_bytes == SIZE
-
-
 def test_an_empty_segment_is_not_closed() -> None:
     segments = Segments(5)
     segments.roll(5)
