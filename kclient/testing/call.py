@@ -142,6 +142,15 @@ class Call:
             return fault.code
         return None
 
+    def check_fault(
+        self, topic: str | None = None, partition: int | None = None, *, after: bool = False
+    ) -> None:
+        """Raise Refused where ``error_for`` has a code."""
+        faults = self.broker.faults
+        code = faults.error_for(self, topic, partition, after=after) if faults else None
+        if code is not None:
+            raise Refused(code)
+
     def entries(self) -> Iterator[tuple[str | None, int | None]]:
         """(topic, partition) of what the request is about, for faults that are for some of it."""
         yield from named_entries(self.request, self.topic_name)

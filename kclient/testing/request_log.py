@@ -11,23 +11,21 @@ import asyncio
 import functools
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from kclient.protocol.message import Response
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.arguments import whole
-from kclient.testing.fault_arguments import check_words, counted
+from kclient.testing.fault_arguments import counted
 from kclient.testing.request_info import CLIENT, REPLICA_ID
 from kclient.testing.served_request import ServedRequest as ServedRequest
 from kclient.testing.timed_wait import check_timeout, offer, waited
 
-T = TypeVar("T")
-P = ParamSpec("P")
 DEFAULT_LIMIT = 4096
 DEFAULT_LIMIT_BYTES = 8 << 20
 """As sent, requests and answers together, without records. Decoded they take several times that."""
@@ -108,30 +106,6 @@ class _Waiter:
         if self.future.done() or (self.answered and entry.answered_at is None):
             return
         offer(self.future, entry, self.condition)
-
-
-def _strict(method: Callable[P, T]) -> Callable[P, T]:
-    """Let a method refuse words that it doesn't take."""
-
-    @functools.wraps(method)
-    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
-        check_words("requests", method, kwargs)
-        return method(*args, **kwargs)
-
-    return ask
-
-
-def _strict_wait(
-    method: Callable[P, Coroutine[Any, Any, T]],
-) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The same for one that waits."""
-
-    @functools.wraps(method)
-    async def ask(*args: P.args, **kwargs: P.kwargs) -> T:
-        check_words("requests", method, kwargs)
-        return await method(*args, **kwargs)
-
-    return ask
 
 
 class _Kept:
@@ -221,7 +195,6 @@ class RequestLog:
         count = counted(len(self), "request")
         return f"<RequestLog: {count}{of_others}; the last ones:{last}>"
 
-    @_strict
     def all(self, *, replicas: bool = False) -> list[ServedRequest]:
         """All that are kept; those of followers only with ``replicas``."""
         entries = self._clients.entries
@@ -230,7 +203,6 @@ class RequestLog:
         both = (entries, self._followers.entries)
         return list(heapq.merge(*both, key=lambda one: one._number))
 
-    @_strict
     def of(
         self, api: ApiName, *, broker: int | None = None, replicas: bool = False
     ) -> list[ServedRequest]:
@@ -243,7 +215,6 @@ class RequestLog:
             if one.api_key == key and (broker is None or one.broker == broker)
         ]
 
-    @_strict
     def count(self, api: ApiName, *, replicas: bool = False) -> int:
         """How many of one API were ever served, since the start or the last ``clear``."""
         return self._count(served_key_of(api), replicas)
@@ -258,7 +229,6 @@ class RequestLog:
                 entry._kept_bytes = _FORGOTTEN
             kept.clear()
 
-    @_strict_wait
     async def wait_count(
         self, api: ApiName, count: int, *, replicas: bool = False, timeout: float | None = None
     ) -> None:
@@ -288,7 +258,6 @@ class RequestLog:
         waiter = _Waiter(lambda _: self._count(key, replicas) >= count, False)
         await self._wait(waiter, timeout, replicas, found)
 
-    @_strict_wait
     async def wait_for(
         self,
         what: ApiName | Condition,

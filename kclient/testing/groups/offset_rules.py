@@ -13,14 +13,13 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.groups.classic_group import ClassicGroup, State
 from kclient.testing.groups.deadlines import Moment
-from kclient.testing.groups.java_hash import java_length
 from kclient.testing.groups.offsets import CommittedOffset, Offsets
 from kclient.testing.groups.records import OffsetRecord, offset_tombstone
 from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.refused import Refused
 
 _FIRST_WITH_GROUP_ERRORS = 9
-_LONG = 1 << 63
+_LONGEST = (1 << 63) - 1
 
 
 class CommitRequest(NamedTuple):
@@ -66,12 +65,12 @@ def commit_records(
     wall_ms: int,
 ) -> tuple[list[OffsetRecord], list[ErrorCode]]:
     """What to write, and a code for each entry."""
-    expires_ms = -1 if request.retention_ms == -1 else _as_long(wall_ms + request.retention_ms)
+    expires_ms = -1 if request.retention_ms == -1 else min(wall_ms + request.retention_ms, _LONGEST)
     records: list[OffsetRecord] = []
     codes: list[ErrorCode] = []
     for one in entries:
         metadata = one.metadata or ""
-        if java_length(metadata) > settings.metadata_max_bytes:
+        if len(metadata) > settings.metadata_max_bytes:
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         committed = CommittedOffset(
@@ -80,11 +79,6 @@ def commit_records(
         records.append(committed.record(request.group_id, one.topic, one.partition))
         codes.append(ErrorCode.NONE)
     return records, codes
-
-
-def _as_long(value: int) -> int:
-    """As Java adds: past the end of a long it is long ago."""
-    return (value + _LONG) % (2 * _LONG) - _LONG
 
 
 def delete_records(

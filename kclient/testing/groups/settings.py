@@ -21,7 +21,7 @@ class GroupSettings:
     max_size: int = MAX_INT
     """Members of a group."""
     metadata_max_bytes: int = 4096
-    """Of a committed offset; Kafka counts UTF-16 units, whatever the name says."""
+    """Of a committed offset; characters are counted, whatever the name says."""
     retention_ms: int = 7 * 24 * 3_600_000
     """How long offsets of empty groups are kept."""
     retention_check_ms: int = 600_000

@@ -77,16 +77,12 @@ def _alter_each(
         try:
             if named[one.resource_type, name] > 1:
                 raise bad_request("A resource is named twice.")
-            code = call.error_for(name)
-            if code is not None:
-                raise Refused(code)
+            call.check_fault(name)
             resource, new = alter(access, one)
             if request.validate_only:
                 continue
             access.replace(resource, name, new)
-            code = call.error_for(name, after=True)
-            if code is not None:
-                raise Refused(code)
+            call.check_fault(name, after=True)
         except Refused as refused:
             made.error_code, made.error_message = refused.code, refused.message
     return answers
@@ -104,7 +100,7 @@ def _replace(
     if resource == Resource.BROKER:
         if name:
             check_node(name, access.node_id)
-        check_broker(new, access.layers(), for_all=not name)
+        check_broker(new, for_all=not name)
     _check_whole(access, resource, name, new, new)
     return resource, new
 
@@ -124,7 +120,7 @@ def _change(
         if name:
             check_node(name, access.node_id)
         check_broker_operations(changes)
-        check_broker(altered(resource, changes, current), access.layers(), for_all=not name)
+        check_broker(altered(resource, changes, current), for_all=not name)
     new = altered(resource, changes, current)
     _check_whole(access, resource, name, [one.name for one in changes], new)
     return resource, new
@@ -167,6 +163,6 @@ def _check_whole(
     elif resource == Resource.BROKER:
         check_min_isr(touched, access.given(resource, name), new, for_all=not name)
     elif resource == Resource.GROUP:
-        check_group(name, new, access.layers())
+        check_group(name, new)
     else:
         check_client_metrics(name, new)

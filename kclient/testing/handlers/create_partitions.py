@@ -36,9 +36,7 @@ def _grow(
     call: Call, topic: CreatePartitionsTopic, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     try:
-        code = call.error_for(topic.name)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(topic.name)
         controller = call.broker.controller()
         found = controller.image.topics.get(topic.name)
         if found is None:
@@ -49,9 +47,7 @@ def _grow(
         placed = check_growth(controller.image, found, topic.count, assignments)
         if not validate_only:
             controller.add_partitions(found.name, placed)
-        code = call.error_for(topic.name, after=True)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(topic.name, after=True)
     except Refused as refused:
         return CreatePartitionsTopicResult(topic.name, refused.code, refused.message)
     return CreatePartitionsTopicResult(topic.name, error_message=None)

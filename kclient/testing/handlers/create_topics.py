@@ -70,9 +70,7 @@ def _create(
         {one.name: one.value for one in topic.configs},
     )
     try:
-        code = call.error_for(topic.name)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(topic.name)
         controller = call.broker.controller()
         checked = check_new_topic(controller.image, spec, before)
     except Refused as refused:

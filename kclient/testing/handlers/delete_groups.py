@@ -37,9 +37,7 @@ def _delete(call: Call, result: DeletableGroupResult, done: Callable[[], None]) 
         finish(None)
 
     try:
-        code = call.error_for()
-        if code is not None:
-            raise Refused(code)
+        call.check_fault()
         groups.operate(
             result.group_id,
             lambda shard, moment: shard.delete_group(result.group_id, reply, moment),

@@ -72,16 +72,12 @@ def _delete(
         result.error_code, result.low_watermark = code, low
 
     try:
-        code = call.error_for(name, result.partition_index)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(name, result.partition_index)
         topic = call.topic(name, ZERO_UUID, False)
         replica = call.replica(topic, result.partition_index, leader_only=True)
         required = _deleted(replica, name, offset)
         call.broker.hosted.moved(replica, at_once=True)
-        code = call.error_for(name, result.partition_index, after=True)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(name, result.partition_index, after=True)
     except Refused as refused:
         settle(refused.code, UNKNOWN_WATERMARK)
         return

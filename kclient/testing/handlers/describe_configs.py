@@ -51,9 +51,7 @@ def _describe(
         error_message="",
     )
     try:
-        code = call.error_for(resource.resource_name)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(resource.resource_name)
         rows = _rows(access, resource)
     except Refused as refused:
         result.error_code, result.error_message = refused.code, refused.message or ""

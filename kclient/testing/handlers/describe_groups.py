@@ -32,9 +32,7 @@ def handle(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse
 
 def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
-        code = call.error_for()
-        if code is not None:
-            raise Refused(code)
+        call.check_fault()
         group = call.broker.groups.shard(group_id).groups.get(group_id)
     except Refused as refused:
         return DescribedGroup(refused.code, group_id=group_id)

@@ -63,16 +63,12 @@ def _of_topic(call: Call, topic: TopicPartitions, kind: int) -> ReplicaElectionR
 
 def _elect(call: Call, topic: str, index: int, kind: int) -> PartitionResult:
     try:
-        code = call.error_for(topic, index)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(topic, index)
         controller = call.broker.controller()
         if topic not in controller.image.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
         controller.elect(topic, index, unclean=kind == _UNCLEAN)
-        code = call.error_for(topic, index, after=True)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(topic, index, after=True)
     except Refused as refused:
         return PartitionResult(index, refused.code, refused.message)
     return PartitionResult(index, ErrorCode.NONE, None)

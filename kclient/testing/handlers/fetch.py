@@ -235,9 +235,7 @@ def _read(
     follower: int,
 ) -> None:
     topic = _topic(call, wanted)
-    code = call.error_for(topic.name, wanted.key.partition)
-    if code is not None:
-        raise Refused(code)
+    call.check_fault(topic.name, wanted.key.partition)
     replica = call.replica(
         topic,
         wanted.key.partition,

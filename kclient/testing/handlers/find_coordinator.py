@@ -53,9 +53,7 @@ def handle(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorRespon
 
 def _find(call: Call, key_type: int, key: str) -> Coordinator:
     try:
-        code = call.error_for()
-        if code is not None:
-            raise Refused(code)
+        call.check_fault()
         node = _node_for(call, key_type, key)
     except Refused as refused:
         return Coordinator(key, -1, "", -1, refused.code, refused.message or "")

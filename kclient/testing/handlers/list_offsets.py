@@ -74,9 +74,7 @@ def _refused(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
 def _look_up(
     call: Call, request: ListOffsetsRequest, name: str, wanted: ListOffsetsPartition
 ) -> FoundOffset:
-    code = call.error_for(name, wanted.partition_index)
-    if code is not None:
-        raise Refused(code)
+    call.check_fault(name, wanted.partition_index)
     if wanted.timestamp < 0 and not _is_spoken(wanted.timestamp, call.version):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION)
     topic = call.topic(name, ZERO_UUID, False)

@@ -117,9 +117,7 @@ def _read(
         finish(None)
 
     try:
-        code = call.error_for()
-        if code is not None:
-            raise Refused(code)
+        call.check_fault()
         groups.operate(
             group.group_id,
             lambda shard, moment: shard.fetch(

@@ -31,9 +31,7 @@ def handle(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderE
 def _end_of(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(ErrorCode.NONE, wanted.partition, -1, -1)
     try:
-        code = call.error_for(name, wanted.partition)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(name, wanted.partition)
         topic = call.topic(name, ZERO_UUID, False)
         call.partition(topic, wanted.partition)
         if wanted.current_leader_epoch < NO_EPOCH:

@@ -31,7 +31,6 @@ _FIRST_WITH_IDS = 13
 _FIRST_WITH_HINTS = 10
 _ATTRIBUTES = 22
 """Where the low byte of a batch's attributes is."""
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _WITHOUT_START = (
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -60,8 +59,6 @@ def handle(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Re
             failed = failed or answer.error_code != ErrorCode.NONE
             topic_response.partition_responses.append(answer)
     _let_go(request)
-    if failed:
-        _put_unknown_last(response)
     if request.acks == 0:
         if failed:
             raise Hangup("an error in a produce request with acks=0")
@@ -95,13 +92,6 @@ def _let_go(request: ProduceRequest) -> None:
             data.records = None
 
 
-def _put_unknown_last(response: ProduceResponse) -> None:
-    """Kafka puts what it doesn't know behind what it does."""
-    for topic in response.responses:
-        topic.partition_responses.sort(key=lambda one: one.error_code in _UNKNOWN)
-    response.responses.sort(key=lambda one: one.partition_responses[0].error_code in _UNKNOWN)
-
-
 def _is_transactional(request: ProduceRequest) -> bool:
     return any(
         len(data.records) > _ATTRIBUTES and data.records[_ATTRIBUTES] & TRANSACTIONAL_BIT
@@ -128,13 +118,9 @@ def _append(
     try:
         topic = call.topic(name, topic_data.topic_id, call.version >= _FIRST_WITH_IDS)
         name = topic.name
-        code = call.error_for(name, data.index)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(name, data.index)
         replica, required = _write(call, request, topic, data, answer)
-        code = call.error_for(name, data.index, after=True)
-        if code is not None:
-            raise Refused(code)
+        call.check_fault(name, data.index, after=True)
     except Refused as refused:
         _fail(call, response, answer, name, refused)
         return answer

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from kclient.testing.groups.deadlines import Deadlines, Moment
-from kclient.testing.groups.java_hash import hash_map_order, java_hash, java_length, partition_of
+from kclient.testing.groups.java_hash import java_hash, partition_of
 
 
 def test_what_is_due_is_done_in_order() -> None:
@@ -82,13 +82,3 @@ def test_a_hash_without_an_absolute_value_is_zero_as_in_kafka() -> None:
 @given(some.text(), some.integers(1, 1000))
 def test_every_group_has_a_partition(text: str, count: int) -> None:
     assert 0 <= partition_of(text, count) < count
-
-
-def test_the_order_of_a_hash_map_is_that_of_java() -> None:
-    names = ["roundrobin", "sticky", "range", "cooperative-sticky", "a", "b"]
-    java = ["a", "b", "sticky", "range", "roundrobin", "cooperative-sticky"]
-    assert hash_map_order(names) == hash_map_order(reversed(names)) == java
-
-
-def test_length_is_in_units_of_sixteen_bits() -> None:
-    assert [java_length(one) for one in ("", "aé", "😀")] == [0, 2, 2]

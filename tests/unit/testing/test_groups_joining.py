@@ -151,7 +151,7 @@ def test_the_last_to_rejoin_a_group_that_is_too_large_is_left_out() -> None:
         ((("a", "b"), ("a", "b"), ("b", "a")), "a"),
         ((("a", "c"), ("b", "c")), "c"),
         ((("range", "roundrobin"), ("roundrobin", "range")), "range"),
-        ((("roundrobin", "range"), ("range", "roundrobin")), "range"),
+        ((("roundrobin", "range"), ("range", "roundrobin")), "roundrobin"),
     ],
 )
 def test_members_vote_for_the_protocol(

@@ -70,25 +70,6 @@ async def test_what_could_never_be_found_is_refused() -> None:
             await log.wait_for(what)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("ask", "words"),
-    [
-        (
-            lambda log: log.of("Fetch", brokr=1),
-            r"requests.of\(\) takes no 'brokr': did you mean 'broker'\?; it takes api, broker, rep",
-        ),
-        (lambda log: log.count("Fetch", replica=True), "did you mean 'replicas'"),
-        (lambda log: log.all(xyz=1), "takes no 'xyz'; it takes replicas"),
-        (lambda log: log.wait_count("Fetch", 1, broker=1), "takes no 'broker'"),
-        (lambda log: log.wait_for("Fetch", answer=True), "did you mean 'answered'"),
-    ],
-)
-async def test_a_word_that_is_none_is_named(ask: Callable[[Any], Any], words: str) -> None:
-    with pytest.raises(InvalidArgument, match=words):
-        outcome = ask(RequestLog())
-        await outcome
-
-
 def test_entries_are_kept_in_order_up_to_the_limit() -> None:
     log = RequestLog(limit=2)
     for broker in (1, 2, 3):
