@@ -85,33 +85,6 @@ class BrokerConfig:
         topic_defaults: Defaults of topic configurations.
     """
 
-    __slots__ = (
-        "_own",
-        "_values",
-        "auto_create_topics",
-        "cleaner_backoff_ms",
-        "dynamic",
-        "fetch_max_bytes",
-        "given",
-        "groups",
-        "log_dirs",
-        "partition_limit",
-        "partitions",
-        "replica_fetch_backoff",
-        "replica_fetch_wait",
-        "replica_lag_time",
-        "replica_socket_timeout",
-        "replication_factor",
-        "request_max_bytes",
-        "retention_check_ms",
-        "selects_by_rack",
-        "session_slots",
-        "session_timeout",
-        "static",
-        "stored",
-        "topic_defaults",
-    )
-
     def __init__(self, given: Mapping[str, object]) -> None:
         """Check ``given``.
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kclient.testing.addresses import address_of
-from kclient.testing.broker_configs import ALL_DEFINITIONS
 from kclient.testing.config_descriptions import BrokerLayers, Resource
 from kclient.testing.config_rules import ROOT_LOGGER
 from kclient.testing.topic_configs import TopicConfig
@@ -24,14 +23,6 @@ _LOGGERS = {
     ROOT_LOGGER: "INFO",
     "org.apache.kafka.server.logger.LoggingController": "INFO",
 }
-
-
-_ALWAYS_GIVEN = ("default.replication.factor", "num.partitions")
-
-
-def _is_usual(name: str, text: str) -> bool:
-    """What each cluster says, and no properties file would."""
-    return name in _ALWAYS_GIVEN and text == ALL_DEFINITIONS[name].default
 
 
 class ConfigAccess:
@@ -72,7 +63,7 @@ class ConfigAccess:
             "listeners": address,
             "advertised.listeners": address,
             **({} if broker.rack is None else {"broker.rack": broker.rack}),
-            **{name: text for name, text in config.static.items() if not _is_usual(name, text)},
+            **config.static,
         }
         own = config.stored.get((Resource.BROKER, str(self.node_id)), {})
         return BrokerLayers(own, config.dynamic, static)

@@ -41,17 +41,8 @@ class Source(enum.IntEnum):
     GROUP = 8
 
 
-KINDS = {
-    "BOOLEAN": 1,
-    "STRING": 2,
-    "INT": 3,
-    "SHORT": 4,
-    "LONG": 5,
-    "DOUBLE": 6,
-    "LIST": 7,
-    "CLASS": 8,
-    "PASSWORD": 9,
-}
+_KINDS = "BOOLEAN STRING INT SHORT LONG DOUBLE LIST CLASS PASSWORD".split()
+"""As on the wire: the first one is 1."""
 UNKNOWN_KIND = 0
 
 GROUP_DEFINITIONS = read_table(definitions.GROUP)
@@ -222,7 +213,7 @@ def _described(
         one.name,
         value,
         synonyms[0].source if synonyms else Source.DEFAULT,
-        KINDS[one.kind],
+        _KINDS.index(one.kind) + 1,
         read_only,
         one.is_sensitive,
         synonyms,

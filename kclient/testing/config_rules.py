@@ -2,7 +2,7 @@
 
 The broker that is asked looks at nulls and repeated names, and at the configurations of brokers;
 the controller applies the operations and looks at the whole that comes out. Rules only:
-``handlers/alter_configs.py`` brings what is set now and keeps what comes out.
+``handlers/configs.py`` brings what is set now and keeps what comes out.
 """
 
 from __future__ import annotations

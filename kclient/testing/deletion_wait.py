@@ -1,6 +1,6 @@
 """A DeleteRecords that waits until the copies on all brokers that are up begin where it said.
 
-Made by ``handlers/delete_records.py``; one listener per log and one timer, no task. Followers tell
+Made by ``handlers/logs.py``; one listener per log and one timer, no task. Followers tell
 where their logs begin when they fetch. Kafka's ``DelayedDeleteRecords``, with all that it doesn't
 do: it looks again when a follower fetched or the high watermark moved, and at nothing else. Where
 the leader is replaced, the topic is deleted or a broker dies meanwhile, only its time ends it.

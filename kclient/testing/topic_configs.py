@@ -50,27 +50,6 @@ class TopicConfig:
         max_segment_ms: Most time in one segment.
     """
 
-    __slots__ = (
-        "_values",
-        "compacted",
-        "delete_retention_ms",
-        "deletes",
-        "given",
-        "log_append_time",
-        "max_compaction_lag_ms",
-        "max_message_bytes",
-        "max_segment_ms",
-        "min_cleanable_dirty_ratio",
-        "min_compaction_lag_ms",
-        "min_insync_replicas",
-        "retention_bytes",
-        "retention_ms",
-        "segment_bytes",
-        "timestamp_after_max_ms",
-        "timestamp_before_max_ms",
-        "unclean_elections",
-    )
-
     def __init__(self, given: Mapping[str, str], defaults: Mapping[str, str]) -> None:
         """Check ``given``; ``defaults`` are those that the broker's configuration changes.
 

@@ -41,9 +41,12 @@ def broker_configs_of(
     if defaults is not None and not isinstance(defaults, TopicDefaults):
         raise InvalidArgument(f"topic_defaults={defaults!r} must be TopicDefaults")
     said = TopicDefaults() if defaults is None else defaults
-    return {
+    counts = {
         "num.partitions": said.partitions,
         "default.replication.factor": said.replication_factor or min(brokers, _MOST_REPLICAS),
+    }
+    return {
+        **{name: count for name, count in counts.items() if count != 1},  # which is Kafka's default
         "auto.create.topics.enable": flag("auto_create_topics", auto_create_topics),
         **configs_of("broker_configs", configs),
     }

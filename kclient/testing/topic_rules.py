@@ -86,7 +86,7 @@ def check_new_topic(
     check_name(spec.name)
     _check_collision(image if before is None else before, spec.name)
     if spec.name in image.topics:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"There is a topic {spec.name!r}.")
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {spec.name!r} exists already.")
     given = {name: value for name, value in spec.configs.items() if value is not None}
     if len(given) < len(spec.configs):
         raise bad_config("A configuration can't be null.")
@@ -104,7 +104,7 @@ def _check_collision(image: MetadataImage, name: str) -> None:
         if other != name and other.replace(".", "_") == flat:
             raise Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"{name!r} and {other!r} differ in dots and underscores only.",
+                f"{name!r} collides with topic {other!r}.",
             )
 
 

@@ -6,8 +6,6 @@ with which most show the text. With others, also UNSUPPORTED_VERSION, librdkafka
 
 from __future__ import annotations
 
-import base64
-import binascii
 import enum
 
 from kclient.error_codes import ErrorCode
@@ -22,8 +20,6 @@ from kclient.testing.refused import Refused
 
 _FIRST_BATCHED = 4
 _FIRST_WITH_TEXT = 1
-_FIRST_WITH_SHARES = 6
-_UUID_LENGTH = 22
 _NO_TRANSACTIONS = "The embedded cluster doesn't serve transactions yet."
 
 
@@ -32,7 +28,6 @@ class KeyType(enum.IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
-    SHARE = 2
 
 
 def handle(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -65,23 +60,8 @@ def _node_for(call: Call, key_type: int, key: str) -> Node:
         node = call.broker.groups.find(key)
         if node is not None:
             return node
-    elif key_type == KeyType.SHARE:
-        if call.version < _FIRST_WITH_SHARES or not _is_share_key(key):
-            raise Refused(ErrorCode.INVALID_REQUEST)
     elif key_type == KeyType.TRANSACTION:
         raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
     else:
         raise Refused(ErrorCode.INVALID_REQUEST)
     raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-
-def _is_share_key(key: str) -> bool:
-    """``group:topic id:partition``; the group may have colons."""
-    group, _, topic_id = key.rpartition(":")[0].rpartition(":")
-    partition = key.rpartition(":")[2]
-    try:
-        int(partition)
-        base64.b64decode(topic_id + "==", altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        return False
-    return bool(group) and len(topic_id) == _UUID_LENGTH

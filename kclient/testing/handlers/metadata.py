@@ -1,4 +1,4 @@
-"""Metadata (3): brokers, topics, partitions, leaders, epochs."""
+"""Metadata (3), DescribeCluster (60), and DescribeTopicPartitions (75), in pages (KIP-966)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ import contextlib
 from collections.abc import Iterable
 
 from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kclient.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    RequestCursor,
+    ResponseCursor,
+)
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -24,12 +37,16 @@ UNASKED_OPERATIONS = -(1 << 31)
 TOPIC_OPERATIONS = 0b1101_1111_1000
 """All that there are for topics, bit by bit, as there is no authorizer."""
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-
 _FIRST_WITH_IDS = 12
 _FIRST_WITH_NULL_FOR_ALL = 1
+_BROKERS = 1
+_CONTROLLERS = 2
 
 
-def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
+# Metadata
+
+
+def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """What this broker knows of the cluster: all of it, at once, unless it was made to lag."""
     image = call.broker.metadata_image
     wanted = request.topics
@@ -102,16 +119,14 @@ def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
     code = call.error_for(name)
     if code is not None:
         return code
-    try:
-        check_name(name)
-    except Refused as refused:
-        return refused.code
-    if request.allow_auto_topic_creation and call.image.config.auto_create_topics:
+    code = _why_absent(name)
+    unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if unknown and request.allow_auto_topic_creation and call.image.config.auto_create_topics:
         with contextlib.suppress(Refused):
             controller = call.broker.controller()
             checked = check_new_topic(controller.image, TopicSpec(name))
             controller.create_topic(checked.name, checked.assignments, checked.config)
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return code
 
 
 def _operations(request: MetadataRequest) -> int:
@@ -148,5 +163,138 @@ def _partition(call: Call, one: PartitionFacts) -> MetadataResponsePartition:
         one.leader_epoch,
         list(one.replicas),
         list(one.isr),
+        [node_id for node_id in one.replicas if not brokers[node_id].alive],
+    )
+
+
+# DescribeCluster (KIP-700)
+
+
+def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """The brokers that are up, and with ``include_fenced_brokers`` the others, too."""
+    image = call.image
+    code = call.error_for()
+    if code is not None:
+        return DescribeClusterResponse(error_code=code, error_message=None)
+    if request.endpoint_type != _BROKERS:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        if request.endpoint_type == _CONTROLLERS:
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        return DescribeClusterResponse(error_code=code, error_message="This is a broker.")
+    shown = sorted(image.brokers.values(), key=lambda one: one.node_id)
+    if not request.include_fenced_brokers:
+        shown = [one for one in shown if one.alive]
+    return DescribeClusterResponse(
+        error_message=None,
+        endpoint_type=_BROKERS,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[
+            DescribeClusterBroker(one.node_id, one.host, one.port, one.rack, not one.alive)
+            for one in shown
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else UNASKED_OPERATIONS
+        ),
+    )
+
+
+# DescribeTopicPartitions
+
+
+def describe_topic_partitions(
+    call: Call, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Topics in the order of their names, from the cursor on, up to the limit of partitions."""
+    image, cursor = call.image, request.cursor
+    code = _wrong_cursor(request)
+    if code is not None:
+        return DescribeTopicPartitionsResponse(
+            topics=[DescribeTopicPartitionsResponseTopic(code, one.name) for one in request.topics],
+            next_cursor=None,
+        )
+    limit = max(min(call.image.config.partition_limit, request.response_partition_limit), 1)
+    names = sorted({one.name for one in request.topics} or set(image.topics))
+    response = DescribeTopicPartitionsResponse(next_cursor=None)
+    for name in names:
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        if limit <= 0:
+            response.next_cursor = ResponseCursor(name, 0)
+            break
+        shown, first_left = _page(call, name, cursor, limit)
+        response.topics.append(shown)
+        limit -= len(shown.partitions)
+        if first_left is not None:
+            response.next_cursor = ResponseCursor(name, first_left)
+            break
+    return response
+
+
+def _wrong_cursor(request: DescribeTopicPartitionsRequest) -> ErrorCode | None:
+    """What is wrong with the request as a whole; then all of its topics are answered with it."""
+    cursor, names = request.cursor, {one.name for one in request.topics}
+    if cursor is None:
+        # Kafka asks its authorizer about each topic, which fails for one without a name.
+        return ErrorCode.UNKNOWN_SERVER_ERROR if "" in names else None
+    if cursor.partition_index < 0 or (names and cursor.topic_name not in names):
+        return ErrorCode.INVALID_REQUEST
+    return None
+
+
+def _page(
+    call: Call, name: str, cursor: RequestCursor | None, limit: int
+) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+    topic = call.image.topics.get(name)
+    code = call.error_for(name)
+    if code is None and topic is None:
+        code = _why_absent(name)
+    if code is not None or topic is None:
+        return (
+            DescribeTopicPartitionsResponseTopic(
+                code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                name,
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            ),
+            None,
+        )
+    first = 0
+    if cursor is not None and cursor.topic_name == name:
+        first = cursor.partition_index
+    part = topic.partitions[first : first + limit]
+    shown = DescribeTopicPartitionsResponseTopic(
+        name=name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_described_partition(call, one) for one in part],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+    left = first + limit
+    return shown, left if left < len(topic.partitions) else None
+
+
+def _why_absent(name: str) -> ErrorCode:
+    try:
+        check_name(name)
+    except Refused as refused:
+        return refused.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _described_partition(
+    call: Call, one: PartitionFacts
+) -> DescribeTopicPartitionsResponsePartition:
+    brokers = call.image.brokers
+    return DescribeTopicPartitionsResponsePartition(
+        ErrorCode.NONE,
+        one.index,
+        one.leader,
+        one.leader_epoch,
+        list(one.replicas),
+        list(one.isr),
+        list(one.elr),
+        list(one.last_known_elr),
         [node_id for node_id in one.replicas if not brokers[node_id].alive],
     )

@@ -1,4 +1,7 @@
-"""Produce (0): append batches to the logs of partitions that this broker leads."""
+"""Produce (0): append batches to the logs of partitions that this broker leads.
+
+And InitProducerId (22), an id for an idempotent producer (KIP-98).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from collections.abc import Iterable, Iterator
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Response
+from kclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from kclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -37,9 +44,11 @@ _WITHOUT_START = (
     ErrorCode.CORRUPT_MESSAGE,
 )
 """With these Kafka doesn't tell where the log starts."""
+NO_ID = -1
+"""No id, or no epoch: a producer that asks for a newer epoch gives both (KIP-360)."""
 
 
-def handle(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Response] | None:
+def produce(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[Response] | None:
     """Append each partition's batch; with acks=0 an error closes the connection, as in Kafka.
 
     With acks=all the answer waits until all in sync have what was appended.
@@ -204,3 +213,19 @@ def _hint(
         response.node_endpoints.append(
             NodeEndpoint(leader.node_id, leader.host, leader.port, leader.rack)
         )
+
+
+# Ids of producers
+
+
+def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """A new id with epoch 0; transactional ids are refused, as there is no coordinator for them."""
+    code = call.error_for()
+    if code is None and request.transactional_id is not None:
+        empty = not request.transactional_id
+        code = ErrorCode.INVALID_REQUEST if empty else ErrorCode.UNSUPPORTED_VERSION
+    elif code is None and (request.producer_id == NO_ID) != (request.producer_epoch == NO_ID):
+        code = ErrorCode.INVALID_REQUEST
+    if code is not None:
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=call.broker.new_producer_id(), producer_epoch=0)

@@ -1,4 +1,4 @@
-"""ListOffsets (2): offsets by time, and the symbolic ones."""
+"""ListOffsets (2), by time and the symbolic ones, and OffsetForLeaderEpoch (23)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from kclient.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from kclient.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
@@ -35,7 +42,10 @@ _FIRST_VERSIONS = {
 _NOWHERE = FoundOffset(-1, -1, -1)
 
 
-def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+# ListOffsets
+
+
+def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look each partition up."""
     counts = Counter(
         (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
@@ -125,3 +135,40 @@ def _find(replica: Replica, timestamp: int, end: int) -> FoundOffset | None:
         newest = log.offset_of_max_time()
         return newest if newest is not None and newest.offset < end else None
     return log.offset_for_time(timestamp, end)
+
+
+# Where an epoch ended, for the detection of truncation (KIP-320)
+
+
+def offset_for_leader_epoch(
+    call: Call, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Look each partition's epoch up."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [_end_of(call, topic.topic, one) for one in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_of(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(ErrorCode.NONE, wanted.partition, -1, -1)
+    try:
+        call.check_fault(name, wanted.partition)
+        topic = call.topic(name, ZERO_UUID, False)
+        call.partition(topic, wanted.partition)
+        if wanted.current_leader_epoch < NO_EPOCH:
+            raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
+        replica = call.replica(
+            topic, wanted.partition, wanted.current_leader_epoch, leader_only=True
+        )
+    except Refused as refused:
+        answer.error_code = refused.code
+        return answer
+    log = replica.log
+    ended = log.epochs.end_of(wanted.leader_epoch, log.end_offset)
+    answer.leader_epoch, answer.end_offset = ended
+    return answer

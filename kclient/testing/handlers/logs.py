@@ -1,4 +1,4 @@
-"""DeleteRecords (21): let logs begin at a later offset."""
+"""DeleteRecords (21) and DescribeLogDirs (35): where logs begin, and how large they are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from kclient.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
+)
+from kclient.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
@@ -25,9 +32,14 @@ from kclient.testing.replica import Replica
 
 _TO_HIGH_WATERMARK = -1
 """In place of an offset: all that is committed."""
+TOTAL_BYTES = 1 << 40
+"""What the disk of a broker is said to hold; it has none."""
 
 
-def handle(
+# Deletion (KIP-107)
+
+
+def delete_records(
     call: Call, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     """Delete what is asked for, partition by partition; of one that is named twice the last.
@@ -48,7 +60,7 @@ def handle(
             response.topics.append(shown[name])
         result = DeleteRecordsPartitionResult(index)
         shown[name].partitions.append(result)
-        _delete(call, name, offset, result, begun)
+        _delete_of(call, name, offset, result, begun)
     hosted = call.broker.hosted
     if all_deleted(begun, hosted.replicas):
         return response
@@ -59,7 +71,7 @@ def handle(
     return wait.answer
 
 
-def _delete(
+def _delete_of(
     call: Call,
     name: str,
     offset: int,
@@ -98,3 +110,39 @@ def _deleted(replica: Replica, topic: str, offset: int) -> int:
         raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     replica.log.delete_before(offset)
     return offset
+
+
+# Sizes
+
+
+def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Describe the logs that are asked for, or all of them; others are left out."""
+    code = call.error_for()
+    if code is not None:
+        return DescribeLogDirsResponse(error_code=code)
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    used = 0
+    for local in call.broker.replicas:
+        call.broker.hosted.tidy(local)
+        name, index = local.facts.topic, local.facts.index
+        used += local.log.size_bytes
+        if wanted is not None and (name, index) not in wanted:
+            continue
+        shown = topics.setdefault(name, DescribeLogDirsTopic(name))
+        lag = max(local.log.high_watermark - local.log.end_offset, 0)
+        shown.partitions.append(DescribeLogDirsPartition(index, local.log.size_bytes, lag, False))
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                ErrorCode.NONE,
+                call.image.config.log_dirs[0],
+                list(topics.values()),
+                TOTAL_BYTES,
+                TOTAL_BYTES - used,
+                False,
+            )
+        ]
+    )

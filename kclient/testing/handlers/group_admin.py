@@ -1,0 +1,222 @@
+"""ListGroups (16), DescribeGroups (15), DeleteGroups (42) and OffsetDelete (47)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from kclient.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kclient.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kclient.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.groups.classic_group import ClassicGroup, State
+from kclient.testing.groups.member import Member
+from kclient.testing.handlers.answers import Gathering, whole
+from kclient.testing.refused import Refused
+
+_TYPE = "classic"
+_FIRST_WITH_STATES = 4
+_FIRST_WITH_TYPES = 5
+_FIRST_WITH_NOT_FOUND = 6
+_ALL_OPERATIONS = 3400
+"""Of a group, as bits: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
+
+
+# The groups that this broker coordinates
+
+
+def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+    """List those of the wanted states and types; unknown ones match none."""
+    code = call.error_for()
+    if code is not None:
+        return ListGroupsResponse(error_code=code)
+    states = {one.lower().strip() for one in request.states_filter}
+    types = {one.lower().strip() for one in request.types_filter}
+    if types and _TYPE not in types:
+        return ListGroupsResponse()
+    try:
+        found = call.broker.groups.known()
+    except Refused as refused:
+        return ListGroupsResponse(error_code=refused.code)
+    late = call.error_for(after=True)
+    return ListGroupsResponse(
+        error_code=ErrorCode.NONE if late is None else late,
+        groups=[
+            _listed(call, group)
+            for group in found
+            if not states or group.state.shown.lower() in states
+        ],
+    )
+
+
+def _listed(call: Call, group: ClassicGroup) -> ListedGroup:
+    listed = ListedGroup(group.group_id, group.protocol_type or "")
+    if call.version >= _FIRST_WITH_STATES:
+        listed.group_state = group.state.shown
+    if call.version >= _FIRST_WITH_TYPES:
+        listed.group_type = _TYPE
+    return listed
+
+
+# State and members
+
+
+def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Describe each group; one that isn't there is dead."""
+    response = DescribeGroupsResponse()
+    for group_id in request.groups:
+        described = _describe(call, group_id)
+        if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+            described.authorized_operations = _ALL_OPERATIONS
+        response.groups.append(described)
+    return response
+
+
+def _describe(call: Call, group_id: str) -> DescribedGroup:
+    try:
+        call.check_fault()
+        group = call.broker.groups.shard(group_id).groups.get(group_id)
+    except Refused as refused:
+        return DescribedGroup(refused.code, group_id=group_id)
+    if group is None:
+        described = DescribedGroup(group_id=group_id, group_state=State.DEAD.shown)
+        if call.version >= _FIRST_WITH_NOT_FOUND:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = "There is no such group."
+        return described
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.shown,
+        protocol_type=group.protocol_type or "",
+        protocol_data=_protocol_of(group) or "",
+        members=[_member(one, _protocol_of(group)) for one in group.members.values()],
+    )
+
+
+def _protocol_of(group: ClassicGroup) -> str | None:
+    """Only a stable group tells what it agreed on."""
+    return group.protocol_name if group.state is State.STABLE else None
+
+
+def _member(one: Member, protocol: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        one.member_id,
+        one.instance_id,
+        one.client_id,
+        one.client_host,
+        b"" if protocol is None else one.metadata(protocol),
+        one.assignment,
+    )
+
+
+# Groups without members, and their offsets
+
+
+def delete_groups(call: Call, request: DeleteGroupsRequest) -> Deferred[DeleteGroupsResponse]:
+    """Delete each group once, however often it is named."""
+    response = DeleteGroupsResponse()
+    gathering = Gathering(response)
+    for group_id in dict.fromkeys(request.groups_names):
+        result = DeletableGroupResult(group_id)
+        response.results.append(result)
+        _delete_group(call, result, gathering.expect())
+    return gathering.close()
+
+
+def _delete_group(call: Call, result: DeletableGroupResult, done: Callable[[], None]) -> None:
+    groups = call.broker.groups
+    finish = groups.later(lambda _: done())
+
+    def reply(code: ErrorCode) -> None:
+        late = call.error_for(after=True)
+        result.error_code = code if late is None else late
+        finish(None)
+
+    try:
+        call.check_fault()
+        groups.operate(
+            result.group_id,
+            lambda shard, moment: shard.delete_group(result.group_id, reply, moment),
+        )
+    except Refused as refused:
+        result.error_code = refused.code
+        done()
+
+
+# Single offsets
+
+
+def delete_offsets(
+    call: Call, request: OffsetDeleteRequest
+) -> Deferred[OffsetDeleteResponse] | OffsetDeleteResponse:
+    """Delete each offset; an error of the group is the only thing that is answered then."""
+    if not request.group_id:
+        return _refuse_deletion(ErrorCode.INVALID_GROUP_ID)
+    return whole(call, lambda: _delete_offsets(call, request), _refuse_deletion)
+
+
+def _refuse_deletion(code: ErrorCode) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=code)
+
+
+def _delete_offsets(call: Call, request: OffsetDeleteRequest) -> Deferred[OffsetDeleteResponse]:
+    groups = call.broker.groups
+    answer: Deferred[OffsetDeleteResponse] = Deferred()
+    complete = groups.later(answer.complete)
+    rows: dict[str, OffsetDeleteResponseTopic] = {}
+    wanted: list[tuple[str, int]] = []
+    for topic in request.topics:
+        for part in topic.partitions:
+            index = part.partition_index
+            code = call.error_for(topic.name, index)
+            if code is None and groups.has_partition(topic.name, index):
+                wanted.append((topic.name, index))
+            else:
+                _row(rows, topic.name, index, code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def reply(codes: list[ErrorCode]) -> None:
+        for (name, index), code in zip(wanted, codes, strict=True):
+            _row(rows, name, index, code)
+        complete(OffsetDeleteResponse(topics=list(rows.values())))
+
+    def fail(code: ErrorCode) -> None:
+        complete(_refuse_deletion(code))
+
+    try:
+        groups.operate(
+            request.group_id,
+            lambda shard, moment: shard.delete_offsets(
+                request.group_id, wanted, reply, fail, moment
+            ),
+        )
+    except Refused as refused:
+        answer.complete(_refuse_deletion(refused.code))
+    return answer
+
+
+def _row(
+    rows: dict[str, OffsetDeleteResponseTopic], name: str, index: int, code: ErrorCode
+) -> None:
+    """What exists is listed behind what doesn't, as Kafka merges its answers."""
+    row = rows.setdefault(name, OffsetDeleteResponseTopic(name))
+    row.partitions.append(OffsetDeleteResponsePartition(index, code))

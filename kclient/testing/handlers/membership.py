@@ -1,0 +1,188 @@
+"""JoinGroup (11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13) of classic groups.
+
+The heartbeats of other kinds of groups, which are not served, are refused.
+"""
+
+from __future__ import annotations
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from kclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kclient.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from kclient.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kclient.testing.call import Call
+from kclient.testing.deferred import Deferred
+from kclient.testing.groups.classic_group import join_refusal
+from kclient.testing.handlers.answers import whole
+from kclient.testing.refused import Refused
+
+_FIRST_WITH_NULL_PROTOCOL = 7
+_FIRST_WITH_PROTOCOL = 5
+_FIRST_BATCHED = 3
+_NOT_SERVED = "The embedded cluster doesn't serve {} groups yet, only classic ones."
+
+
+# Join: answered when all members have joined
+
+
+def join_group(
+    call: Call, request: JoinGroupRequest
+) -> Deferred[JoinGroupResponse] | JoinGroupResponse:
+    """Check the request's form, and let the coordinator see to the rest."""
+
+    def refuse(code: ErrorCode) -> JoinGroupResponse:
+        return _fit(call, join_refusal(code, request.member_id))
+
+    code = _check_join(call, request)
+    if code is not ErrorCode.NONE:
+        return refuse(code)
+    return whole(call, lambda: _join(call, request), refuse)
+
+
+def _check_join(call: Call, request: JoinGroupRequest) -> ErrorCode:
+    settings = call.broker.groups.settings
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    timeout_ms = request.session_timeout_ms
+    if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def _join(call: Call, request: JoinGroupRequest) -> Deferred[JoinGroupResponse]:
+    joined = call.broker.groups.join(call, request)
+    answer: Deferred[JoinGroupResponse] = Deferred(joined.cancel)
+    joined.then(lambda response: answer.complete(_fit(call, response)))
+    return answer
+
+
+def _fit(call: Call, response: JoinGroupResponse) -> JoinGroupResponse:
+    """Older versions have no null for the protocol."""
+    if response.protocol_name is None and call.version < _FIRST_WITH_NULL_PROTOCOL:
+        response.protocol_name = ""
+    return response
+
+
+# Sync: the leader's assignment comes in, each member's goes out
+
+
+def sync_group(
+    call: Call, request: SyncGroupRequest
+) -> Deferred[SyncGroupResponse] | SyncGroupResponse:
+    """Check the request's form, and let the coordinator see to the rest."""
+    unnamed = request.protocol_type is None or request.protocol_name is None
+    if unnamed and call.version >= _FIRST_WITH_PROTOCOL:
+        return _refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        return _refuse_sync(ErrorCode.INVALID_GROUP_ID)
+    return whole(call, lambda: call.broker.groups.sync(request), _refuse_sync)
+
+
+def _refuse_sync(code: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code)
+
+
+# Heartbeats
+
+
+def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Answer with how the group is."""
+    code = call.error_for()
+    if code is None:
+        code = _beat(call, request)
+        late = call.error_for(after=True)
+        code = code if late is None else late
+    return HeartbeatResponse(error_code=code)
+
+
+def _beat(call: Call, request: HeartbeatRequest) -> ErrorCode:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    codes: list[ErrorCode] = []
+    try:
+        call.broker.groups.operate(
+            request.group_id,
+            lambda shard, moment: codes.append(shard.heartbeat(request, moment)),
+        )
+    except Refused as refused:
+        if refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.NONE  # Kafka gives members the benefit of the doubt
+        return refused.code
+    return codes[0]
+
+
+# Leave: members go, or an admin removes them
+
+
+def leave_group(
+    call: Call, request: LeaveGroupRequest
+) -> Deferred[LeaveGroupResponse] | LeaveGroupResponse:
+    """Let each member go; before version 3 there is one, and its error is the whole's."""
+    if not request.group_id:
+        return _refuse_leave(ErrorCode.INVALID_GROUP_ID)
+    return whole(call, lambda: _leave(call, request), _refuse_leave)
+
+
+def _refuse_leave(code: ErrorCode) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=code)
+
+
+def _leave(call: Call, request: LeaveGroupRequest) -> Deferred[LeaveGroupResponse]:
+    groups = call.broker.groups
+    batched = call.version >= _FIRST_BATCHED
+    members = request.members if batched else [MemberIdentity(request.member_id)]
+    answer: Deferred[LeaveGroupResponse] = Deferred()
+    complete = groups.later(answer.complete)
+
+    def reply(code: ErrorCode, left: list[MemberResponse]) -> None:
+        if not batched:
+            complete(LeaveGroupResponse(error_code=left[0].error_code if left else code))
+        else:
+            complete(LeaveGroupResponse(error_code=code, members=left))
+
+    try:
+        groups.operate(
+            request.group_id,
+            lambda shard, moment: shard.leave(request.group_id, members, reply, moment),
+        )
+    except Refused as refused:
+        answer.complete(_refuse_leave(refused.code))
+    return answer
+
+
+# Groups that are not served yet
+
+
+def consumer_group_heartbeat(
+    call: Call, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Refuse a member of a consumer group (KIP-848)."""
+    return ConsumerGroupHeartbeatResponse(
+        error_code=_not_served(call), error_message=_NOT_SERVED.format("consumer")
+    )
+
+
+def share_group_heartbeat(
+    call: Call, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse:
+    """Refuse a member of a share group (KIP-932)."""
+    return ShareGroupHeartbeatResponse(
+        error_code=_not_served(call), error_message=_NOT_SERVED.format("share")
+    )
+
+
+def _not_served(call: Call) -> ErrorCode:
+    return call.error_for() or ErrorCode.UNSUPPORTED_VERSION

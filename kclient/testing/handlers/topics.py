@@ -1,0 +1,230 @@
+"""CreateTopics (19), DeleteTopics (20), by name or by id (KIP-516), CreatePartitions (37)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Mapping
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from kclient.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kclient.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from kclient.protocol.primitives import ZERO_UUID
+from kclient.testing.call import Call
+from kclient.testing.config_access import ConfigAccess
+from kclient.testing.config_descriptions import describe_topic
+from kclient.testing.image import MetadataImage, TopicFacts
+from kclient.testing.refused import Refused
+from kclient.testing.topic_configs import TopicConfig
+from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic, check_total
+
+# Creation
+
+
+def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create each topic that may be; any broker takes the request, as with KRaft."""
+    counts = Counter(topic.name for topic in request.topics)
+    try:
+        check_total(sum(_partitions_of(call, topic) for topic in request.topics))
+    except Refused as refused:
+        return CreateTopicsResponse(
+            topics=[
+                CreatableTopicResult(name, error_code=refused.code, error_message=refused.message)
+                for name in counts
+            ]
+        )
+    before = call.image
+    with contextlib.suppress(Refused):  # no controller: each topic is told
+        before = call.broker.controller().image
+    results = [
+        _create(call, topic, before, request.validate_only)
+        for topic in request.topics
+        if counts[topic.name] == 1
+    ]
+    results += [
+        CreatableTopicResult(
+            name, error_code=ErrorCode.INVALID_REQUEST, error_message="A topic is named twice."
+        )
+        for name, count in counts.items()
+        if count > 1
+    ]
+    return CreateTopicsResponse(topics=results)
+
+
+def _partitions_of(call: Call, topic: CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return call.image.config.partitions if topic.num_partitions == -1 else topic.num_partitions
+
+
+def _create(
+    call: Call, topic: CreatableTopic, before: MetadataImage, validate_only: bool
+) -> CreatableTopicResult:
+    spec = TopicSpec(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(one.partition_index, one.broker_ids) for one in topic.assignments],
+        {one.name: one.value for one in topic.configs},
+    )
+    try:
+        call.check_fault(topic.name)
+        controller = call.broker.controller()
+        checked = check_new_topic(controller.image, spec, before)
+    except Refused as refused:
+        return CreatableTopicResult(
+            topic.name, error_code=refused.code, error_message=refused.message
+        )
+    result = CreatableTopicResult(
+        topic.name,
+        error_message=None,
+        num_partitions=len(checked.assignments),
+        replication_factor=len(checked.assignments[0]),
+        configs=_described(call, checked.config, spec.configs),
+    )
+    if validate_only:
+        result.topic_id = call.broker.rng.randbytes(16)
+    else:
+        created = controller.create_topic(checked.name, checked.assignments, checked.config)
+        result.topic_id = created.topic_id
+        code = call.error_for(topic.name, after=True)
+        if code is not None:
+            return CreatableTopicResult(topic.name, error_code=code, error_message=None)
+    return result
+
+
+def _described(
+    call: Call, config: TopicConfig, given: Mapping[str, str | None]
+) -> list[CreatableTopicConfigs]:
+    """All of its configurations; what was given is shown as it was sent."""
+    rows = describe_topic(config, ConfigAccess(call).layers())
+    return [
+        CreatableTopicConfigs(
+            row.name,
+            given.get(row.name, row.value),
+            row.read_only,
+            row.source,
+            row.is_sensitive,
+        )
+        for row in sorted(rows)
+    ]
+
+
+# Deletion
+
+
+def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete each topic that is there."""
+    results: list[DeletableTopicResult] = []
+    names: Counter[str] = Counter(request.topic_names)
+    ids: Counter[bytes] = Counter()
+    for one in request.topics:
+        if one.name is None and one.topic_id == ZERO_UUID:
+            results.append(_invalid(None, ZERO_UUID))
+        elif one.name is None:
+            ids[bytes(one.topic_id)] += 1
+        elif one.topic_id == ZERO_UUID:
+            names[one.name] += 1
+        else:
+            results.append(_invalid(one.name, one.topic_id))
+    doomed: dict[bytes, TopicFacts] = {}
+    for topic_id, count in ids.items():
+        topic = call.image.topic_by_id(topic_id)
+        if count > 1:
+            results.append(_invalid(None, topic_id))
+        elif topic is None:
+            results.append(_failed(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            doomed[topic_id] = topic
+    for name, count in names.items():
+        topic = call.image.topics.get(name)
+        if count > 1:
+            results.append(_invalid(name, ZERO_UUID))
+        elif topic is None:
+            results.append(_failed(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif topic.topic_id in ids:
+            doomed.pop(topic.topic_id, None)
+            results.append(_invalid(name, topic.topic_id))
+        else:
+            doomed[topic.topic_id] = topic
+    results += [_delete(call, topic) for topic in doomed.values()]
+    return DeleteTopicsResponse(responses=results)
+
+
+def _delete(call: Call, topic: TopicFacts) -> DeletableTopicResult:
+    code = call.error_for(topic.name)
+    if code is None:
+        try:
+            call.broker.controller().delete_topic(topic)
+        except Refused as refused:
+            return DeletableTopicResult(topic.name, topic.topic_id, refused.code, refused.message)
+        code = call.error_for(topic.name, after=True)
+    return DeletableTopicResult(
+        topic.name, topic.topic_id, ErrorCode.NONE if code is None else code, None
+    )
+
+
+def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletableTopicResult:
+    return DeletableTopicResult(name, topic_id, code, "There is no such topic.")
+
+
+def _invalid(name: str | None, topic_id: bytes) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name, topic_id, ErrorCode.INVALID_REQUEST, "A topic is named once, by its name or its id."
+    )
+
+
+# Growth (KIP-195)
+
+
+def create_partitions(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Grow each topic that may be grown."""
+    counts = Counter(topic.name for topic in request.topics)
+    results = [
+        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "A topic is named twice.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    results += [
+        _grow(call, topic, request.validate_only)
+        for topic in request.topics
+        if counts[topic.name] == 1
+    ]
+    return CreatePartitionsResponse(results=results)
+
+
+def _grow(
+    call: Call, topic: CreatePartitionsTopic, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    try:
+        call.check_fault(topic.name)
+        controller = call.broker.controller()
+        found = controller.image.topics.get(topic.name)
+        if found is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        wanted = topic.assignments
+        assignments = None if wanted is None else [one.broker_ids for one in wanted]
+        check_total(topic.count - len(found.partitions))
+        placed = check_growth(controller.image, found, topic.count, assignments)
+        if not validate_only:
+            controller.add_partitions(found.name, placed)
+        call.check_fault(topic.name, after=True)
+    except Refused as refused:
+        return CreatePartitionsTopicResult(topic.name, refused.code, refused.message)
+    return CreatePartitionsTopicResult(topic.name, error_message=None)
