@@ -192,7 +192,7 @@ async def test_topics_are_named_by_id_from_version_10_on(scene: Scene) -> None:
         )
         for one in done.topics
     ] == [
-        ("", topic_id, [(7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (0, NONE)]),
+        ("", topic_id, [(0, NONE), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
         ("", strange, [(0, ErrorCode.UNKNOWN_TOPIC_ID)]),
     ]
     wanted = fetch_offsets("g", strange, 0)
