@@ -1,7 +1,7 @@
 """``Refused`` and ``Hangup``: how the rules of the embedded broker say no.
 
 ``Refused`` is raised by the sans-IO files (state, log, rules) and turned into an error code by the
-handlers; it reaches a client only as a code on the wire. ``Hangup`` ends the connection.
+handlers, which reaches a client on the wire. ``Hangup`` ends the connection.
 """
 
 from __future__ import annotations
