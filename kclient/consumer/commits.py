@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kclient.backoff import Backoff
 from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm, Bell
 from kclient.consumer.commit_calls import Call
-from kclient.consumer.commit_outcome import Outcome
 from kclient.consumer.commit_queue import CommitQueue
-from kclient.errors import ClientClosed, KafkaError
+from kclient.errors import ClientClosed, KafkaError, fresh
 from kclient.group.generation import OUTSIDE
 from kclient.group.offset_commit import Course, course, patience
 
@@ -37,6 +36,31 @@ coordinator answers, a commit for each record must not fill the memory."""
 OUTSIDE_GROUP = "the consumer is no member of its group at the moment"
 BACKOFF_FLOOR = 0.01
 """Seconds before a retry at least, even where ``retry_backoff`` is 0."""
+
+
+class Outcome(asyncio.Future[None]):
+    """The outcome of one commit, for its caller, who cancels no one else's with it.
+
+    Attributes:
+        awaited: Something waits for it, or did.
+    """
+
+    awaited = False
+
+    def add_done_callback(self, *args: Any, **kwargs: Any) -> None:
+        """As with any future; tasks that wait for it call this, too."""
+        self.awaited = True
+        super().add_done_callback(*args, **kwargs)
+
+    def settle(self, error: KafkaError | None) -> None:
+        """Set the result, or ``error``; one that was cancelled stays so."""
+        if self.done():
+            return
+        if error is None:
+            self.set_result(None)
+        else:
+            self.set_exception(error)
+            self.exception()  # so that asyncio doesn't complain where nothing reads it
 
 
 class Commits:
@@ -76,7 +100,7 @@ class Commits:
         self._refused = refused
         initial = max(core.config.retry_backoff, BACKOFF_FLOOR)
         backoff = Backoff(initial, max(core.config.retry_backoff_max, initial))
-        self._queue: CommitQueue[Outcome] = CommitQueue(
+        self._queue: CommitQueue[list[Outcome]] = CommitQueue(
             offsets.group_id, backoff, core.rng, self._patience, topic_id_of
         )
         self._alarm = Alarm()
@@ -160,11 +184,13 @@ class Commits:
         """
         now, queue, loop = self._core.clock.now(), self._queue, asyncio.get_running_loop()
         deadline = now + (self._core.config.api_timeout if timeout is None else timeout)
+        outcome = Outcome(loop=loop)
         if queue.open >= CROWD:
             shared = queue.join(now, deadline, offsets, at_least=at_least)
             if shared is not None:
-                return shared.token.share()
-        call = Call(Outcome(loop=loop), now, deadline)
+                shared.token.append(outcome)
+                return outcome
+        call = Call([outcome], now, deadline)
         queue.add(call, offsets, self._is_ours, at_least=at_least)
         if self._ended is not None:
             queue.end(self._ended)
@@ -173,7 +199,7 @@ class Commits:
             self._start()
         else:  # whoever waits for it does so by then
             loop.call_soon(self._tell)
-        return call.token
+        return outcome
 
     async def commit(
         self,
@@ -311,20 +337,24 @@ class Commits:
 
     def _tell(self) -> None:
         """Give outcomes to those who wait, and see to the next deadline."""
-        ignored: list[Call[Outcome]] = []
+        ignored: list[Call[list[Outcome]]] = []
         finished = self._queue.finished()
         for call in finished:
             name = "consumer.commits" if call.error is None else "consumer.commit_failures"
             self._core.counters.add(name)
-            if not call.token.settle(call.error) and call.error is not None:
+            if call.error is not None and not any(
+                outcome.awaited and not outcome.cancelled() for outcome in call.token
+            ):
                 ignored.append(call)
+            for outcome in call.token:
+                outcome.settle(call.error and fresh(call.error))
         if ignored:
             self._log_ignored(ignored)
         if finished:
             self._bell.ring()
         self._set_timer()
 
-    def _log_ignored(self, calls: list[Call[Outcome]]) -> None:
+    def _log_ignored(self, calls: list[Call[list[Outcome]]]) -> None:
         group, error = self._offsets.group_id, calls[0].error
         self._log.warning("offsets not committed commits=%d group=%s: %s", len(calls), group, error)
 

@@ -217,7 +217,9 @@ class Grouping:
             timeout: Seconds, with retries; ``api_timeout`` by default.
 
         Returns:
-            Its outcome, which can be awaited. A failure that nobody looks at is logged.
+            Its outcome, which can be awaited or cancelled by itself; the commit goes on. A failure
+            that nobody looks at is logged. Where the coordinator is away, each call holds some 200
+            bytes until it has an outcome.
 
         Raises:
             InvalidConfig, InvalidArgument, ClientClosed: As with ``commit``.

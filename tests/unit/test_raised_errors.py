@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ import kclient
 from kclient.cluster.calls import Calls
 from kclient.cluster.supervision import Supervisor
 from kclient.cluster.updater import MetadataUpdater
-from kclient.consumer.commit_outcome import Outcome
 from kclient.errors import ConnectionLost, KafkaError, fresh
 from kclient.hooks import Counters, Hooks
 from kclient.network.future import RequestFuture
@@ -207,15 +205,3 @@ def test_a_copy_has_its_own_notes() -> None:
     error.add_note("first")
     fresh(error).add_note("second")
     assert error.__notes__ == ["first"]
-
-
-def test_those_who_share_a_commit_have_an_error_each() -> None:
-    async def main() -> None:
-        first = Outcome()
-        others = [first.share(), first.share()]
-        first.settle(ConnectionLost("it broke"))
-        errors = [one.exception() for one in (first, *others)]
-        assert len({id(error) for error in errors}) == 3
-        assert {str(error) for error in errors} == {"it broke"}
-
-    asyncio.run(main())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
 from typing import Any
 
 import pytest
@@ -169,33 +167,16 @@ async def _wait(outcome: asyncio.Future[None]) -> None:
     await outcome
 
 
-def test_who_waits_in_a_crowd_is_not_forgotten_and_who_does_not_costs_nothing() -> None:
+def test_those_who_share_a_commit_that_fails_have_an_error_each() -> None:
     async def main() -> None:
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)
-            for offset in range(CROWD + 2):
-                here.commits.submit({P0: at(offset)}, at_least=True)
-            told: list[None] = []
-
-            def wait_for_another(offset: int) -> weakref.ref[Any]:
-                """Nobody but the callback's future refers to what is waited for."""
-                outcome = here.commits.submit({P0: at(offset)}, at_least=True)
-                outcome.add_done_callback(lambda done: told.append(done.result()))
-                return weakref.ref(outcome)
-
-            waited = [wait_for_another(6000 + number) for number in range(3)]
-            ignored = [
-                weakref.ref(here.commits.submit({P0: at(7000 + number)}, at_least=True))
-                for number in range(3)
-            ]
-            gc.collect()
-            assert [ref() for ref in ignored] == [None, None, None]
-            assert all(ref() is not None for ref in waited)
+            here.cluster.faults.error(COMMIT, ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None)
+            outcomes = [here.commits.submit({P0: at(offset)}) for offset in range(CROWD + 3)]
             held.release()
-            await here.commits.flush(here.now(10.0))
-            await asyncio.sleep(0)
-            assert told == [None, None, None]
-            assert await here.committed() == [7002]
+            errors = await asyncio.gather(*outcomes, return_exceptions=True)
+            assert len({id(error) for error in errors}) == CROWD + 3
+            assert {type(error) for error in errors} == {GroupAuthorizationFailed}
 
     run_virtually(main())
 

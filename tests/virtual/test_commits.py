@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from weakref import WeakSet
 
 import pytest
 
@@ -13,7 +12,6 @@ from kclient.broker_errors import (
     GroupAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from kclient.consumer.commits import CROWD
 from kclient.error_codes import ErrorCode
 from kclient.errors import CommitFailed, RequestTimedOut
 from kclient.group.generation import OUTSIDE
@@ -267,24 +265,6 @@ def test_a_consumer_that_is_no_member_is_told_so_when_time_is_up() -> None:
             assert here.cluster.requests.count(COMMIT) == 0
             await asyncio.sleep(1.0)
             assert "kclient:commits" not in here.core.health().tasks
-
-    run_virtually(main())
-
-
-def test_a_commit_for_each_record_does_not_fill_the_memory_while_nobody_answers() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            held = here.cluster.faults.hold(COMMIT)
-            outcomes: WeakSet[asyncio.Future[None]] = WeakSet()
-            for offset in range(CROWD * 5):
-                outcomes.add(here.commits.submit({P0: at(offset)}, at_least=True))
-                if not offset % 100:
-                    await asyncio.sleep(0.01)
-            assert len(outcomes) <= CROWD + 10
-            held.release()
-            await asyncio.gather(*outcomes)
-            assert await here.committed() == [CROWD * 5 - 1]
-            assert here.cluster.requests.count(COMMIT) == 2
 
     run_virtually(main())
 

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 import kclient
+from kclient.error_codes import ErrorCode
 from kclient.errors import BufferFull, KafkaError
 from kclient.testing import Cluster, MemoryNet, VirtualLoop
-from kclient.types import TopicPartition
+from kclient.types import OffsetAndMetadata, TopicPartition
 from tests.unit.consumer.log_bytes import batch
 
 T = "flights"
@@ -227,6 +228,38 @@ async def test_reads_and_calls_that_fail_for_minutes_pile_nothing_up(outage: str
                         await admin.list_topics()
             assert grown[0] < 4 * MIB
             network().heal()
+
+
+async def test_commits_without_a_coordinator_are_bounded_and_cancelled_one_by_one() -> None:
+    """As many as a commit for each record makes; all others have their outcomes in the end."""
+    partition, calls = TopicPartition(T, 0), 10_000
+    async with Cluster() as cluster:
+        cluster.create_topic(T)
+        lookup, missing = "FindCoordinator", ErrorCode.COORDINATOR_NOT_AVAILABLE
+        fault = cluster.faults.error(lookup, missing, times=None)
+        async with kclient.Consumer(cluster.bootstrap, group="g") as consumer:
+            consumer.assign([partition])
+            with heap() as grown:
+                outcomes = []
+                for offset in range(calls):
+                    outcomes.append(consumer.commit_nowait({partition: offset}))
+                    if not offset % 100:
+                        await asyncio.sleep(0.1)
+            assert grown[0] < calls * 400
+            dropped = [outcomes.pop(index) for index in (calls - 1, calls // 2, 0)]
+            for outcome in dropped:
+                outcome.cancel()
+            waiting = asyncio.create_task(asyncio.wait_for(outcomes.pop(), 0.5))
+            await asyncio.wait([waiting])
+            assert isinstance(waiting.exception(), TimeoutError)
+            assert not any(outcome.done() for outcome in outcomes)
+            fault.remove()
+            assert set(await asyncio.gather(*outcomes)) == {None}
+            assert await consumer.committed([partition]) == {
+                partition: OffsetAndMetadata(calls - 1)
+            }
+            assert all(outcome.cancelled() for outcome in dropped)
+            assert cluster.requests.count("OffsetCommit") == 2  # the first one waited alone
 
 
 @pytest.mark.parametrize("fetch_bytes", [1, 10_000, MIB, 50 * MIB])
