@@ -53,7 +53,7 @@ SANS_IO = tuple(
         "serializing.py shipment.py transactions.py verdict.py",
         "consumer": "aborted.py arguments.py commit_calls.py commit_queue.py epoch_query.py "
         "fetch_buffer.py fetch_plan.py handover_stage.py "
-        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py half_read.py homeless.py "
+        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py homeless.py "
         "interest.py partition_state.py progress.py reset.py subscription.py unplaced.py "
         "watchdog.py running/bounds.py running/dead_letters.py running/health.py running/plan.py "
         "running/retries.py running/schedule.py running/tracker.py",

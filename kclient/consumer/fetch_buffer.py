@@ -2,12 +2,16 @@
 
 Filled by ``fetcher`` from responses, emptied by ``consumer``. ``take`` decodes, returns records and
 moves the positions in one synchronous step, so a poll that is cancelled while it waits has taken
-nothing. Partitions take turns: who was served goes to the end of the row. Where batches that are
-read in part hold too many inflated bytes, these are read to their ends first (``half_read``).
+nothing. Partitions take turns: who was served goes to the end of the row.
 
 Every piece of a partition begins where the one before it ends, and the first one at the position;
 a piece that doesn't (the user sought, the partition was taken away) is dropped, not delivered.
 Memory is counted by response frames: one stays as long as any partition's piece points into it.
+
+The inflated payload of a batch that is read in part stays until its last record is taken, and where
+partitions take turns each could hold one. So these bytes are counted too, by partition: from a
+limit on only those partitions are served that hold some. What threads inflate meanwhile, and one
+batch that was begun below the limit, come on top of it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from kclient.consumer.fetched_data import FetchedData, FrameLease
-from kclient.consumer.half_read import HalfRead
 from kclient.errors import CodecUnavailable, CorruptRecord
 
 if TYPE_CHECKING:
@@ -39,20 +42,26 @@ class FetchBuffer:
     Attributes:
         frame_bytes: Bytes of the response frames that are still pointed into.
         frame_budget: Above this no broker is asked.
+        held_bytes: Inflated bytes of batches read in part, of partitions that can be served.
+        aside_bytes: Those of paused partitions, up to the limit unless it is one alone.
     """
 
     __slots__ = (
+        "_aside",
         "_blocked",
         "_full_bytes",
-        "_half_read",
+        "_held",
+        "_held_limit",
         "_on_corrupt",
         "_on_released",
         "_on_room",
         "_queues",
         "_subscription",
         "_turns",
+        "aside_bytes",
         "frame_budget",
         "frame_bytes",
+        "held_bytes",
     )
 
     def __init__(
@@ -85,7 +94,11 @@ class FetchBuffer:
         self._queues: dict[PartitionState, deque[FetchedData]] = {}
         self._turns: OrderedDict[PartitionState, None] = OrderedDict()
         self._blocked: dict[PartitionState, FetchedData] = {}
-        self._half_read = HalfRead(half_read_bytes)
+        self._held_limit = max(1, half_read_bytes)
+        self._held: dict[PartitionState, int] = {}  # in the order of their turns
+        self._aside: dict[PartitionState, int] = {}
+        self.held_bytes = 0
+        self.aside_bytes = 0
         self.frame_budget = frame_budget
         self.frame_bytes = 0
 
@@ -180,8 +193,12 @@ class FetchBuffer:
 
     @property
     def may_inflate(self) -> bool:
-        """Whether there is room for what another thread would inflate."""
-        return self._half_read.may_inflate
+        """Whether there is room for what another thread would inflate.
+
+        Where others hold enough, so that none is begun, there is still room for these: they would
+        wait for ever behind small ones.
+        """
+        return self.held_bytes < 2 * self._held_limit
 
     # Emptying
 
@@ -194,7 +211,7 @@ class FetchBuffer:
         taken: list[Record] = []
         batches = BATCHES_PER_TAKE
         for _ in range(len(self._turns) - len(self._blocked)):
-            crowded = self._half_read.crowded
+            crowded = self._crowded
             state = self._next_turn()
             if state is None:
                 break
@@ -262,9 +279,9 @@ class FetchBuffer:
 
         The first one of the row, or of those that hold too much.
         """
-        turns, half_read = self._turns, self._half_read
+        turns = self._turns
         while turns:
-            state = half_read.first() if half_read.crowded else next(iter(turns))
+            state = next(iter(self._held if self._crowded else turns))
             if self._is_stale(state):
                 self._fetch_again(state)
             elif state.paused:
@@ -302,21 +319,43 @@ class FetchBuffer:
             self._remove_first(state)
         elif data.blocked is not None:
             self._blocked[state] = data
-            self._half_read.forget(state)  # unblock notes it
+            self._forget(state)  # unblock notes it
             return
-        if self._half_read or data.held_bytes:
+        if self._held or data.held_bytes:
             self._note(state)
 
+    @property
+    def _crowded(self) -> bool:
+        """Whether it is the turn of those that hold something, before that of others."""
+        return self.held_bytes >= self._held_limit
+
     def _note(self, state: PartitionState) -> None:
-        """What the partition holds counts, which can be served."""
-        self._half_read.note(state, self._held_bytes(state))
+        """Count what the partition holds, which was served or can be."""
+        self._forget(state)
+        held = self._held_by(state)
+        if held:
+            self._held[state] = held
+            self.held_bytes += held
 
     def _set_aside(self, state: PartitionState) -> None:
-        """It is paused: what it holds is fetched again then, where such hold too much already."""
-        if not self._half_read.set_aside(state, self._held_bytes(state)):
-            self._fetch_again(state)
+        """It is paused: what it holds is fetched again then, where such hold too much already.
 
-    def _held_bytes(self, state: PartitionState) -> int:
+        The first one may keep it: it may be paused and resumed for every few records.
+        """
+        self._forget(state)
+        held = self._held_by(state)
+        if self.aside_bytes and self.aside_bytes + held > self._held_limit:
+            self._fetch_again(state)
+        elif held:
+            self._aside[state] = held
+            self.aside_bytes += held
+
+    def _forget(self, state: PartitionState) -> None:
+        """It holds nothing, or can't be served."""
+        self.held_bytes -= self._held.pop(state, 0)
+        self.aside_bytes -= self._aside.pop(state, 0)
+
+    def _held_by(self, state: PartitionState) -> int:
         held = 0
         for data in self._queues.get(state, ()):
             held = data.held_bytes
@@ -358,7 +397,7 @@ class FetchBuffer:
         queue = self._queues.pop(state, None)
         self._turns.pop(state, None)
         self._blocked.pop(state, None)
-        self._half_read.forget(state)
+        self._forget(state)
         if queue is None:
             return
         for data in queue:

@@ -168,24 +168,24 @@ class Reading(RuleBasedStateMachine):
 
     @invariant()
     def who_holds_bytes_can_be_served(self) -> None:
-        buffer, half_read = self.rig.buffer, self.rig.buffer._half_read
+        buffer = self.rig.buffer
         blocked = {data.state for data in buffer.blocked}
         unheard = {data.state for data in self.threads}
         for index in range(PARTITIONS):
             state = self.rig.state(index)
             held = sum(data.held_bytes for data in buffer._queues.get(state, ()))
-            counted = half_read._held.get(state, 0)
+            counted = buffer._held.get(state, 0)
             if counted:
                 assert state in buffer._turns
                 assert state not in blocked
-            aside = half_read._aside.get(state, 0)
+            aside = buffer._aside.get(state, 0)
             if aside:
                 assert state.paused and state not in buffer._turns
             if state not in blocked and state not in unheard:
                 assert counted + aside == held
-        assert half_read.total == sum(half_read._held.values())
-        assert half_read.aside == sum(half_read._aside.values())
-        assert half_read.aside <= half_read.limit or len(half_read._aside) == 1
+        assert buffer.held_bytes == sum(buffer._held.values())
+        assert buffer.aside_bytes == sum(buffer._aside.values())
+        assert buffer.aside_bytes <= buffer._held_limit or len(buffer._aside) == 1
 
     def teardown(self) -> None:
         self.rig.buffer.clear()

@@ -38,7 +38,7 @@ def test_only_so_many_partitions_as_memory_allows_are_in_the_midst_of_a_batch() 
     assert served[: 2 * AT_ONCE] == 2 * list(range(AT_ONCE))
     assert most_begun(served) == AT_ONCE
     assert Counter(served) == dict.fromkeys(range(3 * AT_ONCE), 4)
-    assert rig.buffer._half_read.total == 0
+    assert rig.buffer.held_bytes == 0
 
 
 def test_what_is_not_compressed_counts_for_nothing_and_all_take_turns() -> None:
@@ -145,7 +145,7 @@ def test_a_thread_that_ends_before_the_loop_hears_of_it_blocks_nobody(
     data.blocked.inflate()
     rest = rig.take(2)
     rig.buffer.unblock(data)
-    assert rig.buffer._half_read.total == data.held_bytes > 0
+    assert rig.buffer.held_bytes == data.held_bytes > 0
     for _ in range(20):
         rest += rig.take(2)
     assert [where for where in rest if where[0] == 0][-4:] == [(0, n) for n in range(4, 8)]
@@ -169,7 +169,7 @@ def test_a_thread_that_ends_while_its_batch_is_looked_at_blocks_nobody(
 
     monkeypatch.setattr(Batch, "needs_thread", raced)
     assert rig.take(2) == [(1, 0), (1, 1)]
-    assert rig.state(0) not in rig.buffer._half_read._held
+    assert rig.state(0) not in rig.buffer._held
     assert [rig.take(2) for _ in range(2)] == [[(1, 2), (1, 3)], []]
     monkeypatch.setattr(Batch, "needs_thread", needs_thread)
     (data,) = rig.buffer.blocked
@@ -193,7 +193,7 @@ def test_paused_partitions_keep_only_so_much_of_what_was_inflated() -> None:
             rig.add(index, batch(0, 4, value_bytes=_EACH // 4, codec=Compression.GZIP))
     rest = Counter(rig.take(1)[0] for _ in range(3 * 6 * AT_ONCE))
     assert rest == {(index, n): 1 for index in range(6 * AT_ONCE) for n in range(1, 4)}
-    assert rig.buffer._half_read.total == rig.buffer._half_read.aside == 0
+    assert rig.buffer.held_bytes == rig.buffer.aside_bytes == 0
 
 
 def test_one_paused_partition_keeps_its_batch_however_large() -> None:
@@ -206,7 +206,7 @@ def test_one_paused_partition_keeps_its_batch_however_large() -> None:
         assert rig.take(1) == []
         rig.subscription.resume(rig.state(0))
     assert rig.frames_held == 0
-    assert rig.buffer._half_read.total == rig.buffer._half_read.aside == 0
+    assert rig.buffer.held_bytes == rig.buffer.aside_bytes == 0
 
 
 def test_what_was_taken_before_memory_fails_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,10 +247,10 @@ def test_what_a_thread_inflated_for_a_partition_that_was_paused_counts_there(
         data.blocked.inflate()
         rig.buffer.unblock(data)
     assert [rig.buffer.holds(rig.state(index)) for index in range(2)] == [True, False]
-    assert rig.buffer._half_read.aside == blocked[0].held_bytes > 2000
+    assert rig.buffer.aside_bytes == blocked[0].held_bytes > 2000
     rig.subscription.resume(rig.state(0))
     assert rig.take(9) == [(0, 0), (0, 1)]
-    assert rig.buffer._half_read.aside == rig.buffer._half_read.total == 0
+    assert rig.buffer.aside_bytes == rig.buffer.held_bytes == 0
 
 
 @pytest.mark.parametrize("way", ["records", "columns"])
@@ -268,11 +268,11 @@ def test_what_is_inflated_when_memory_fails_counts(
 
     if way == "records":
         rig.take(1)
-        rig.buffer._half_read.forget(rig.state(0))
+        rig.buffer._forget(rig.state(0))
         monkeypatch.setattr(Batch, "records", fail)
     with pytest.raises(MemoryError):
         rig.buffer.take_batch(read) if way == "columns" else rig.take(1)
-    assert rig.buffer._half_read.total >= _EACH
+    assert rig.buffer.held_bytes >= _EACH
 
 
 def test_what_finds_no_room_in_columns_counts() -> None:
@@ -282,4 +282,4 @@ def test_what_finds_no_room_in_columns_counts() -> None:
         one.inflate()
 
     assert not rig.buffer.take_batch(no_room)
-    assert rig.buffer._half_read.total >= _EACH
+    assert rig.buffer.held_bytes >= _EACH
