@@ -300,7 +300,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         Cancellation: as there.
         """
         if kind is None:
-            self._engine.all_finished()
+            self._engine.handed_over.all_finished()
         await self.close()
 
     # The assignment
@@ -439,7 +439,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
 
     def positions(self) -> dict[TopicPartition, int | None]:
         """Offset of the next record of each assigned partition; None where it isn't known yet."""
-        self._engine.poller.settle()
+        self._engine.handed_over.settle()
         return {state.topic_partition: state.position for state in self._engine.subscription}
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -586,7 +586,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     def _state(self, partition: TopicPartition) -> PartitionState:
         """The state of an assigned partition, with nothing handed out beyond its position."""
         self._engine.core.check_usable()
-        self._engine.poller.settle()
+        self._engine.handed_over.settle()
         return self._engine.subscription.require(checked_partition(partition))
 
     def _states(self, partitions: Sequence[TopicPartition]) -> list[PartitionState]:
@@ -594,5 +594,5 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         if partitions:
             return [self._state(partition) for partition in partitions]
         self._engine.core.check_usable()
-        self._engine.poller.settle()
+        self._engine.handed_over.settle()
         return list(self._engine.subscription)

@@ -15,13 +15,13 @@ from kclient.cluster.core import ClientCore
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.fetcher import Fetcher
+from kclient.consumer.handed_over import HandedOver, offset_and_epoch
 from kclient.consumer.interest import Interest
 from kclient.consumer.offsets import OffsetKeeper
 from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.poller import Poller
 from kclient.consumer.reset import reset_of
 from kclient.consumer.subscription import Subscription
-from kclient.consumer.watchdog import Watchdog
 from kclient.errors import InvalidArgument, KafkaError, NoPosition, RequestTimedOut
 from kclient.frozen import Frozen, frozen
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
@@ -65,6 +65,7 @@ class Engine:
     Attributes:
         core: Connections, metadata, supervision.
         subscription: Where each partition stands.
+        handed_over: What was handed over, and is finished or not.
         poller: Hands records over.
         bad_records: What becomes of those that deserializers refuse.
         read_committed: Whether only committed records are seen.
@@ -88,28 +89,32 @@ class Engine:
         self.read_committed = config.isolation_level == "read_committed"
         self.isolation = IsolationLevel(int(self.read_committed))
         reset = reset_of(config.auto_offset_reset or ("none" if joining is None else "latest"))
-        self.subscription = Subscription(reset, self._changed)
+        self.subscription = Subscription(
+            reset,
+            self._changed,
+            on_fetched=self._fetched,
+            recall=self._recall,
+            facts_of=self._facts_of,
+            dismisses=self._dismisses,
+            grouped=joining is not None,
+        )
         self.fetcher = Fetcher(self.core, config, self.subscription)
         self.offsets = OffsetKeeper(self.core, config, self.subscription, self.fetcher.plan)
+        self.handed_over = HandedOver(self.core, self.subscription, self.fetcher.buffer)
         self.bad_records = BadRecords("raise") if bad_records is None else bad_records
+        self.group: GroupSide | None = None if joining is None else self._join(joining)
         self.poller = Poller(
             self.core,
             config,
             self.subscription,
-            self.fetcher.buffer,
-            self.fetcher.news,
+            self.fetcher,
+            self.handed_over,
             convert,
             self.bad_records,
+            self.group,
         )
-        self.subscription.recall = self.poller.settle
-        self._watchdog = Watchdog(config.fetch_max_wait + config.request_timeout)
-        self.poller.watch, self.poller.watch_every = self._watch, self._watchdog.every
-        self.group: GroupSide | None = None
         self._pattern = None if joining is None else joining.pattern
-        if joining is not None:
-            self._join(joining)
         self._view = self.core.metadata.view
-        self.subscription.facts_of = self._facts_of
         self.handlers: Runner | None = None
         """Those of ``run`` at work."""
         self._topics = topics
@@ -117,15 +122,16 @@ class Engine:
         self._closing = self.core.closing("close-consumer", self._close)
         self._add_gauges()
 
-    def _join(self, joining: Joining) -> None:
+    def _join(self, joining: Joining) -> GroupSide:
         from kclient.consumer.group_side import GroupSide
 
-        self.group = GroupSide(
+        return GroupSide(
             self.core,
             self.config,
             joining.group,
             self.subscription,
-            self.poller,
+            self.handed_over,
+            self.fetcher.news.ring,
             joining.listener,
         )
 
@@ -168,13 +174,13 @@ class Engine:
         found = [
             await metadata.wait_for_topic(topic, self.config.api_timeout) for topic in self._topics
         ]
-        self.subscription.topics = tuple(self._topics)
-        self.subscription.assign(
+        partitions = [
             TopicPartition(topic.name, index)
             for topic in found
             # One that was found first may have been made anew, with fewer of them, since.
             for index in range(self._view.partition_count(topic.name) or len(topic.leaders))
-        )
+        ]
+        self.subscription.assign(partitions, self._topics)
 
     async def close(self, timeout: float) -> None:
         """Stop everything within about ``timeout`` seconds.
@@ -221,6 +227,16 @@ class Engine:
         if self.group is not None:
             self.group.committed.follow(states)
         self.fetcher.news.ring()
+
+    def _fetched(self, state: PartitionState) -> None:
+        """Once per partition and response: whoever waits for data is told at the end of those."""
+        self.fetcher.plan.touch(state)
+
+    def _recall(self) -> None:
+        self.handed_over.settle()
+
+    def _dismisses(self, error: KafkaError) -> bool:
+        return self.group is not None and self.group.dismisses(error)
 
     def _view_changed(self, view: Cluster) -> None:
         """The cluster changed. Only topics of which it tells something new are looked at."""
@@ -297,7 +313,6 @@ class Engine:
             self.group.handover.by_hand = True
         subscription, metadata = self.subscription, self.core.metadata
         before = dict.fromkeys((*subscription.assigned_topics(), *subscription.topics))
-        subscription.topics = ()
         subscription.assign(partitions)
         after = dict.fromkeys(subscription.assigned_topics())
         for topic in after:
@@ -312,28 +327,8 @@ class Engine:
         """Offset and leader epoch that automatic commits use for it as it stands."""
         if self.group is None:
             return None
-        from kclient.consumer.handed_over import offset_and_epoch
-
         at = self.group.handover.progress.finished_of(state.topic_partition)
         return None if at is None else offset_and_epoch(at)
-
-    def all_finished(self) -> None:
-        """The user says that all that was handed over is finished."""
-        self.poller.settle()
-        self.subscription.finish_all()
-        self.poller.outstanding = False
-
-    def _watch(self, now: float) -> None:
-        buffer = self.fetcher.buffer
-        # Where there is no room nobody is asked, as long as the user has something to take.
-        full = not buffer.has_room and (buffer.has_turns or bool(buffer.blocked))
-        self._watchdog.check(
-            self.subscription,
-            self.fetcher.plan.queues,
-            now,
-            full=full,
-            throttled=self.core.network.throttled(),
-        )
 
     # Questions
 
@@ -343,7 +338,7 @@ class Engine:
         deadline = self.core.clock.now() + timeout
         while True:
             self.core.check_usable()
-            self.poller.settle()
+            self.handed_over.settle()
             if state.position is not None:
                 return state.position
             error = self.subscription.take_error_of(state)
@@ -419,7 +414,7 @@ class Engine:
         throttled_for = throttled.get(node_id, 0.0) if node_id is not None else 0.0
         stalled = wanted and since is not None and now() - since >= patience and not throttled_for
         queues = self.fetcher.plan.queues
-        stalled = stalled or self._watchdog.has_reported(state, queues, now)
+        stalled = stalled or self.poller.watchdog.has_reported(state, queues, now)
         return PartitionHealth(
             phase=state.phase.name,
             position=state.position,

@@ -84,11 +84,11 @@ class ReplyReader:
         "_buffer",
         "_cap",
         "_check_crcs",
+        "_log",
         "_plan",
         "_read_committed",
         "_replica_time",
         "_subscription",
-        "log",
     )
 
     def __init__(
@@ -102,6 +102,7 @@ class ReplyReader:
         decompression_cap: int,
         replica_time: float,
         back_off: Callable[[PartitionState], None],
+        log: logging.Logger | ClientLog = logger,
     ) -> None:
         """
         Args:
@@ -111,6 +112,7 @@ class ReplyReader:
             decompression_cap: Bytes that one batch may inflate to.
             replica_time: Seconds for which a preferred replica is good.
             back_off: Called for a partition that must not be asked again at once.
+            log: Where to log.
         """
         self._subscription = subscription
         self._buffer = buffer
@@ -120,7 +122,7 @@ class ReplyReader:
         self._cap = decompression_cap
         self._replica_time = replica_time
         self._back_off = back_off
-        self.log: logging.Logger | ClientLog = logger
+        self._log = log
 
     def read(
         self,
@@ -218,7 +220,7 @@ class ReplyReader:
             return
         node_id = state.node_id
         if self._subscription.default_reset is not None:
-            self.log.info(
+            self._log.info(
                 "offset %d is out of range partition=%s node=%s log_start=%d: resetting to %s",
                 ask.offset,
                 state.topic_partition,
@@ -245,7 +247,7 @@ class ReplyReader:
         code, node_id = part.error_code, state.node_id
         partition = state.topic_partition
         info = TABLE.get(code)
-        self.log.debug(
+        self._log.debug(
             "fetch failed partition=%s node=%s error=%s",
             partition,
             node_id,

@@ -110,8 +110,6 @@ class Fetcher:
             partition_bytes=config.max_partition_fetch_bytes,
             on_touched=self._wake,
         )
-        # Once per partition and response: whoever waits for data is told at the end of those.
-        subscription.on_fetched = self.plan.touch
         self._reader = ReplyReader(
             subscription,
             self.buffer,
@@ -121,8 +119,8 @@ class Fetcher:
             decompression_cap=config.decompression_cap,
             replica_time=config.metadata_max_age,
             back_off=self._back_off,
+            log=self._log,
         )
-        self._reader.log = self._log
 
     # Told by the consumer
 

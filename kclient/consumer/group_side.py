@@ -38,14 +38,14 @@ from kclient.group.offsets import GroupOffsets
 from kclient.hooks import MemberSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
+    from kclient.consumer.handed_over import HandedOver
     from kclient.consumer.health import CallbackHealth
     from kclient.consumer.listener import Listener
-    from kclient.consumer.poller import Poller
     from kclient.consumer.subscription import Subscription
     from kclient.group.generation import Generation
     from kclient.group.health import MembershipHealth
@@ -71,6 +71,7 @@ class GroupSide:
         commits: What is committed, one after the other.
         committed: Where partitions begin.
         handover: Gives partitions up and takes them.
+        poll_watch: Measures how long ago the user last came.
     """
 
     protocol_type = PROTOCOL_TYPE
@@ -81,15 +82,18 @@ class GroupSide:
         config: ConsumerConfig,
         group_id: str,
         subscription: Subscription,
-        poller: Poller,
+        handed_over: HandedOver,
+        wake: Callable[[], object],
         listener: Listener,
     ) -> None:
+        """``wake`` has those who wait for records ``check``."""
         self._core = core
         self._log = core.hooks.log(logger)
         self._config = config
         self.group_id = group_id
         self._subscription = subscription
-        self._poller = poller
+        self._handed_over = handed_over
+        self._wake = wake
         self._callbacks = Callbacks(core, listener, config.max_poll_interval, self._tell_user)
         self._assignors = chosen(config.partition_assignment_strategy)
         self._cooperative = is_cooperative(self._assignors)
@@ -106,7 +110,8 @@ class GroupSide:
             core,
             config,
             subscription,
-            poller,
+            handed_over,
+            wake,
             self.membership,
             self.offsets,
             self._wanted,
@@ -120,15 +125,14 @@ class GroupSide:
             config.auto_commit_interval,
             self._may_commit,
             self.handover.commit_finished,
-            self._want_visit,
+            handed_over.want_visit,
         )
-        self._watch = PollWatch(core.clock, poller, config.max_poll_interval, self._too_late)
+        self.poll_watch = PollWatch(
+            core.clock, handed_over, config.max_poll_interval, self._too_late
+        )
         self._join_watch = JoinWatch(
-            core.clock, self.membership, group_id, config.api_timeout, self._wanted, poller.wake
+            core.clock, self.membership, group_id, config.api_timeout, self._wanted, wake
         )
-        poller.on_visit, poller.on_taken = self._came, self._watch.taken
-        poller.on_turn, poller.check = self._see_session, self._check
-        subscription.grouped, subscription.dismisses = True, self._dismisses
 
     # Life
 
@@ -146,7 +150,7 @@ class GroupSide:
         outside = self.membership.generation is None and not self._closing
         self._closing = True
         self._auto.stop()
-        self._watch.stop()
+        self.poll_watch.stop()
         self._join_watch.stop()
         await self.membership.close("the consumer was closed", deadline)
         if outside:  # who stepped out for want of polls may still wait to tell of it
@@ -177,12 +181,12 @@ class GroupSide:
         self._wanted.interest = interest
         if listener is not None:
             self._callbacks.listener = listener
-        self._subscription.expecting = bool(interest)
+        self._subscription.expect(topics=bool(interest))
         self._wanted.pin("subscribed", interest.topics)
         self._core.metadata.request_update()
         if interest:
             self._late = None
-            self._watch.start()
+            self.poll_watch.start()
             self._join_watch.start()
             self.membership.rejoin("the subscription changed")
 
@@ -192,7 +196,7 @@ class GroupSide:
         Cancellation: it goes on all the same.
         """
         self.subscribe(NOTHING, None)
-        self._watch.stop()
+        self.poll_watch.stop()
         self._join_watch.stop()
         self.handover.lose_interest()
         await asyncio.wait([self._core.spawn(self._drop_all(), "unsubscribe")])
@@ -229,17 +233,17 @@ class GroupSide:
     @property
     def poll_age(self) -> float | None:
         """Seconds since the user last came; 0 during a call; None where nobody must."""
-        return self._watch.seconds if self.interest else None
+        return self.poll_watch.seconds if self.interest else None
 
     # Calls of the user
 
-    def _see_session(self) -> None:
+    def look(self) -> None:
         """Where the loop stood still for a session, others own all by now: nothing is handed over,
         though nobody had a turn to say so."""
         self.membership.look()
         self.handover.look()
 
-    def _dismisses(self, error: KafkaError) -> bool:
+    def dismisses(self, error: KafkaError) -> bool:
         """A deleted topic leaves a pattern subscription by a rebalance, and is no error."""
         return self.interest.pattern is not None and is_unknown(error)
 
@@ -250,18 +254,20 @@ class GroupSide:
         self.membership.look()
         return self.membership.generation is not None
 
-    def _came(self) -> None:
-        self._see_session()
+    def came(self) -> None:
+        """The user called."""
+        self.look()
         self.handover.came()
         self._auto.came()
         if self._late is not None and self.interest and not self._closing:
             self._core.check_usable()
             late, self._late = self._late, None
-            self._watch.start()
+            self.poll_watch.start()
             self.membership.rejoin("poll was called again")
             raise late
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise what the user has to know."""
         self._callbacks.look()
         if self._failure is not None:
             raise fresh(self._failure)
@@ -269,9 +275,9 @@ class GroupSide:
         self._wanted.check()
 
     def _tell_user(self) -> None:
-        """Whoever polls is to ``_check``, also in the midst of what an ``async for`` has taken."""
-        self._poller.settle()
-        self._poller.wake()
+        """Whoever polls is to ``check``, also in the midst of what an ``async for`` has taken."""
+        self._handed_over.settle()
+        self._wake()
 
     def _too_late(self, seconds: float) -> None:
         self._late = MaxPollExceeded(
@@ -305,10 +311,7 @@ class GroupSide:
             )
 
     def _may_commit(self) -> bool:
-        return not (self.handover.by_poll and self._poller.outstanding)
-
-    def _want_visit(self) -> None:
-        self._poller.visit_wanted = True
+        return not (self.handover.by_poll and self._handed_over.outstanding)
 
     # What the membership asks
 
@@ -377,7 +380,7 @@ class GroupSide:
             partitions = dict.fromkeys(decode_assignment(assignment))
         except ProtocolError as error:
             self._callbacks.keep("the leader's assignment", error)
-            self._poller.wake()
+            self._wake()
             return error
         self.commits.wake()
         async with self.handover.alone():
@@ -441,11 +444,11 @@ class GroupSide:
     def troubled(self, error: KafkaError) -> None:
         """It can't be a member for now."""
         self._callbacks.keep("the group", error)
-        self._poller.wake()
+        self._wake()
 
     def failed(self, error: KafkaError) -> None:
         """It can't be a member."""
         self._failure = error
-        self._watch.stop()
+        self.poll_watch.stop()
         self._join_watch.stop()
-        self._poller.wake()
+        self._wake()

@@ -114,7 +114,7 @@ class Grouping:
         group = self._group()
         group.check_outside("unsubscribe")
         if self._engine.handlers is None:
-            self._engine.all_finished()
+            self._engine.handed_over.all_finished()
         else:
             self._engine.handlers.check_outside("unsubscribe")
         if group.handover.by_hand and len(self._engine.subscription):
@@ -299,9 +299,9 @@ class Grouping:
                 # Not all that was handed over is finished.
                 handover = group.handover
                 by_poll, progress = handover.by_poll, handover.progress
-                found = handover.handed_over.reached() if by_poll else progress.finished()
+                found = self._engine.handed_over.reached() if by_poll else progress.finished()
                 return group.commits.unconfirmed(found), False
-            self._engine.poller.settle()
+            self._engine.handed_over.settle()
             return _positions(self._engine, group), False
         if isinstance(what, Mapping):
             return {checked_partition(key): checked_commit(at) for key, at in what.items()}, False

@@ -1,23 +1,26 @@
-"""Progress of whoever polls, or reads by ``async for``: what was handed over before the latest call
-is finished.
+"""What was handed over to ``poll`` and ``async for``, and how much of it is finished: all that was
+before the latest call.
 
-The group side asks it before it commits or gives partitions up; ``poller`` counts the calls. With
-several tasks that poll at once one's call says nothing of the others: they commit by themselves.
+``poller`` reports each call and what it gave; the group side asks before it commits or gives
+partitions up. With several tasks that poll at once one's call says nothing of the others: they
+commit by themselves.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import operator
+from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.wakeups import Bell
+from kclient.consumer.iteration import Handout
 from kclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kclient.clock import Clock
+    from kclient.cluster.core import ClientCore
+    from kclient.consumer.fetch_buffer import FetchBuffer
     from kclient.consumer.partition_state import PartitionState
-    from kclient.consumer.poller import Poller
     from kclient.consumer.subscription import Subscription
     from kclient.record import Record
     from kclient.types import TopicPartition
@@ -27,22 +30,99 @@ class HandedOver:
     """Implements ``Progress`` for ``poll``, ``poll_arrow`` and ``async for``. Has no tasks.
 
     Args:
-        clock: Of the client.
+        core: The client's inside.
         subscription: Has the positions.
-        poller: Counts the calls.
+        buffer: Takes back what was not handed over.
+
+    Attributes:
+        handout: Records that an ``async for`` has taken and not handed over yet.
+        visitors: Calls that wait for records at the moment.
+        visited_at: When the user last came, or was last given something.
+        outstanding: Something was handed over since the user last came.
+        visit_wanted: An ``async for`` in the midst of its records shall count as a visit, too.
     """
 
-    def __init__(self, clock: Clock, subscription: Subscription, poller: Poller) -> None:
-        self._clock = clock
+    def __init__(self, core: ClientCore, subscription: Subscription, buffer: FetchBuffer) -> None:
+        self._core = core
         self._subscription = subscription
-        self._poller = poller
+        self._buffer = buffer
         self._came = Bell()
         self._interrupted = False
+        self._handed: list[Any] = []
+        self.handout = Handout()
+        self.visitors = 0
+        self.visited_at = 0.0
+        self.outstanding = False
+        self.visit_wanted = False
 
-    def came(self) -> None:
-        """The user called again."""
-        self._poller.visit_wanted = False
+    # Calls
+
+    def begin(self, now: float) -> None:
+        """The user called: all that was handed over before is finished."""
+        self.visitors += 1
+        self.visited_at = now
+        self.go_on()
+        self.outstanding, self._handed = False, []
+        self.visit_wanted = False
         self._came.ring()
+
+    def go_on(self) -> None:
+        """The call goes on: what was passed meanwhile was handed to nobody."""
+        self.settle()
+        self._subscription.visited()
+
+    def end(self) -> None:
+        """The call of ``begin`` has ended."""
+        self.visitors -= 1
+
+    def touch(self, now: float) -> None:
+        """The user's code is known to be at work."""
+        self.visited_at = now
+
+    def take(self, records: list[Any]) -> None:
+        """An ``async for`` took these, to hand them over one by one."""
+        self.handout.left, self._handed = iter(records), records
+
+    def give(self) -> None:
+        """The present call gives something."""
+        self.outstanding = True
+
+    def settle(self) -> None:
+        """Give back what an ``async for`` has taken and not handed over yet."""
+        left = list(self.handout.left)
+        if left:
+            self._handed = self._handed[: -len(left)]
+            self.give_back(left)
+
+    def give_back(self, records: Sequence[Any]) -> None:
+        """``records``, the last that were taken, are not handed over."""
+        self._buffer.give_back(records)
+        self._core.counters.add("consumer.records", -len(records))
+
+    def want_visit(self) -> None:
+        """An ``async for`` in the midst of its records shall count as a visit, too."""
+        self.visit_wanted = True
+
+    @property
+    def steps(self) -> int:
+        """How many of the records that an ``async for`` took last are handed over."""
+        return len(self._handed) - operator.length_hint(self.handout.left)
+
+    def _in_hand(self) -> Any:
+        """The one record that an ``async for`` handed over last, where it isn't finished yet.
+
+        Those that it handed over before are.
+        """
+        self.settle()
+        return self._handed[-1] if self.outstanding and self._handed else None
+
+    # Progress
+
+    def all_finished(self) -> None:
+        """The user says that all that was handed over is finished."""
+        self.settle()
+        self._subscription.finish_all()
+        self.outstanding = False
 
     def hurry(self, deadline: float) -> None:
         """No call is waited for in ``drain``: where somebody is in a hurry the user won't poll."""
@@ -63,23 +143,21 @@ class HandedOver:
     def _by_partition(
         self, at: Callable[[PartitionState, Record | None], tuple[int, int] | None]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        self._poller.settle()
-        in_hand = self._poller.in_hand
+        in_hand = self._in_hand()
         found = {state.topic_partition: at(state, in_hand) for state in self._subscription}
         return {key: committable(one) for key, one in found.items() if one is not None}
 
     def finished_of(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """The same of one partition."""
-        self._poller.settle()
         state = self._subscription.get(partition)
         if state is None:
             return None
-        at = self._subscription.finished(state, self._poller.in_hand)
+        at = self._subscription.finished(state, self._in_hand())
         return None if at is None else committable(at)
 
     def stand(self, partition: TopicPartition) -> None:
         """The application committed an offset of it."""
-        self._poller.settle()
+        self.settle()
         self._subscription.stand(partition)
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
@@ -88,15 +166,15 @@ class HandedOver:
         Cancellation: safe.
         """
         self._interrupted = False
-        self._poller.settle()
+        self.settle()
         visit = self._subscription.visit
-        while self._poller.outstanding and not self._interrupted:
+        while self.outstanding and not self._interrupted:
             if self._subscription.visit != visit:
                 return  # what is outstanding now is of other partitions
-            left = deadline - self._clock.now()
+            left = deadline - self._core.clock.now()
             if left <= 0:
                 return
-            self._poller.visit_wanted = True
+            self.want_visit()
             await self._came.wait(left)
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:

@@ -17,20 +17,19 @@ from typing import TYPE_CHECKING
 
 from kclient.consumer.commits import Commits
 from kclient.consumer.committed import CommittedOffsets
-from kclient.consumer.handed_over import HandedOver
 from kclient.consumer.handover_stage import TRANSITIONS, Event, Stage
 from kclient.errors import CommitFailed
 from kclient.group.generation import OUTSIDE, Generation
 from kclient.transitions import step
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
     from kclient.consumer.callbacks import Callbacks
+    from kclient.consumer.handed_over import HandedOver
     from kclient.consumer.partition_state import PartitionState
-    from kclient.consumer.poller import Poller
     from kclient.consumer.progress import Progress
     from kclient.consumer.subscription import Subscription
     from kclient.consumer.wanted import Wanted
@@ -53,7 +52,8 @@ class Handover:
         core: The client's.
         config: Of the consumer.
         subscription: What is given and taken back.
-        poller: Knows what was handed over.
+        handed_over: What whoever polls has finished.
+        wake: Wakes those who wait for records, to look for errors.
         membership: Is only asked whether there is a generation.
         offsets: Of the group.
         wanted: Knows what is subscribed to, and which topics are gone.
@@ -64,7 +64,6 @@ class Handover:
         by_hand: Partitions come from ``assign``, not from the group.
         commits: What is committed, one after the other.
         committed: Where partitions begin.
-        handed_over: What whoever polls has finished.
         progress: Who says what is finished.
     """
 
@@ -73,7 +72,8 @@ class Handover:
         core: ClientCore,
         config: ConsumerConfig,
         subscription: Subscription,
-        poller: Poller,
+        handed_over: HandedOver,
+        wake: Callable[[], object],
         membership: Membership,
         offsets: GroupOffsets,
         wanted: Wanted,
@@ -83,7 +83,8 @@ class Handover:
         self._log = core.hooks.log(logger)
         self._config = config
         self._subscription = subscription
-        self._poller = poller
+        self._handed_over = handed_over
+        self._wake = wake
         self._membership = membership
         self._group_id = offsets.group_id
         self._wanted = wanted
@@ -99,8 +100,7 @@ class Handover:
             core, offsets, self._current, self.owns, membership.refused, self._topic_id_of
         )
         self.committed = CommittedOffsets(core, config, subscription, offsets, self.commits.learned)
-        self.handed_over = HandedOver(core.clock, subscription, poller)
-        self.progress: Progress = self.handed_over
+        self.progress: Progress = handed_over
 
     # Life
 
@@ -172,7 +172,7 @@ class Handover:
 
     def lose_interest(self) -> None:
         """The user wants none of it any more: no call is waited for, nor where to begin."""
-        self.handed_over.hurry(-math.inf)
+        self._handed_over.hurry(-math.inf)
         self.committed.look()
 
     def interrupt(self) -> None:
@@ -254,7 +254,7 @@ class Handover:
             self._subscription.take_back([state.topic_partition for state in added])
             return
         await self._callbacks.assigned([state.topic_partition for state in added])
-        self._poller.wake()  # it may have raised
+        self._wake()  # it may have raised
         if self._is_member():
             self._subscription.release(added)
 
@@ -266,7 +266,7 @@ class Handover:
         self._core.counters.add("consumer.partitions_lost", len(partitions))
         self._subscription.hold(self._subscription)
         self.forget(partitions)
-        self._lost = partitions if self._poller.outstanding else ()
+        self._lost = partitions if self._handed_over.outstanding else ()
         try:
             await self._callbacks.lost(partitions)
         finally:  # a close may cut the callback off, which is not called twice
@@ -283,16 +283,15 @@ class Handover:
     @property
     def by_poll(self) -> bool:
         """Whether it is whoever polls that finishes records, not handlers."""
-        return self.progress is self.handed_over
+        return self.progress is self._handed_over
 
     def use_progress(self, progress: Progress | None) -> None:
         """Who says what is finished; None for whoever polls."""
-        self.progress = self.handed_over if progress is None else progress
+        self.progress = self._handed_over if progress is None else progress
 
     def came(self) -> None:
         """The user called."""
         self._lost = ()
-        self.handed_over.came()
 
     def check_loss(self) -> None:
         """Raise CommitFailed if what was handed over last was lost, and no call came since."""

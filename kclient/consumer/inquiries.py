@@ -143,7 +143,7 @@ class Inquiries:
 
     def metrics(self) -> dict[str, float]:
         """All counters and gauges of this consumer by name, as ``room.what``."""
-        self._engine.poller.settle()
+        self._engine.handed_over.settle()
         return self._engine.core.metrics()
 
     def health(self) -> ConsumerHealth:
@@ -165,7 +165,7 @@ class Inquiries:
             stalled = [name for name, part in health.partitions.items() if part.stalled]
         """
         self._engine.core.check_context()
-        self._engine.poller.settle()
+        self._engine.handed_over.settle()
         return self._engine.health()
 
     def _seconds(self, timeout: float | None) -> float:

@@ -1,8 +1,8 @@
 """``async for`` over a consumer: makes the iterator for ``Consumer.__aiter__``.
 
-It hands out what ``poller.handout`` holds, so that ``poll``, ``seek`` and the others can take back
-what was not handed over yet. How long the loop was held is read from ``time.monotonic``, once per
-record: that is a matter of real time, and half as dear as the client's clock.
+It hands out what ``handed_over.handout`` holds, so that ``poll``, ``seek`` and the others can take
+back what was not handed over yet. How long the loop was held is read from ``time.monotonic``, once
+per record: that is a matter of real time, and half as dear as the client's clock.
 """
 
 from __future__ import annotations

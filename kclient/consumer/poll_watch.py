@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.clock import Clock
-    from kclient.consumer.poller import Poller
+    from kclient.consumer.handed_over import HandedOver
 
 LOOKS = 8
 """Looks per interval while an ``async for`` has records, or one per second if those are more: so
@@ -30,16 +30,20 @@ class PollWatch:
 
     Args:
         clock: Of the client.
-        poller: Knows the calls.
+        handed_over: Knows the calls.
         interval: Seconds, ``max_poll_interval``.
         on_late: Told once, with the seconds, when they are over; ``start`` begins anew.
     """
 
     def __init__(
-        self, clock: Clock, poller: Poller, interval: float, on_late: Callable[[float], object]
+        self,
+        clock: Clock,
+        handed_over: HandedOver,
+        interval: float,
+        on_late: Callable[[float], object],
     ) -> None:
         self._clock = clock
-        self._poller = poller
+        self._handed_over = handed_over
         self._interval = interval
         self._on_late = on_late
         self._timer: asyncio.TimerHandle | None = None
@@ -50,7 +54,7 @@ class PollWatch:
         """Begin to measure, from now on; nothing happens while it does already."""
         if self._timer is None:
             self._stepped_at = self._clock.now()
-            self._steps = self._poller.steps
+            self._steps = self._handed_over.steps
             self._arm(self._interval)
 
     def taken(self) -> None:
@@ -59,7 +63,7 @@ class PollWatch:
         if timer is not None and timer.when() > now + LONGEST:
             timer.cancel()
             # The first of them is handed over in this step.
-            self._steps, self._stepped_at = self._poller.steps + 1, now
+            self._steps, self._stepped_at = self._handed_over.steps + 1, now
             self._arm(min(self._interval / LOOKS, LONGEST))
 
     def stop(self) -> None:
@@ -71,13 +75,13 @@ class PollWatch:
     @property
     def seconds(self) -> float:
         """How long ago the user last came; 0 during a call."""
-        if self._poller.visitors:
+        if self._handed_over.visitors:
             return 0.0
-        return self._clock.now() - max(self._poller.visited_at, self._stepped_at)
+        return self._clock.now() - max(self._handed_over.visited_at, self._stepped_at)
 
     def _look(self) -> None:
         self._timer = None
-        steps = self._poller.steps
+        steps = self._handed_over.steps
         if steps != self._steps:
             self._steps = steps
             self._stepped_at = self._clock.now()
@@ -86,7 +90,7 @@ class PollWatch:
             self._on_late(seconds)
             return
         wait = max(self._interval - seconds, SOONEST)
-        at_hand = operator.length_hint(self._poller.handout.left)
+        at_hand = operator.length_hint(self._handed_over.handout.left)
         self._arm(min(wait, self._interval / LOOKS, LONGEST) if at_hand else wait)
 
     def _arm(self, seconds: float) -> None:

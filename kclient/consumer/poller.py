@@ -9,11 +9,11 @@ even where data never runs out.
 from __future__ import annotations
 
 import asyncio
-import operator
+import contextlib
 from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.iteration import Handout
 from kclient.consumer.unplaced import Unplaced
+from kclient.consumer.watchdog import Watchdog
 from kclient.errors import (
     CodecUnavailable,
     CorruptRecord,
@@ -22,17 +22,19 @@ from kclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow
 
     from kclient.cluster.core import ClientCore
-    from kclient.cluster.wakeups import Bell
     from kclient.config import ConsumerConfig
     from kclient.consumer.arrow import Columns
     from kclient.consumer.bad_records import BadRecords
-    from kclient.consumer.fetch_buffer import FetchBuffer
     from kclient.consumer.fetched_data import FetchedData, FrameLease
+    from kclient.consumer.fetcher import Fetcher
+    from kclient.consumer.group_side import GroupSide
+    from kclient.consumer.handed_over import HandedOver
+    from kclient.consumer.iteration import Handout
     from kclient.consumer.records import Convert
     from kclient.consumer.subscription import Subscription
     from kclient.record import Batch
@@ -52,12 +54,19 @@ class Poller:
     """The reading side of one consumer. Has no tasks; threads inflate large batches.
 
     Args:
-        news: Rings when there may be something to take or to raise.
+        core: The client's inside.
+        config: Of the consumer.
+        subscription: Has the positions.
+        fetcher: Has what was fetched, and rings when there may be something to take or to raise.
+        handed_over: Is told of each call, and of what it gives.
         convert: Makes of a record what the user gets; None gives records as they are.
         bad_records: What becomes of those that can't be converted.
+        group: Is told of each call, and raises what else the user has to know.
 
     Attributes:
-        handout: Records that an ``async for`` has taken and not handed over yet.
+        convert: The same.
+        handout: That of ``handed_over``.
+        watchdog: Raises where a partition has had no answer for long.
     """
 
     def __init__(
@@ -65,48 +74,31 @@ class Poller:
         core: ClientCore,
         config: ConsumerConfig,
         subscription: Subscription,
-        buffer: FetchBuffer,
-        news: Bell,
+        fetcher: Fetcher,
+        handed_over: HandedOver,
         convert: Convert | None,
         bad_records: BadRecords,
+        group: GroupSide | None,
     ) -> None:
         self._core = core
         self._cap = config.decompression_cap
         self._iteration_limit = config.max_poll_records
         self._subscription = subscription
-        self._buffer = buffer
-        self._news = news
-        self._convert = convert
+        self._buffer = fetcher.buffer
+        self._plan = fetcher.plan
+        self._news = fetcher.news
+        self._handed_over = handed_over
         self._bad_records = bad_records
+        self._group = group
         self._unplaced = Unplaced(subscription, config.api_timeout)
         self._turn_at = 0.0
         self._slice = SMALLEST_SLICE
         self._expected = (0, 0, 0)  # of the next record batch, by those before
-        self.handout = Handout()
-        self.on_visit: Callable[[], object] | None = None
-        """Told that the user came: what was handed over before is finished."""
-        self.on_turn: Callable[[], object] | None = None
-        """Told before the loop gets its turn in the midst of an ``async for``."""
-        self.on_taken: Callable[[], object] | None = None
-        """Told that an ``async for`` has records at hand now."""
-        self.check: Callable[[], object] | None = None
-        """Raises what else the user has to know."""
-        self.watch: Callable[[float], object] | None = None
-        """Raises where a partition has had no answer for long; asked each ``watch_every``."""
-        self.watch_every = 0.0
-        self._watch_at = 0.0
-        self.reserved = False
-        """Records are for the handlers of ``run``: nobody else may take any."""
-        self.visitors = 0
-        """Calls that wait for records at the moment."""
-        self.visited_at = 0.0
-        """When the user last came, or was last given something."""
-        self.outstanding = False
-        """Something was handed over since the user last came."""
-        self._handed: list[Any] = []
-        self.visit_wanted = False
-        """An ``async for`` in the midst of its records shall count as a visit, too."""
+        self._reserved = False
         self._inflating: dict[FetchedData, asyncio.Future[None]] = {}
+        self.convert = convert
+        self.handout: Handout = handed_over.handout
+        self.watchdog = Watchdog(config.fetch_max_wait + config.request_timeout)
 
     async def poll(self, limit: int, timeout: float, *, raw: bool = False) -> list[Any]:
         """At most ``limit`` records as soon as there is one; [] after ``timeout`` seconds.
@@ -121,19 +113,18 @@ class Poller:
         try:
             self._begin(started)
             while True:
-                records = self._take(limit, None if raw else self._convert)
+                records = self._take(limit, None if raw else self.convert)
                 if records:
-                    self.outstanding = True
+                    self._handed_over.give()
                     return records
                 if self._bad_records.waiting is not None:
                     await self._bad_records.settle()
                 elif not await self._wait(started + timeout):
                     return []
                 self._check()
-                self.settle()
-                self._subscription.visit += 1  # what was passed meanwhile was handed to nobody
+                self._handed_over.go_on()
         finally:
-            self.visitors -= 1
+            self._handed_over.end()
 
     async def next_record(self) -> Any:
         """The next record as soon as there is one; ``handout`` then has those that follow it."""
@@ -144,13 +135,13 @@ class Poller:
                 records = self._take_slice(self._iteration_limit)
                 if records:
                     self._core.counters.add("consumer.records", len(records))
-                    self.handout.left, self._handed = iter(records), records
-                    if self.on_taken is not None:
-                        self.on_taken()
+                    self._handed_over.take(records)
+                    if self._group is not None:
+                        self._group.poll_watch.taken()
                     for record in self.handout.left:
                         found = self.converted(record)
                         if found is not None:
-                            self.outstanding = True
+                            self._handed_over.give()
                             return found
                 if self._bad_records.waiting is not None:
                     await self._bad_records.settle()
@@ -159,59 +150,72 @@ class Poller:
                 else:
                     await self._wait(float("inf"))
                 self._check()
-                self.settle()
-                self._subscription.visit += 1  # what was passed meanwhile was handed to nobody
+                self._handed_over.go_on()
         finally:
-            self.visitors -= 1
+            self._handed_over.end()
 
     def check_free(self) -> None:
         """Nobody takes records away from the handlers of ``run``."""
-        if self.reserved:
+        if self._reserved:
             raise InvalidArgument(
                 "records can't be polled while run() is under way, whose handlers get them",
                 hint="end the run first, by cancelling its task",
             )
 
+    @contextlib.contextmanager
+    def reserve(self) -> Iterator[None]:
+        """Within it records are for the handlers of ``run``: nobody else may take any."""
+        if self._handed_over.visitors:
+            raise InvalidArgument(
+                "run() can't begin while another task polls",
+                hint="cancel that task first, and await its end",
+            )
+        self._reserved = True
+        try:
+            yield
+        finally:
+            self._reserved = False
+
     async def others(self) -> None:
         """Give the loop a turn, in the midst of an ``async for``."""
-        if self.visit_wanted:
+        if self._handed_over.visit_wanted:
             # What follows is taken anew, by ``next_record``.
-            self.settle()
-        if self.on_turn is not None:
-            self.on_turn()
+            self._handed_over.settle()
+        if self._group is not None:
+            self._group.look()
         await self._take_turns()
 
     def _begin(self, now: float) -> None:
         """The user came: all that was handed over before is finished."""
-        self.visitors += 1
-        self.visited_at = now
-        self.settle()
-        self._subscription.visit += 1
-        self.outstanding, self._handed = False, []
-        if self.on_visit is not None:
-            self.on_visit()
-        if now >= self._watch_at:
+        self._handed_over.begin(now)
+        if self._group is not None:
+            self._group.came()
+        if now >= self.watchdog.next_look:
             self._look(now)
         self._check()
 
     def _look(self, now: float) -> None:
-        self._watch_at = now + self.watch_every
-        if self.watch is not None:
-            self.watch(now)
+        """Raise where a partition has had no answer for long."""
+        buffer = self._buffer
+        # Where there is no room nobody is asked, as long as the user has something to take.
+        full = not buffer.has_room and (buffer.has_turns or bool(buffer.blocked))
+        throttled = self._core.network.throttled()
+        queues = self._plan.queues
+        self.watchdog.check(self._subscription, queues, now, full=full, throttled=throttled)
 
     def converted(self, record: Any) -> Any:
         """``record`` of ``handout`` as the user gets it; where that fails it is given back.
 
         None where it is passed over, or has to be sent elsewhere first.
         """
-        if self._convert is None:
+        if self.convert is None:
             return record
         try:
-            return self._convert(record)
+            return self.convert(record)
         except DeserializationFailed as error:
             if self._bad_records.passes(record, error, self._core):
                 return None
-            self._return([record, *self.handout.left])
+            self._handed_over.give_back([record, *self.handout.left])
             if self._bad_records.waiting is None:
                 raise
             return None
@@ -239,12 +243,12 @@ class Poller:
                 if columns.row_count or not await self._wait(started + timeout):
                     break
                 self._check()
-                self.settle()
-                self._subscription.visit += 1  # what was passed meanwhile was handed to nobody
+                self._handed_over.go_on()
         finally:
-            self.visitors -= 1
+            self._handed_over.end()
         rows = columns.row_count
-        self.outstanding = rows > 0
+        if rows:
+            self._handed_over.give()
         try:
             made = columns.to_record_batch()
         except MemoryError:
@@ -262,34 +266,9 @@ class Poller:
                 break
 
     @property
-    def steps(self) -> int:
-        """How many of the records that an ``async for`` took last are handed over."""
-        return len(self._handed) - operator.length_hint(self.handout.left)
-
-    @property
-    def in_hand(self) -> Any:
-        """The one record that an ``async for`` handed over last, where it isn't finished yet.
-
-        Those that it handed over before are. Call ``settle`` first.
-        """
-        return self._handed[-1] if self.outstanding and self._handed else None
-
-    @property
     def closed(self) -> bool:
         """The consumer is closed, or about to be."""
         return self._core.closed
-
-    def wake(self) -> None:
-        """Whoever waits for records shall look for what else there is to know."""
-        self._news.ring()
-
-    def settle(self) -> None:
-        """Give back what an ``async for`` has taken and not handed over yet."""
-        left = list(self.handout.left)
-        if left:
-            self._handed = self._handed[: -len(left)]
-            self._buffer.give_back(left)
-            self._core.counters.add("consumer.records", -len(left))
 
     async def close(self) -> None:
         """Wait for the threads, which read memory that is about to be released.
@@ -353,23 +332,19 @@ class Poller:
             done += 1
             if now() >= stop:
                 break
-        self._return(records[done:])
+        if done < len(records):
+            self._handed_over.give_back(records[done:])
         if error is not None and not converted and self._bad_records.waiting is None:
             raise error
         return converted
-
-    def _return(self, records: Sequence[Any]) -> None:
-        if records:
-            self._buffer.give_back(records)
-            self._core.counters.add("consumer.records", -len(records))
 
     # Waiting
 
     def _check(self) -> None:
         """Raise what the user has to know."""
         self._core.check_usable()
-        if self.check is not None:
-            self.check()
+        if self._group is not None:
+            self._group.check()
         error = self._subscription.take_error()
         if error is not None:
             raise error
@@ -392,7 +367,7 @@ class Poller:
         """Wait until another look is worth it; False where ``deadline`` is here."""
         buffer, clock = self._buffer, self._core.clock
         now = clock.now()
-        if now >= self._watch_at:
+        if now >= self.watchdog.next_look:
             self._look(now)
         if self._subscription.has_error:
             return True
@@ -402,8 +377,9 @@ class Poller:
             else:
                 await self._news.wait(deadline - now)
         finally:
-            self.visited_at = clock.now()
-        self._turn_at = self.visited_at + TURN
+            woken = clock.now()
+            self._handed_over.touch(woken)
+        self._turn_at = woken + TURN
         return buffer.has_turns or now < deadline
 
     # Inflating

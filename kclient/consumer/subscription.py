@@ -44,24 +44,31 @@ def _nothing_known(partition: TopicPartition) -> tuple[bytes | None, int]:
 class Subscription:
     """The assigned partitions of one consumer.
 
-    ``on_change`` is told of the partitions whose wishes towards the brokers may have changed, so
-    that nobody has to look at all of them; of many that change together at once.
+    Attributes:
+        topics: Topics of which all partitions are to be read; empty where single ones were
+            assigned.
+        grouped: The group's coordinator may know where to begin, or gives the partitions itself.
+        expecting: Partitions may come: of topics that are subscribed to in a group.
+        visit: Counts the calls of the user; what was handed over before the latest one is finished.
+        recall: Gives back what was taken and not handed over yet. Called before a position is set:
+            what was taken for the old one must not be handed over after that.
+        get: The state of a partition; None if it isn't assigned.
     """
 
     __slots__ = (
         "_by_topic",
+        "_dismisses",
+        "_facts_of",
         "_failed",
         "_on_change",
+        "_on_fetched",
         "_pending",
         "_said",
         "_states",
         "default_reset",
-        "dismisses",
         "expecting",
-        "facts_of",
         "get",
         "grouped",
-        "on_fetched",
         "recall",
         "topics",
         "visit",
@@ -71,30 +78,37 @@ class Subscription:
         self,
         default_reset: Reset | None,
         on_change: Callable[[Sequence[PartitionState]], None],
+        *,
+        on_fetched: Callable[[PartitionState], None] | None = None,
+        recall: Callable[[], object] = _nothing,
+        facts_of: Callable[[TopicPartition], tuple[bytes | None, int]] = _nothing_known,
+        dismisses: Callable[[KafkaError], bool] = _raises_all,
+        grouped: bool = False,
     ) -> None:
-        """``default_reset``: where to start without a position; None makes that an error."""
+        """
+        Args:
+            default_reset: Where to start without a position; None makes that an error.
+            on_change: Told of the partitions whose wishes towards the brokers may have changed, so
+                that nobody has to look at all of them; of many that change together at once.
+            on_fetched: Told of a partition that is asked for at a later offset, and in nothing else
+                changed; ``on_change`` by default.
+            recall, grouped: See the attributes.
+            facts_of: What the view tells of a partition that is assigned now: as ``see`` is told
+                later.
+            dismisses: Whether an error of a partition is not for the next poll.
+        """
         self.default_reset = default_reset
         self.topics: tuple[str, ...] = ()
-        """Topics of which all partitions are to be read; empty where single ones were assigned."""
-        self.grouped = False
-        """The group's coordinator may know where to begin, or gives the partitions itself."""
+        self.grouped = grouped
         self.expecting = False
-        """Partitions may come: of topics that are subscribed to in a group."""
         self.visit = 0
-        """Counts the calls of the user; what was handed over before the latest one is finished."""
-        self.recall: Callable[[], object] = _nothing
-        """Gives back what was taken and not handed over yet. Called before a position is set: what
-        was taken for the old one must not be handed over after that."""
-        self.facts_of: Callable[[TopicPartition], tuple[bytes | None, int]] = _nothing_known
-        """What the view tells of a partition that is assigned now: as ``see`` is told later."""
-        self.dismisses: Callable[[KafkaError], bool] = _raises_all
-        """Whether an error of a partition is not for the next poll."""
-        self.on_fetched: Callable[[PartitionState], None] = lambda state: on_change((state,))
-        """Told of a partition that is asked for at a later offset, and in nothing else changed."""
+        self.recall = recall
+        self._facts_of = facts_of
+        self._dismisses = dismisses
         self._on_change = on_change
+        self._on_fetched = on_fetched or (lambda state: on_change((state,)))
         self._states: dict[TopicPartition, PartitionState] = {}
         self.get: Callable[[TopicPartition], PartitionState | None] = self._states.get
-        """The state of a partition; None if it isn't assigned."""
         self._by_topic: dict[str, dict[TopicPartition, PartitionState]] = {}
         self._failed: dict[TopicPartition, PartitionState] = {}
         self._pending: dict[TopicPartition, PartitionState] = {}
@@ -153,9 +167,15 @@ class Subscription:
 
     # The assignment
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
-        """Replace the assignment; partitions that stay keep all they have. Returns the removed."""
+    def assign(
+        self, partitions: Iterable[TopicPartition], topics: Iterable[str] = ()
+    ) -> list[PartitionState]:
+        """Replace the assignment; partitions that stay keep all they have. Returns the removed.
+
+        ``topics``: those of which these are all partitions, and new ones are to be read, too.
+        """
         self.recall()
+        self.topics = tuple(topics)
         wanted = dict.fromkeys(partitions)
         removed = [state for tp, state in self._states.items() if tp not in wanted]
         for state in removed:
@@ -165,6 +185,10 @@ class Subscription:
         if removed or added:
             self._on_change(removed + added)
         return removed
+
+    def expect(self, *, topics: bool) -> None:
+        """Whether partitions of topics that are subscribed to may come."""
+        self.expecting = topics
 
     def give(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         """The group also gives these; they are held until ``release``."""
@@ -210,7 +234,7 @@ class Subscription:
         state = PartitionState(partition)
         self._states[partition] = state
         self._by_topic.setdefault(partition[0], {})[partition] = state
-        state.topic_id, state.leader_epoch = self.facts_of(partition)
+        state.topic_id, state.leader_epoch = self._facts_of(partition)
         self._pending[partition] = state
         if self.grouped if grouped is None else grouped:
             self._apply(state, PhaseEvent.GROUP_ASKED)
@@ -434,11 +458,15 @@ class Subscription:
             state.finished, state.finished_epoch = offset, leader_epoch
         self._said[state] = self.visit
 
+    def visited(self) -> None:
+        """The user called: all that was handed over before is finished."""
+        self.visit += 1
+
     def finish_all(self) -> None:
         """All that was handed over is finished, but where a commit of the user's said otherwise."""
         said = [one for one, visit in self._said.items() if visit == one.visit == self.visit]
         self._said.clear()
-        self.visit += 1
+        self.visited()
         for state in said:
             state.visit = self.visit
 
@@ -466,7 +494,7 @@ class Subscription:
         """Data up to ``offset`` is buffered."""
         state.fetch_offset = offset
         state.resets = 0
-        self.on_fetched(state)
+        self._on_fetched(state)
 
     def rewind_fetch(self, state: PartitionState) -> None:
         """What was buffered beyond the position is gone: fetch it again."""
@@ -579,7 +607,7 @@ class Subscription:
 
     def fail(self, state: PartitionState, error: KafkaError) -> None:
         """Keep ``error`` for the next poll, unless it is dismissed."""
-        if state.assigned and not self.dismisses(error):
+        if state.assigned and not self._dismisses(error):
             state.error = error
             state.restarts += 1
             self._failed[state.topic_partition] = state

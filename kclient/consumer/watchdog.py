@@ -1,6 +1,6 @@
 """Watchdog: a partition that is to be read and gets no answers is an error, never silence. Sans-IO.
 
-Asked by ``poller``, through ``engine``. It doesn't trust those who fetch: it only looks whether
+Asked by ``poller``. It doesn't trust those who fetch: it only looks whether
 each assigned partition that is wanted was asked for in a request that its broker has answered well
 lately, whatever else the room believes; one whose position isn't known yet was not.
 """
@@ -41,9 +41,8 @@ class Watchdog:
         self._since: dict[PartitionState, tuple[_Mark, float]] = {}
         self._suspects: dict[PartitionState, tuple[int | None, float]] = {}
         self._reported: dict[PartitionState, tuple[_Mark, float]] = {}
-        self._next_look = 0.0
-        self.every = patience / LOOKS
-        """Seconds between two looks at least."""
+        self.next_look = 0.0
+        """When ``check`` looks again."""
 
     def has_reported(
         self, state: PartitionState, queues: Mapping[int, BrokerQueue], now: Callable[[], float]
@@ -68,9 +67,9 @@ class Watchdog:
         It is raised again after as long. ``full``: no broker is asked, for want of room.
         ``throttled``: Brokers that a quota forbids to ask now (KIP-219), which is no stall.
         """
-        if now < self._next_look:
+        if now < self.next_look:
             return
-        self._next_look = now + self.every
+        self.next_look = now + self._patience / LOOKS
         waiting, suspects = {}, {}
         stalled = []
         for state in states:

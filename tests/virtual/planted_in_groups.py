@@ -38,7 +38,7 @@ def nobody_waits_for_the_user(patch: pytest.MonkeyPatch) -> None:
     """Partitions are given up while their records are being worked on."""
 
     async def planted(self: HandedOver, partitions: Collection[TopicPartition], end: float) -> None:
-        self._poller.settle()
+        self.settle()
 
     patch.setattr(HandedOver, "drain", planted)
 

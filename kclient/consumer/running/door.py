@@ -143,18 +143,12 @@ class Running(Generic[K, V]):
             self._engine.group.check_outside("run")
         if self._engine.handlers is not None:
             raise InvalidArgument("run() is under way already", hint="one run per consumer")
-        if self._engine.poller.visitors:
-            raise InvalidArgument(
-                "run() can't begin while another task polls",
-                hint="cancel that task first, and await its end",
-            )
-        self._engine.handlers = Runner(EngineHost(self._engine), handler, plan, producer)
-        self._engine.poller.reserved = True
-        try:
-            await self._engine.handlers.run()
-        finally:
-            self._engine.handlers = None
-            self._engine.poller.reserved = False
+        with self._engine.poller.reserve():
+            self._engine.handlers = Runner(EngineHost(self._engine), handler, plan, producer)
+            try:
+                await self._engine.handlers.run()
+            finally:
+                self._engine.handlers = None
 
     def run_health(self) -> RunHealth | None:
         """How ``run`` is doing; None where it isn't under way. Cheap, and free to call.

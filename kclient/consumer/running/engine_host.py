@@ -42,7 +42,7 @@ class EngineHost:
         self.clock: Clock = engine.core.clock
         self.rng: random.Random = engine.core.rng
         self.log = engine.core.hooks.log(logger)
-        self.convert: Convert | None = engine.poller._convert
+        self.convert: Convert | None = engine.poller.convert
         self.max_poll_interval = engine.config.max_poll_interval
 
     @property
@@ -91,7 +91,7 @@ class EngineHost:
 
     def stand(self, partition: TopicPartition) -> None:
         """The application committed an offset of it."""
-        self._engine.poller.settle()
+        self._engine.handed_over.settle()
         self._subscription.stand(partition)
 
     async def poll(self, limit: int, timeout: float) -> Sequence[Record]:
@@ -109,7 +109,7 @@ class EngineHost:
 
     def touch(self) -> None:
         """Counts as a poll."""
-        self._engine.poller.visited_at = self.clock.now()
+        self._engine.handed_over.touch(self.clock.now())
 
     def pause(self, partition: TopicPartition) -> None:
         """Hand out no more of it."""
@@ -134,7 +134,7 @@ class EngineHost:
         """Who says from now on what is finished."""
         self._progress = progress
         if progress is None:
-            self._engine.all_finished()  # what isn't was given back
+            self._engine.handed_over.all_finished()  # what isn't was given back
         if self._engine.group is not None:
             self._engine.group.handover.use_progress(progress)
 

@@ -50,8 +50,8 @@ def test_names_and_a_pattern_are_refused() -> None:
 
 
 def refusal(grouped: bool, expecting: bool) -> str:
-    subscription = Subscription(None, lambda states: None)
-    subscription.grouped, subscription.expecting = grouped, expecting
+    subscription = Subscription(None, lambda states: None, grouped=grouped)
+    subscription.expect(topics=expecting)
     with pytest.raises(InvalidArgument, match="t-0 is not assigned to this consumer") as refused:
         subscription.require(P)
     return str(refused.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,10 @@ EARLIEST, LATEST = OffsetSpec.EARLIEST, OffsetSpec.LATEST
 class Rig:
     """A subscription and what it told."""
 
-    def __init__(self, reset: OffsetSpec | None = None) -> None:
+    def __init__(self, reset: OffsetSpec | None = None, **others: Any) -> None:
         self.changed: list[TopicPartition] = []
         self.tellings = 0
-        self.subscription = Subscription(reset, self._note)
+        self.subscription = Subscription(reset, self._note, **others)
 
     def _note(self, states: Sequence[PartitionState]) -> None:
         self.changed += [state.topic_partition for state in states]
@@ -75,8 +76,7 @@ def test_partitions_that_change_together_are_told_of_together() -> None:
 
 
 def test_a_new_partition_begins_with_what_is_known_of_it_and_is_told_of_once() -> None:
-    rig = Rig(LATEST)
-    rig.subscription.facts_of = lambda partition: (b"1" * 16, partition.partition + 5)
+    rig = Rig(LATEST, facts_of=lambda partition: (b"1" * 16, partition.partition + 5))
     rig.subscription.assign([A, B])
     assert rig.changed == [A, B]
     assert [state.topic_id for state in rig.subscription] == [b"1" * 16] * 2
