@@ -1,8 +1,8 @@
 """Callbacks: the user's callbacks of rebalances: what they are told, raise, and hang on.
 
-The group side has one. ``UserCalls`` calls them. What one raises is kept for the user's next call:
+``handover`` has one. ``UserCalls`` calls them. What one raises is kept for the user's next call:
 neither the group nor the consumer is harmed. What a callback is called for, and what waits for it,
-is the group side's business.
+is the business of ``handover``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.errors import ConsumerStalled
+from kclient.errors import ConsumerStalled, InvalidArgument
 from kclient.group.user_calls import UserCalls
 
 if TYPE_CHECKING:
@@ -87,10 +87,13 @@ class Callbacks:
         """Whichever is under way has no longer than ``deadline``."""
         self._calls.hurry(deadline)
 
-    @property
-    def calls(self) -> bool:
-        """Whether it is a callback that makes this call."""
-        return self._calls.makes_this_call
+    def check_outside(self, call: str) -> None:
+        """Refuse what would wait for the callback that waits for it."""
+        if self._calls.makes_this_call:
+            raise InvalidArgument(
+                f"{call}() can't be awaited in a callback of a rebalance",
+                hint="set a flag there, and call it from where you poll",
+            )
 
     def keep(self, name: str, error: Exception) -> None:
         """``error`` of the user's code ``name`` is for the next poll."""

@@ -580,7 +580,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
     def _check_free(self) -> None:
         """Nobody takes records away from the handlers of ``run``, or polls in a callback."""
         if self._engine.group is not None:
-            self._engine.group.check_outside("poll")
+            self._engine.group.callbacks.check_outside("poll")
         self._engine.poller.check_free()
 
     def _state(self, partition: TopicPartition) -> PartitionState:

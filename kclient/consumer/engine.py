@@ -22,7 +22,7 @@ from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.poller import Poller
 from kclient.consumer.reset import reset_of
 from kclient.consumer.subscription import Subscription
-from kclient.errors import InvalidArgument, KafkaError, NoPosition, RequestTimedOut
+from kclient.errors import KafkaError, NoPosition, RequestTimedOut
 from kclient.frozen import Frozen, frozen
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
@@ -192,7 +192,7 @@ class Engine:
             return
         self.core.check_context()
         if self.group is not None:
-            self.group.check_outside("close")
+            self.group.callbacks.check_outside("close")
         if self.handlers is not None:
             self.handlers.check_outside("close")
         await self._closing.run(timeout)
@@ -236,7 +236,7 @@ class Engine:
         self.handed_over.settle()
 
     def _dismisses(self, error: KafkaError) -> bool:
-        return self.group is not None and self.group.dismisses(error)
+        return self.group is not None and self.group.wanted.dismisses(error)
 
     def _view_changed(self, view: Cluster) -> None:
         """The cluster changed. Only topics of which it tells something new are looked at."""
@@ -254,7 +254,7 @@ class Engine:
         self._see(topics)
         self.offsets.wake()
         if self.group is not None:
-            self.group.follow_view(view)
+            self.group.handover.follow_view(view)
 
     def _see(self, topics: Iterable[str]) -> None:
         """What the view tells of the partitions of ``topics``, those included that are new."""
@@ -300,17 +300,7 @@ class Engine:
         """Replace the assignment; ``call`` is what the user made."""
         partitions = list(partitions)
         if self.group is not None:
-            if self.group.interest:
-                raise InvalidArgument(
-                    f"{call}() can't be used while topics are subscribed to: the group assigns",
-                    hint="call unsubscribe() first",
-                )
-            if self.group.handover.moving:
-                raise InvalidArgument(
-                    f"{call}() can't be used while partitions are being given up",
-                    hint="await unsubscribe() to its end first",
-                )
-            self.group.handover.by_hand = True
+            self.group.assign_by_hand(call)
         subscription, metadata = self.subscription, self.core.metadata
         before = dict.fromkeys((*subscription.assigned_topics(), *subscription.topics))
         subscription.assign(partitions)
@@ -396,8 +386,8 @@ class Engine:
             last_poll_age=None if group is None else group.poll_age,
             last_commit_age=None if committed is None else now() - committed,
             last_commit_error=None if refused is None else str(refused),
-            callback=None if group is None else group.callback_health(),
-            unknown_topics=() if group is None else group.unknown_topics,
+            callback=None if group is None else group.callbacks.health(),
+            unknown_topics=() if group is None else group.wanted.unknown,
         )
 
     def _partition_health(

@@ -87,7 +87,6 @@ class Grouping:
         if on_assigned is not None or on_revoked is not None or on_lost is not None:
             listener = Listener(on_assigned, on_revoked, on_lost)
         internal = not self._config.exclude_internal_topics
-        group.handover.by_hand = False
         group.subscribe(Interest(names, compiled, internal), listener)
 
     async def unsubscribe(self) -> None:
@@ -112,7 +111,7 @@ class Grouping:
             await consumer.unsubscribe()
         """
         group = self._group()
-        group.check_outside("unsubscribe")
+        group.callbacks.check_outside("unsubscribe")
         if self._engine.handlers is None:
             self._engine.handed_over.all_finished()
         else:
@@ -132,7 +131,7 @@ class Grouping:
         group = self._group()
         if not isinstance(reason, str):
             raise InvalidArgument(f"reason={reason!r} can't be used: allowed is a str")
-        if not group.interest:
+        if not group.wanted.interest:
             raise InvalidArgument("nothing is subscribed to", hint="call subscribe() first")
         group.membership.rejoin(reason)
 

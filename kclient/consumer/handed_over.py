@@ -1,7 +1,7 @@
 """What was handed over to ``poll`` and ``async for``, and how much of it is finished: all that was
 before the latest call.
 
-``poller`` reports each call and what it gave; the group side asks before it commits or gives
+``poller`` reports each call and what it gave; ``handover`` asks before it commits or gives
 partitions up. With several tasks that poll at once one's call says nothing of the others: they
 commit by themselves.
 """

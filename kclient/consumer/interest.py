@@ -1,6 +1,6 @@
 """What a consumer in a group subscribes to: topics by name, or all whose name matches a pattern.
 
-A value, sans-IO; ``group_side`` keeps the present one. Which topics a pattern means changes with
+A value, sans-IO; ``wanted`` keeps the present one. Which topics a pattern means changes with
 cluster, so it is asked anew with each view.
 """
 

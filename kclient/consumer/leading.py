@@ -1,6 +1,6 @@
 """Leading: what the leader of a group of consumers does: shares the partitions out.
 
-Asked by the group side after a JoinGroup that made us the leader. It reads what the members want,
+Asked by ``handover`` after a JoinGroup that made us the leader. It reads what the members want,
 learns the topics that we don't read ourselves, asks the assignor, and remembers the counts of
 partitions that it went by, so that the group is rebalanced when they change. What peers say is not
 trusted: a member whose words can't be read gets nothing, and says so in the log.
@@ -19,7 +19,7 @@ from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
@@ -40,20 +40,16 @@ class Leading:
 
     Args:
         core: The client's.
-        wanted: Knows which topics are surely gone.
-        pin: Keeps the topics given in the view, and no others on our account.
+        wanted: Knows which topics are surely gone, and keeps ours in the view.
 
     Attributes:
         counts: Partitions per topic that the latest assignment went by; None while another leads.
     """
 
-    def __init__(
-        self, core: ClientCore, wanted: Wanted, pin: Callable[[Iterable[str]], None]
-    ) -> None:
+    def __init__(self, core: ClientCore, wanted: Wanted) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
         self._wanted = wanted
-        self._pin = pin
         self.counts: Mapping[str, int | None] | None = None
         self._known: dict[str, int] = {}
 
@@ -101,7 +97,7 @@ class Leading:
     def resign(self) -> None:
         """Another one leads now, or nobody."""
         self.counts = None
-        self._pin(())
+        self._wanted.pin("leader", ())
 
     def _wish(self, member: JoinedMember) -> MemberSubscription:
         try:
@@ -117,7 +113,7 @@ class Leading:
     async def _learn(self, topics: Sequence[str]) -> Cluster:
         """A view that says something of each topic, if that can be had soon."""
         metadata = self._core.metadata
-        self._pin(topics)
+        self._wanted.pin("leader", topics)
         deadline = self._core.clock.now() + PATIENCE
         while any(metadata.view.topic(topic) is None for topic in topics):
             left = deadline - self._core.clock.now()

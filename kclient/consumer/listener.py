@@ -1,6 +1,6 @@
 """Listener: the user's callbacks of rebalances, checked when they are given. No behaviour.
 
-``callbacks`` calls them, for the group side.
+``callbacks`` calls them.
 """
 
 from __future__ import annotations

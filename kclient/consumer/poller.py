@@ -182,7 +182,7 @@ class Poller:
             # What follows is taken anew, by ``next_record``.
             self._handed_over.settle()
         if self._group is not None:
-            self._group.look()
+            self._group.handover.look()
         await self._take_turns()
 
     def _begin(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """How far the user's work on records has come: what may be committed, and when it comes to rest.
 
 Interface only. ``handed_over`` (poll and ``async for``: what was handed over before the latest call
-is finished) and ``run`` (handlers) implement it; the group side asks it.
+is finished) and ``run`` (handlers) implement it; ``handover`` asks it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The consumer's calls (assign, seek, pause), the offset lookups and the fetch buffer all change a
 partition through the methods here; its phases are in ``partition_state``. ``offsets`` and
 ``committed`` ask for what needs a lookup, ``fetch_plan`` for what can be fetched. No decisions on
-about brokers or groups: ``group_side`` gives and takes partitions as the user's ``assign`` does.
+about brokers or groups: ``handover`` gives and takes partitions as the user's ``assign`` does.
 """
 
 from __future__ import annotations

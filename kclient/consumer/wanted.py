@@ -1,6 +1,6 @@
 """Wanted: the topics that a consumer in a group subscribes to, as the cluster has them now.
 
-Kept by the group side. A pattern means other topics with each view, and a name may be that of none;
+Kept by ``handover``. A pattern means other topics with each view, and a name may be that of none;
 one broker that lags behind proves neither. Has no tasks.
 """
 
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.consumer.interest import NOTHING, Interest
+from kclient.group.offset_commit import is_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
+    from kclient.errors import KafkaError
 
 logger = logging.getLogger("kclient.consumer")
 
@@ -48,6 +50,27 @@ class Wanted:
         self._lacking: dict[str, float] = {}
         self._told: dict[str, float] = {}
         self._pins: dict[str, tuple[str, ...]] = {}
+
+    def subscribe(self, interest: Interest) -> None:
+        """Want these topics, in place of those of before."""
+        metadata = self._core.metadata
+        if interest.pattern is not None and self.interest.pattern is None:
+            metadata.watch_all()
+        elif interest.pattern is None and self.interest.pattern is not None:
+            metadata.unwatch_all()
+        self.interest = interest
+        self.pin("subscribed", interest.topics)
+        metadata.request_update()
+
+    def join(self) -> tuple[str, ...]:
+        """The topics that a JoinGroup names now."""
+        self.joined = self.topics_in(self._core.metadata.view)
+        self.pin("matched", self.joined if self.interest.pattern is not None else ())
+        return self.joined
+
+    def dismisses(self, error: KafkaError) -> bool:
+        """A deleted topic leaves a pattern subscription by a rebalance, and is no error."""
+        return self.interest.pattern is not None and is_unknown(error)
 
     def topics_in(self, view: Cluster) -> tuple[str, ...]:
         """What is meant, by ``view``; a listing that lacks a topic proves nothing yet."""

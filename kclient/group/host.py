@@ -1,6 +1,6 @@
 """What ``Membership`` asks of whom it serves: a group of consumers, or a user's own protocol.
 
-Interfaces only. ``consumer.group_side`` and ``group.user_protocol`` implement them.
+Interfaces only. ``consumer.handover`` and ``group.user_protocol`` implement them.
 """
 
 from __future__ import annotations

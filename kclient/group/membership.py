@@ -1,6 +1,6 @@
 """Membership: takes part in a classic group for whom it serves, and never gives up silently.
 
-``consumer.group_side`` and ``group_member`` have one each. Its one task does what ``member`` says
+``consumer.handover`` and ``group_member`` have one each. Its one task does what ``member`` says
 is next: have given up, join (``joining``), hand over; ``heartbeats`` has another. It knows nothing
 of what is shared out, and must not repeat a rebalance only because a broker is away: a generation
 outlives its coordinator.

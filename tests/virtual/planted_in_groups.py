@@ -16,8 +16,8 @@ from kclient.consumer.commit_queue import CommitQueue
 from kclient.consumer.committed import CommittedOffsets
 from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
 from kclient.consumer.fetcher import Fetcher
-from kclient.consumer.group_side import GroupSide
 from kclient.consumer.handed_over import HandedOver
+from kclient.consumer.handover import Handover
 from kclient.consumer.partition_state import PartitionState
 from kclient.consumer.subscription import Subscription
 from kclient.group.heartbeats import Heartbeats
@@ -90,10 +90,10 @@ def a_session_never_ends_by_itself(patch: pytest.MonkeyPatch) -> None:
 def partitions_are_kept_while_the_group_is_joined(patch: pytest.MonkeyPatch) -> None:
     """An eager member gives up what it lost only once it hears of its new share."""
 
-    async def planted(self: GroupSide, deadline: float) -> None:
+    async def planted(self: Handover, deadline: float) -> None:
         self._leading.resign()
 
-    patch.setattr(GroupSide, "prepare", planted)
+    patch.setattr(Handover, "prepare", planted)
 
 
 def who_gave_partitions_up_does_not_join_again(patch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ class Running(Generic[K, V]):
         checked_producer(producer, plan)
         self._engine.core.check_usable()
         if self._engine.group is not None:
-            self._engine.group.check_outside("run")
+            self._engine.group.callbacks.check_outside("run")
         if self._engine.handlers is not None:
             raise InvalidArgument("run() is under way already", hint="one run per consumer")
         with self._engine.poller.reserve():

@@ -66,7 +66,7 @@ class EngineHost:
     def reads(self, topic: str) -> bool:
         """Whether records of ``topic`` are, or will be, among those to handle."""
         group, subscription = self._engine.group, self._subscription
-        if group is not None and group.interest.means(topic, self._core.metadata.view):
+        if group is not None and group.wanted.interest.means(topic, self._core.metadata.view):
             return True
         return topic in subscription.topics or any(subscription.of_topic(topic))
 
@@ -105,7 +105,7 @@ class EngineHost:
     def may_start(self) -> bool:
         """Whether handlers may start: not where the session is over, as others own all by then."""
         group = self._engine.group
-        return group is None or group.holds()
+        return group is None or group.handover.holds()
 
     def touch(self) -> None:
         """Counts as a poll."""
