@@ -39,7 +39,6 @@ class Callbacks:
         on_late: Told each time that they are over: the user is to ``look``.
 
     Attributes:
-        listener: The callbacks; another may take its place at any time.
         errors: What callbacks raised and nobody was told yet.
     """
 
@@ -49,25 +48,29 @@ class Callbacks:
         self._log = core.hooks.log(logger)
         self._calls = UserCalls(core.clock, self._log, patience, "max_poll_interval", on_late)
         self._partitions: Sequence[TopicPartition] = ()
-        self.listener = listener
+        self._listener = listener
         self.errors: list[Exception] = []
 
     # Calling
+
+    def use(self, listener: Listener) -> None:
+        """Call these from now on."""
+        self._listener = listener
 
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Call ``on_assigned``.
 
         Cancellation: it is cancelled, too, and let go where it doesn't end soon.
         """
-        await self._call("on_assigned", self.listener.on_assigned, partitions)
+        await self._call("on_assigned", self._listener.on_assigned, partitions)
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Call ``on_revoked``. Cancellation: as there."""
-        await self._call("on_revoked", self.listener.on_revoked, partitions)
+        await self._call("on_revoked", self._listener.on_revoked, partitions)
 
     async def lost(self, partitions: Iterable[TopicPartition]) -> None:
         """Call ``on_lost``. Cancellation: as there."""
-        await self._call("on_lost", self.listener.on_lost, partitions)
+        await self._call("on_lost", self._listener.on_lost, partitions)
 
     async def _call(
         self,

@@ -52,7 +52,6 @@ class CommitQueue(Generic[T]):
 
     Attributes:
         committed: What we know to be committed of the partitions that are ours.
-        obstacle: Why nothing can be sent at the moment, for texts; empty if it can.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class CommitQueue(Generic[T]):
         self._patience = patience
         self._topic_id_of = topic_id_of
         self.committed: dict[TopicPartition, int] = {}
-        self.obstacle = ""
+        self._obstacle = ""
         # What an attempt without an answer may have committed, if it is more than we know of.
         self._doubtful: dict[TopicPartition, OffsetAndMetadata] = {}
         # Offsets of attempts without a response, and when those failed: see ``repeats``.
@@ -273,7 +272,7 @@ class CommitQueue(Generic[T]):
         while self.deadline <= now:
             call = self._deadlines[0][2]
             sent = any(self._sent.get(key) is wish for key, wish in call.open.items())
-            late = call.too_late(self._group_id, now, self.obstacle, sent=sent)
+            late = call.too_late(self._group_id, now, self._obstacle, sent=sent)
             for partition, wish in list(call.open.items()):
                 self._decide(call, partition, late)
                 if not wish.calls and self._waiting.get(partition) is wish:
@@ -282,9 +281,13 @@ class CommitQueue(Generic[T]):
     # Attempts
 
     def take(
-        self, now: float, is_ours: Callable[[TopicPartition], bool]
+        self, now: float, is_ours: Callable[[TopicPartition], bool], obstacle: str = ""
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to send now, which is under way from here on; nothing where that must wait."""
+        """What to send now, which is under way from here on; nothing where that must wait.
+
+        ``obstacle``: Why nothing can be sent at the moment, for texts; empty if it can.
+        """
+        self._obstacle = obstacle
         for partition in [one for one in self._waiting if not is_ours(one)]:
             self._give_up(partition, self._waiting.pop(partition), None)
         if now < self._resume_at:

@@ -293,10 +293,10 @@ class Commits:
     async def _step(self) -> None:
         """Send what can be sent and take the answer, or wait until something can be."""
         now, generation = self._core.clock.now(), self._current()
-        self._queue.obstacle = OUTSIDE_GROUP if generation is None else ""
         if generation is None and now >= self._queue.due:
             self._queue.put_off(now)
-        batch = self._queue.take(now, self._is_ours)
+        obstacle = OUTSIDE_GROUP if generation is None else ""
+        batch = self._queue.take(now, self._is_ours, obstacle)
         self._tell()
         if not batch or generation is None:
             if not self._queue.idle:

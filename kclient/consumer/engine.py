@@ -7,6 +7,7 @@ ties the parts together. A consumer with a group has a ``GroupSide`` as one more
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicP
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
@@ -217,6 +218,16 @@ class Engine:
             self._log.info("closing took too long: the connections are cut off")
         finally:
             await self.core.close(max(self._closing.time_left, LAST_MOMENT))
+
+    @contextlib.contextmanager
+    def handling(self, runner: Runner) -> Iterator[None]:
+        """Within it records are for the handlers of ``runner``."""
+        with self.poller.reserve():
+            self.handlers = runner
+            try:
+                yield
+            finally:
+                self.handlers = None
 
     # Changes
 

@@ -122,7 +122,7 @@ class GroupSide:
             raise ClientClosed("the consumer is being closed")
         self.wanted.subscribe(interest)
         if listener is not None:
-            self.callbacks.listener = listener
+            self.callbacks.use(listener)
         self._subscription.expect(topics=bool(interest))
         if interest:
             self._late = None

@@ -61,7 +61,8 @@ class HandedOver:
         """The user called: all that was handed over before is finished."""
         self.visitors += 1
         self.visited_at = now
-        self.go_on()
+        self.settle()
+        self._subscription.visited()
         self.outstanding, self._handed = False, []
         self.visit_wanted = False
         self._came.ring()
@@ -93,6 +94,10 @@ class HandedOver:
         if left:
             self._handed = self._handed[: -len(left)]
             self.give_back(left)
+
+    def drop(self) -> None:
+        """The consumer ends: what an ``async for`` has taken is handed to nobody."""
+        self.handout.left = iter(())
 
     def give_back(self, records: Sequence[Any]) -> None:
         """``records``, the last that were taken, are not handed over."""

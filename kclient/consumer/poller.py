@@ -275,7 +275,7 @@ class Poller:
 
         Cancellation: they go on, and let go of the memory when they are done.
         """
-        self.handout.left = iter(())
+        self._handed_over.drop()
         if self._inflating:
             await asyncio.wait(self._inflating.values())
 

@@ -143,12 +143,9 @@ class Running(Generic[K, V]):
             self._engine.group.callbacks.check_outside("run")
         if self._engine.handlers is not None:
             raise InvalidArgument("run() is under way already", hint="one run per consumer")
-        with self._engine.poller.reserve():
-            self._engine.handlers = Runner(EngineHost(self._engine), handler, plan, producer)
-            try:
-                await self._engine.handlers.run()
-            finally:
-                self._engine.handlers = None
+        runner = Runner(EngineHost(self._engine), handler, plan, producer)
+        with self._engine.handling(runner):
+            await runner.run()
 
     def run_health(self) -> RunHealth | None:
         """How ``run`` is doing; None where it isn't under way. Cheap, and free to call.

@@ -42,8 +42,9 @@ def test_what_is_under_way_may_still_be_committed() -> None:
 
 def test_an_obstacle_is_named() -> None:
     queue = new_queue()
-    queue.obstacle = "nobody is home"
     call = ask(queue, {P0: 1}, timeout=1.0)
+    queue.put_off(0.0)
+    assert not queue.take(0.0, lambda partition: True, "nobody is home")
     queue.expire(1.0)
     assert "nobody is home" in str(failed(call))
 
