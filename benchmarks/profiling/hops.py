@@ -105,7 +105,7 @@ IN_RULES = (
     Rule("5", r"consumer/fetch_reply|protocol/|network/future"),
     Rule("6", r"consumer/(fetch_buffer|batch_span)"),
     Rule("10", r"consumer/records"),
-    Rule("7", r"consumer/(poller|iteration|consumer|arguments)|cluster/wakeups"),
+    Rule("7", r"consumer/(poller|handed_over|iteration|consumer|arguments)|cluster/wakeups"),
     Rule("8", r"consumer/(fetched_data|aborted|arrow)|record/"),
     Rule("4", r"network/(frames|channel)"),
     Rule("5", r"network/connection", r"receive|frame|answer|oldest|complete"),
