@@ -1,8 +1,9 @@
-# C types of steps.py for the compiled build, and the one slot that Cython doesn't fill.
+# C types of steps.py for the compiled build, and the slots that Cython doesn't fill.
 
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.time cimport monotonic
+from kclient._awaiting cimport PYGEN_RETURN, PyIter_Send, kclient_fill_steps
 import cython
 
 
@@ -39,18 +40,6 @@ cdef inline Step step_of(RecordIterator iterator):
     return step
 
 
-cdef extern from *:
-    """
-    static void kclient_fill_am_send(PyTypeObject *cls, void *function) {
-        cls->tp_as_async->am_send = (sendfunc) function;
-    }
-    """
-    void kclient_fill_am_send(PyTypeObject* cls, void* function)
-
-cdef extern from "Python.h":
-    int PYGEN_RETURN
-    int PyIter_Send(object iterator, PyObject* value, PyObject** result)
-
 cdef inline int send_to_step(Step step, PyObject* value, PyObject** result) except -1:
     """``am_send``: -1 for an error, 0 for a result, 1 for something to wait for."""
     result[0] = NULL
@@ -63,5 +52,5 @@ cdef inline int send_to_step(Step step, PyObject* value, PyObject** result) exce
     return PyIter_Send(step._slow, value, result)
 
 cdef inline int send_directly() except -1:
-    kclient_fill_am_send(<PyTypeObject*> Step, <void*> send_to_step)
+    kclient_fill_steps(<PyTypeObject*> Step, <void*> send_to_step)
     return 0

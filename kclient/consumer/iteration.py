@@ -7,7 +7,6 @@ per record: that is a matter of real time, and half as dear as the client's cloc
 
 from __future__ import annotations
 
-import sys
 from time import monotonic
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING
@@ -18,9 +17,7 @@ from kclient.surroundings import effort_clock
 if TYPE_CHECKING:
     from kclient.consumer.poller import Poller
 
-# From 3.12 on the interpreter runs coroutines within its own loop, and asks all others for their
-# result by way of an exception: there the pure steps are the cheaper ones.
-if TYPE_CHECKING or IMPLEMENTATION != "cython" or sys.version_info >= (3, 12):
+if TYPE_CHECKING or IMPLEMENTATION != "cython":
     from kclient.consumer.steps import Handout, RecordIterator, Step
 else:
     from kclient.consumer._steps_c import Handout, RecordIterator, Step

@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
+from kclient._awaiting cimport PYGEN_NEXT, PYGEN_RETURN, kclient_fill_steps
 from libc.stdint cimport int64_t
 import cython
 
@@ -52,6 +53,7 @@ cdef inline int run_in(object context, object fn, object source) except -1:
 cdef Py_ssize_t _TOLD_AT_ONCE
 cdef Py_ssize_t _CALLED_AT_ONCE
 cdef object _copy_context
+cdef object _METADATA
 cdef int _NEW
 cdef int _WAITS
 cdef int _FIRED
@@ -148,18 +150,6 @@ cdef class Delivery:
     cdef object _fire_one(self, object listener, list callbacks)
 
 
-cdef extern from *:
-    """
-    static void kclient_fill_send(PyTypeObject *cls, void *function) {
-        cls->tp_as_async->am_send = (sendfunc) function;
-    }
-    """
-    void kclient_fill_send(PyTypeObject* cls, void* function)
-
-cdef extern from "Python.h":
-    int PYGEN_RETURN
-    int PYGEN_NEXT
-
 cdef inline int take_step(Waiter waiter, PyObject* value, PyObject** result) except -1:
     """``am_send``: -1 for an error, 0 for a result, 1 where the task is suspended."""
     result[0] = NULL
@@ -173,5 +163,5 @@ cdef inline int take_step(Waiter waiter, PyObject* value, PyObject** result) exc
     return PYGEN_RETURN
 
 cdef inline int step_directly() except -1:
-    kclient_fill_send(<PyTypeObject*> Waiter, <void*> take_step)
+    kclient_fill_steps(<PyTypeObject*> Waiter, <void*> take_step)
     return 0

@@ -37,6 +37,7 @@ _CALLED_AT_ONCE = 50
 """Callbacks, and steps of tasks, in one callback: each by itself costs as much again."""
 _NEW, _WAITS, _FIRED, _DROPPED = 0, 1, 2, 3  # states of a Waiter
 _copy_context = contextvars.copy_context
+_METADATA = RecordMetadata  # in the compiled build a C variable: it looks up a global each time
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
@@ -467,7 +468,7 @@ class Delivery:
         # Past RecordMetadata.__new__, which is a Python function.
         if cython.compiled:
             made = new_metadata(  # type: ignore[name-defined] # noqa: F821 - it is in the .pxd
-                RecordMetadata, outcome.topic, outcome.partition, offset, timestamp
+                _METADATA, outcome.topic, outcome.partition, offset, timestamp
             )
         else:
             fields = (outcome.topic, outcome.partition, offset, timestamp)
@@ -595,6 +596,5 @@ class Delivery:
 
 
 if cython.compiled:
-    # Of the .pxd: where ``await`` asks so (Python 3.11), it gets the outcome as a result, which
-    # ``__next__`` has to raise.
+    # Of the .pxd: ``await`` gets the outcome as a result, which ``__next__`` has to raise.
     step_directly()  # type: ignore[name-defined] # noqa: F821

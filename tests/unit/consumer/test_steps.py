@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections.abc
 import sys
+import weakref
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -83,6 +84,29 @@ async def test_two_steps_at_once_get_a_record_each(steps: Any) -> None:
     await asyncio.sleep(0)
     poller.later.put_nowait("b")
     assert list(await both) == ["a", "b"]
+
+
+def test_what_a_caller_of_next_has_kept_is_not_changed_by_later_steps(steps: Any) -> None:
+    iterator = iterator_of(steps, FakePoller(steps, "a", "b", "c"))
+    kept = []
+    for _ in range(3):
+        with pytest.raises(StopIteration) as ended:
+            next(steps.Step(iterator))
+        kept.append(ended.value)
+    assert [one.value for one in kept] == ["a", "b", "c"]
+
+
+async def test_nothing_keeps_a_record_alive_once_the_next_one_is_waited_for(steps: Any) -> None:
+    class Record:
+        pass
+
+    iterator = iterator_of(steps, FakePoller(steps, Record()))
+    given = weakref.ref(await anext(iterator))
+    task = asyncio.ensure_future(anext(iterator))
+    await asyncio.sleep(0)
+    assert given() is None
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_what_was_taken_back_before_a_step_began_is_waited_for(steps: Any) -> None:

@@ -97,6 +97,7 @@ async def test_a_cancelled_waiter_leaves_no_listener_behind() -> None:
     assert not deliveries[0]._listeners
 
 
+@pytest.mark.filterwarnings(r"ignore:the \(type, exc, tb\) signature:DeprecationWarning")
 @pytest.mark.parametrize("ending", ["throw", "throw a class", "throw a class and text", "close"])
 async def test_a_coroutine_that_is_ended_by_hand_leaves_no_listener_behind(ending: str) -> None:
     _, outcome, deliveries = make()
