@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -61,6 +62,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--show", type=Path, metavar="FILE", help="report (and plot) a saved session")
     made.add_argument(
         "--compare", type=Path, nargs=2, metavar="FILE", help="two saved sessions side by side"
+    )
+    made.add_argument(
+        "--python",
+        metavar="PROGRAM",
+        help="the interpreter that runs all of this; kclient[bench] is installed there",
     )
     made.add_argument(
         "--profile", action="store_true", help="where kclient's time goes per record, by hop"
@@ -173,8 +179,24 @@ def compare(paths: Sequence[Path]) -> int:
     return 0
 
 
+def run_by(program: str, arguments: Sequence[str]) -> int:
+    """Let another interpreter do it, peers included; what it ends with."""
+    try:
+        # Of two, the last one counts: it must not look for another one again.
+        done = subprocess.run(
+            [program, "-m", "benchmarks", *arguments, "--python", ""], check=False
+        )
+    except OSError as error:
+        sys.stderr.write(f"--python {program}: can't be run: {error.strerror}\n")
+        return 2
+    return done.returncode
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
     options = parser().parse_args(arguments)
+    if options.python:
+        return run_by(options.python, arguments)
     try:
         return _run(options)
     except (NoBroker, NotASession, KafkaError, OSError) as error:

@@ -53,6 +53,7 @@ def test_numbers_are_whole_and_positive(
         (["--json", "FOLDER"], "--json"),
         (["--plots", "FOLDER/file/charts"], "--plots"),
         (["--only", "nosuch"], "nosuch"),
+        (["--python", "FOLDER/none"], "--python"),
     ],
 )
 def test_what_can_not_be_followed_is_refused_before_measuring(
@@ -65,6 +66,16 @@ def test_what_can_not_be_followed_is_refused_before_measuring(
     assert word in text
     assert said[-1] in text or "--ca" in text or "--tls" in text
     assert text.count("\n") == 1
+
+
+def test_another_interpreter_is_given_the_same_options(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "python"
+    program.write_text('#!/bin/sh\necho "$@"\nexit 3\n')
+    program.chmod(0o755)
+    assert bench.main(["--only", "lz4", "--python", str(program)]) == 3
+    assert capfd.readouterr().out.startswith("-m benchmarks --only lz4 ")
 
 
 def test_looking_whether_a_file_can_be_written_leaves_nothing_and_spoils_nothing(
