@@ -8,8 +8,6 @@ from importlib import import_module
 from pathlib import Path
 
 SETUP = Path(__file__).parents[2] / "setup.py"
-PURE_FROM_3_12 = "kclient.consumer.steps"
-"""Compiled coroutines are the slower ones there, see ``kclient.consumer.iteration``."""
 
 
 def compiled_modules() -> list[str]:
@@ -32,7 +30,6 @@ def in_another_build(wanted: str) -> list[str]:
     for module in compiled_modules():
         package, _, name = module.rpartition(".")
         is_pure = f"{package}._{name}_c" not in sys.modules
-        pure_wanted = wanted == "pure" or (module == PURE_FROM_3_12 and sys.version_info >= (3, 12))
-        if is_pure != pure_wanted:
+        if is_pure != (wanted == "pure"):
             found.append(module)
     return found
