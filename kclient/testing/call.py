@@ -146,8 +146,7 @@ class Call:
         self, topic: str | None = None, partition: int | None = None, *, after: bool = False
     ) -> None:
         """Raise Refused where ``error_for`` has a code."""
-        faults = self.broker.faults
-        code = faults.error_for(self, topic, partition, after=after) if faults else None
+        code = self.error_for(topic, partition, after=after)
         if code is not None:
             raise Refused(code)
 
