@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if wanted is not None and (others := in_another_build(wanted)):
         raise pytest.UsageError(f"asked for the {wanted} build, but not so: {', '.join(others)}")
     outcomes = config.getoption("--outcomes")
-    if outcomes is not None:
+    if outcomes is not None and not hasattr(config, "workerinput"):  # pytest-xdist tells it all
         run = {
             "broker": config.getoption("--broker"),
             "implementation": IMPLEMENTATION,
