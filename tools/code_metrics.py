@@ -46,10 +46,10 @@ SANS_IO = tuple(
         "durations.py foreign_settings.py settings.py snapshot.py config.py",
         "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
         "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
-        "cluster": "broker.py hearsay.py merge.py metadata.py missing.py offset_query.py "
-        "partition.py retry.py targets.py topic.py view.py",
-        "producer": "absent.py accumulator.py batch.py cargo.py delivery_host.py due_list.py "
-        "feed.py gone.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
+        "cluster": "broker.py merge.py metadata.py missing.py offset_query.py "
+        "partition.py retry.py targets.py topic.py unknown_topics.py view.py",
+        "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py "
+        "feed.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
         "serializing.py shipment.py transactions.py verdict.py",
         "consumer": "aborted.py arguments.py commit_calls.py commit_queue.py epoch_query.py "
         "fetch_buffer.py fetch_plan.py handover_stage.py "

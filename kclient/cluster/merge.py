@@ -194,14 +194,6 @@ class Past:
         for memory in (self._lost, self._doubts, self._former_ids):
             memory.pop(name, None)
 
-    def made_anew(self, name: str) -> bool:
-        """The topic has had another id before, as far as we were told."""
-        return name in self._former_ids
-
-    def doubts(self, name: str) -> bool:
-        """The latest answer about the topic looked like the past, and was not believed."""
-        return name in self._doubts
-
     def merged(self, old: Topic | None, new: Topic) -> Topic:
         """``new`` after a look at ``old``, the topic in the view, and at what was before that."""
         name = new.name

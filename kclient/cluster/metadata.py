@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Protocol
 from kclient import error_codes
 from kclient.cluster import merge
 from kclient.cluster.broker import Broker
-from kclient.cluster.hearsay import Hearsay
 from kclient.cluster.missing import LONGEST_LOOK, MissingLeaders
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE as SURE_AFTER
 from kclient.cluster.topic import ERROR, Topic, Topics
+from kclient.cluster.unknown_topics import UnknownTopics
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
@@ -172,7 +172,7 @@ class MetadataState:
         self._unanswered_since: float | None = None
         self._gave_up_at: int | None = None
         self._wanted: dict[str, _Interest] = {}
-        self.hearsay = Hearsay()
+        self.unknown_topics = UnknownTopics()
         self._needs = _Needs(full=1, serial=1)
         self._allowed_at = -math.inf
         self._stalls = 0
@@ -329,7 +329,7 @@ class MetadataState:
         for name in [n for n, i in self._wanted.items() if not i.pins and i.last_used < horizon]:
             del self._wanted[name]
             self._needs.topics.pop(name, None)
-            self.hearsay.forget(name)
+            self.unknown_topics.forget(name)
             self._past.forget(name)
             self._missed.pop(name, None)
 
@@ -385,7 +385,7 @@ class MetadataState:
         ):
             known = {}  # another cluster behind the same address
             self._past = merge.Past()
-            self.hearsay = Hearsay()
+            self.unknown_topics = UnknownTopics()
             self._missed.clear()
             self.need()
             self.need_listing()
@@ -398,7 +398,7 @@ class MetadataState:
                 before = None if old is None else Topic.of_facts(old)
                 topics[name] = merged = self._past.merged(before, Topic.of_facts(new)).facts
                 changed = changed or merged != old
-                self.hearsay.note(new, self._past, node_id, ask.at, now)
+                self.unknown_topics.note(new, node_id, ask.at, now)
                 self._note_missed(new, old)
             yield
         unlisted = self._wanted.keys() - topics.keys() if ask.everything else ()
@@ -431,7 +431,7 @@ class MetadataState:
 
     def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
         """Whether brokers have said for so long, since then, that they don't know ``topic``."""
-        return self.hearsay.surely_unknown(topic, len(self.view.brokers), since, grace)
+        return self.unknown_topics.surely(topic, len(self.view.brokers), since, grace)
 
     def _carry_over(self, base: Cluster, topics: dict[str, Facts], known: Iterable[str]) -> None:
         """What changed while the answer was merged in slices, and what it left out."""

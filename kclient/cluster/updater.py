@@ -99,27 +99,6 @@ class MetadataUpdater:
         """
         return self._state.surely_unknown(topic, since, grace)
 
-    def count_partitions(self, topic: str) -> None:
-        """Remember from now on what brokers say of how many ``topic`` has: see ``fewer_since``."""
-        self._state.hearsay.count(topic)
-
-    def fewer_since(self, topic: str, partition: int, grace: float) -> float:
-        """Before when a record must have come for it to be sure that it has no ``partition``.
-
-        Two brokers where there are several must have said so when they were asked after that and
-        for ``grace`` s, or one for twice as long. Minus infinity where nothing is sure.
-        """
-        brokers = len(self.view.brokers)
-        return self._state.hearsay.fewer_since(topic, partition, brokers, grace)
-
-    def surely_lacks(self, topic: str, partition: int, since: float, grace: float) -> bool:
-        """Whether all have said for ``grace`` s since ``since`` that it was made anew without it.
-
-        Three brokers where there are as many, and no answer in between that was doubted.
-        """
-        brokers, now = len(self.view.brokers), self._clock.now()
-        return self._state.hearsay.surely_lacks(topic, partition, brokers, since, grace, now)
-
     # What to keep fresh.
 
     def add_topic(self, topic: str) -> None:
@@ -341,7 +320,7 @@ class MetadataUpdater:
             self.request_update(topic)
 
     def _several_lack(self, topic: str, since: float) -> bool:
-        return self._state.hearsay.several_lack(topic, len(self.view.brokers), since)
+        return self._state.unknown_topics.by_several(topic, len(self.view.brokers), since)
 
     def _topic_missing(self, topic: str, timeout: float, unknown_since: float | None) -> KafkaError:
         code = self.view.topic_error(topic)

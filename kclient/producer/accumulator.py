@@ -70,8 +70,6 @@ class TopicQueues:
         count: Partitions; it never shrinks for the same topic id, whatever a stale broker says.
         leaders: Leader of each partition, ``NO_LEADER`` without one.
         epochs: Of these leaders, -1 where brokers don't tell.
-        made_with: Partitions when it was created again, under the id that it has now; None where
-            it has had no other id.
         sticky: Where records without a key go.
         way: What the quick way sees of it.
     """
@@ -81,7 +79,6 @@ class TopicQueues:
         "count",
         "epochs",
         "leaders",
-        "made_with",
         "name",
         "queues",
         "sticky",
@@ -95,7 +92,6 @@ class TopicQueues:
         self.count = 0
         self.leaders: Sequence[int] = ()
         self.epochs: Sequence[int] = ()
-        self.made_with: int | None = None
         self.queues: list[PartitionQueue | None] = []
         self.sticky = StickyChoice(switch_bytes, rng, self._backlog)
         self.way = TopicWay(self.sticky)
@@ -106,7 +102,6 @@ class TopicQueues:
         if topic_id is not None and topic_id == self.topic_id and len(leaders) < self.count:
             return
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
-            self.made_with = len(leaders)
             for queue in self.queues:
                 if queue is not None:
                     queue.made_anew()
@@ -120,14 +115,6 @@ class TopicQueues:
         self.way.count = self.count
         if self.sticky.current >= self.count:
             self.sticky.current = -1
-
-    def lacks(self, partition: int) -> bool:
-        """The topic was created again without ``partition``.
-
-        Fewer partitions alone prove nothing: a broker that lags behind tells of them, too.
-        """
-        made_with = self.made_with
-        return made_with is not None and partition >= max(made_with, self.count)
 
     def leader_of(self, partition: int) -> int:
         """Node id of the leader, ``NO_LEADER`` without one."""
@@ -171,8 +158,6 @@ class Accumulator:
         self.account = Account(config.buffer_memory, max(1, min(_SEALED_PER_TURN, in_a_request)))
         self.busy: dict[PartitionQueue, None] = {}
         """Partitions with unsettled batches."""
-        self.gone: dict[PartitionQueue, None] = {}
-        """Those of them that their topic lacks, as far as was looked (``gone`` does)."""
         self._host = host
         self._rng = rng
         self.wake = wake
@@ -274,8 +259,6 @@ class Accumulator:
         queue.open = batch
         queue.filling.open(builder, outcome)
         self.busy[queue] = None
-        if queue.leader == NO_LEADER and self.topics[queue.topic].lacks(queue.index):
-            self.gone[queue] = None  # its record was parked since before
         self._deadlines.push(batch.deadline, batch)
         if builder.size_bytes >= queue.batch_limit:
             self.seal(queue)
@@ -419,8 +402,6 @@ class Accumulator:
                     queue.follow(leader, epoch)
                     if not queue.idle:
                         self.mark(queue)
-                if topic.lacks(queue.index) and not queue.idle:
-                    self.gone[queue] = None
 
     # The way out.
 

@@ -12,7 +12,6 @@ from array import array
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.cluster.slices import run_sliced
 from kclient.errors import (
     InvalidArgument,
@@ -21,11 +20,11 @@ from kclient.errors import (
     RowsRejected,
     SerializationFailed,
 )
-from kclient.producer.absent import no_such_partition, not_known, unsure
 from kclient.producer.arrow_source import ArrowSource
 from kclient.producer.bulk import watch
 from kclient.producer.flush import FlushWait
 from kclient.producer.hot import fill
+from kclient.producer.intake import unknown_partition
 from kclient.producer.sent_rows import SentRows
 from kclient.producer.turns import TURN, Pace, turns
 from kclient.record.arrow_rows import BAD_HEADER, BAD_NAME, BAD_PARTITION, TOO_LARGE
@@ -187,14 +186,13 @@ class ArrowSend:
             raise self._rejected(count, base - self.taken, listed)
 
     async def _partitions(self, highest: int) -> int:
-        """How many the topic has; where ``highest`` isn't one of them, when that is sure.
+        """How many the topic has: more than ``highest``, unless ``max_block`` passes before.
 
         Raises:
             UnknownTopicOrPartition, MetadataTimedOut: That can't be learned within ``max_block``.
         """
         metadata, topic, limit = self._metadata, self._topic, self._intake.max_block
-        since = self._clock.now()
-        until = since + (_FOREVER if limit is None else limit)
+        until = self._clock.now() + (_FOREVER if limit is None else limit)
         while True:
             version, left = metadata.view.version, until - self._clock.now()
             found = await metadata.wait_for_topic(topic, left, grace=left)
@@ -203,15 +201,11 @@ class ArrowSend:
             self._check()
             if highest < count:
                 return count
-            if metadata.fewer_since(topic, highest, UNKNOWN_TOPIC_GRACE) > since:
-                return count
-            metadata.count_partitions(topic)
             metadata.request_update(topic)
             try:
                 await metadata.wait_newer(version, until - self._clock.now())
-            except MetadataTimedOut as late:
-                words = not_known(topic, highest, count)
-                raise unsure(words, f"max_block={limit} s") from late
+            except MetadataTimedOut:
+                return count
 
     def _fault(
         self,
@@ -237,7 +231,8 @@ class ArrowSend:
         name = "partition" if fault == BAD_PARTITION else "timestamp"
         given = self._source.given(batch, name, first + row)
         if fault == BAD_PARTITION and partitions:
-            return no_such_partition(self._topic, given, partitions)
+            setting = f"max_block={self._intake.max_block} s"
+            return unknown_partition(self._topic, given, partitions, setting)
         allowed = (
             "the first partition is 0"
             if name == "partition"

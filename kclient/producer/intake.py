@@ -24,7 +24,6 @@ from kclient.errors import (
     RecordTooLarge,
     broker_error,
 )
-from kclient.producer.absent import AbsentPartitions, Counted
 from kclient.producer.hot import Delivery, QuickWay
 from kclient.producer.no_room import NoRoom
 from kclient.producer.parking import Parked, ParkingLot
@@ -68,12 +67,20 @@ _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.cod
 logger = logging.getLogger("kclient.producer")
 
 
-class Topics(Counted, Protocol):
+class Topics(Protocol):
     """What the intake asks of the metadata updater."""
 
     @property
     def view(self) -> Cluster:
         """The cluster as known now."""
+        ...
+
+    def touch(self, topic: str) -> None:
+        """Keep the topic in the view."""
+        ...
+
+    def request_update(self, topic: str | None = None) -> None:
+        """Have it refreshed soon."""
         ...
 
     def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
@@ -125,7 +132,6 @@ class Intake:
         self._delivery_timeout = config.delivery_timeout
         self._forgiven = config.delivery_timeout * _FORGIVEN
         self._grace = _GRACE_FOR_NEW if config.allow_auto_create_topics else UNKNOWN_TOPIC_GRACE
-        self._absent = AbsentPartitions(self.lot, self._known, topics, accumulator.wake)
         self._unknown: set[str] = set()  # topics that were warned about
         self._hopeless: dict[str, float] = {}  # which aren't there, and how long that was said
         self._followed: Cluster | None = None
@@ -311,7 +317,7 @@ class Intake:
         if for_room:
             self.lot.wait_for_room(parked)
         elif known is not None and partition is not None and not self.lot.has_line(topic):
-            self._absent.hold(parked, partition, now)
+            self._wait_for_partition(parked, partition)
         else:
             self.lot.wait_for_topic(parked, now)
             self._metadata.touch(topic)
@@ -354,6 +360,15 @@ class Intake:
             self.admit()
         if not known_now or self.lot.has_line(topic):
             self._metadata.request_update(topic)
+
+    def _wait_for_partition(self, parked: Parked, partition: int) -> None:
+        """Have a record wait for ``partition``: its topic may have grown since the last refresh."""
+        self.lot.wait_for_partition(parked, partition)
+        self._ask_again(parked.topic)
+
+    def _ask_again(self, topic: str) -> None:
+        self._metadata.touch(topic)
+        self._metadata.request_update(topic)
 
     def admit(self) -> None:
         """Put parked records into batches, as far as there is room, in their order."""
@@ -419,7 +434,11 @@ class Intake:
         for name in self.lot.unknown_topics():
             self._learn(name, view)
             self._serve_line(name, view)
-        self._absent.look()
+        for place in self.lot.unknown_partitions():
+            if place.partition < self._known[place.topic].count:
+                self.lot.partition_came(place)
+            else:
+                self._ask_again(place.topic)
         self.admit()
 
     def _learn(self, name: str, view: Cluster) -> None:
@@ -453,14 +472,12 @@ class Intake:
                 self._hopeless[name] = self._clock.now() - self.lot.begun(name)
                 self._accumulator.wake()  # the sender has them given up
             else:
-                self._metadata.touch(name)
-                self._metadata.request_update(name)
+                self._ask_again(name)
                 self._warn_of_unknown(name, code)
             return
-        now = self._clock.now()
         for parked in self.lot.line_of(name):
             if parked.wanted is not None and parked.wanted >= known.count:
-                self._absent.hold(parked, parked.wanted, now)
+                self._wait_for_partition(parked, parked.wanted)
         self.lot.go_for_room(name)
 
     def _warn_of_unknown(self, name: str, code: int) -> None:
@@ -479,7 +496,6 @@ class Intake:
     def expire(self, now: float) -> None:
         """Give up parked records whose time is over, some at once and the others soon."""
         left = _SERVED_AT_ONCE - self._refuse_hopeless(_SERVED_AT_ONCE)
-        left -= self._absent.refuse(left)
         for _ in range(left):
             parked = self.lot.pop_due(now)
             if parked is None:
@@ -512,9 +528,9 @@ class Intake:
             if enqueued and self.max_block is not None
             else f"delivery_timeout={self._delivery_timeout:g} s"
         )
-        absent = self._absent.overdue(parked, setting)
-        if absent is not None:
-            return absent
+        if self.lot.awaits_partition(parked):
+            count = self._known[parked.topic].count
+            return unknown_partition(parked.topic, parked.wanted, count, setting)
         if parked.line is not None and self.lot.has_line(parked.topic):
             return self._topic_missing(parked, setting)
         if enqueued:
@@ -548,9 +564,8 @@ class Intake:
 
     def _waits_for(self, parked: Parked) -> str:
         name = parked.topic
-        absent = self._absent.words(parked)
-        if absent is not None:
-            return absent
+        if self.lot.awaits_partition(parked):
+            return f"topic {name} has no partition {parked.wanted} as far as is known"
         if not self.lot.has_line(name):
             return f"a record for topic {name} found no room: {self._memory_words()}"
         code = self._metadata.view.topic_error(name)
@@ -571,3 +586,13 @@ class Intake:
                 own.maybe_written = False  # it was in no batch, whatever became of others
                 parked.refused(own)
                 yield
+
+
+def unknown_partition(topic: str, partition: object, count: int, setting: str) -> MetadataTimedOut:
+    """The error for a record or row that waited in vain for ``partition``, of ``count`` known."""
+    return MetadataTimedOut(
+        f"partition {partition} of topic {topic} did not come to exist within {setting}: the topic "
+        f"has {count}, 0 to {count - 1}",
+        hint="check its number, and that the brokers are up and reachable from here",
+        maybe_written=False,
+    )

@@ -44,12 +44,10 @@ class Parked(BatchOutcome):
         delivery: The handle that ``send`` gave out; None when it left the line.
         waiter: Set by ``enqueue``: woken when the record is in a batch, or given up.
         deadline: When it is given up.
-        came: When it began to wait for a partition that its topic lacks.
         line: Where it stands; None when it left.
     """
 
     __slots__ = (
-        "came",
         "deadline",
         "delivery",
         "flushes",
@@ -80,7 +78,6 @@ class Parked(BatchOutcome):
         self.delivery: Delivery | None = None
         self.waiter: asyncio.Future[None] | None = None
         self.deadline = _NEVER
-        self.came = 0.0
         self.line: Line | None = None
         self.flushes: list[FlushWait] | None = None
 
@@ -212,10 +209,9 @@ class ParkingLot:
             self._begun[parked.topic] = now
         self._enter(parked, line)
 
-    def wait_for_partition(self, parked: Parked, partition: int, now: float) -> None:
+    def wait_for_partition(self, parked: Parked, partition: int) -> None:
         """Put a record, a new one or of its topic's line, at the end of that of ``partition``."""
         self.left(parked)
-        parked.came = now
         place = TopicPartition(parked.topic, partition)
         self._enter(parked, self._partitions.setdefault(place, OrderedDict()))
 
@@ -244,13 +240,9 @@ class ParkingLot:
         """Topics with a line."""
         return list(self._topics)
 
-    def absent_partitions(self) -> list[TopicPartition]:
+    def unknown_partitions(self) -> list[TopicPartition]:
         """Partitions with a line."""
         return list(self._partitions)
-
-    def first_for(self, place: TopicPartition) -> Parked | None:
-        """Who is first in the line for that partition; None if there is no such line."""
-        return next(iter(self._partitions.get(place, ())), None)
 
     def awaits_partition(self, parked: Parked) -> bool:
         """Whether it stands in such a line."""

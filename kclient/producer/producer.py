@@ -341,7 +341,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             BufferFull: No room within ``max_block`` seconds (0: at once, None: never raised).
             UnknownTopicOrPartition: Brokers say that there is no such topic, for as long as in
                 ``send`` or for all of ``max_block``.
-            MetadataTimedOut: Nothing was heard of the topic in that time.
+            MetadataTimedOut: Nothing was heard of the topic, or of a ``partition`` that it doesn't
+                have so far, within ``max_block`` seconds.
             SerializationFailed, RecordTooLarge, InvalidArgument: As in ``send``.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here), or
                 was closed meanwhile.

@@ -24,7 +24,6 @@ from kclient.errors import (
 from kclient.network import Lane
 from kclient.producer.accumulator import NO_LEADER
 from kclient.producer.cargo import Cargo
-from kclient.producer.gone import GonePartitions
 from kclient.producer.idempotence import Identity, IdentityState
 from kclient.producer.shipment import Shipment
 from kclient.producer.squeezer import Squeezer
@@ -104,7 +103,6 @@ class Sender:
         self._intake = intake
         self._identity = identity
         self._settlement = settlement
-        self._gone = GonePartitions(accumulator, settlement, core.metadata)
         self._acks = _ACKS[config.acks]
         self._squeezer = Squeezer(
             Compression.parse(config.compression), config.compression_level, self._compressed
@@ -201,8 +199,6 @@ class Sender:
         accumulator = self._accumulator
         if accumulator.earliest_due() <= now:
             self._expire(now)
-        if accumulator.gone and not self._gone.look(now, _EXPIRED_AT_ONCE):
-            self.wake()
         if accumulator.account.waiting:
             self._intake.expire(now)
             self._intake.admit()

@@ -305,29 +305,6 @@ class Settlement:
         batch.queue.expired(batch)
         self._failed(batch, error)
 
-    def partition_gone(self, batch: ProducerBatch, count: int, now: float) -> None:
-        """Fail ``batch``, which isn't under way: its topic was made anew with ``count`` partitions.
-
-        An attempt in doubt may be in the log of the former topic, so that stays said.
-        """
-        queue = batch.queue
-        if batch is queue.open:
-            queue.seal_open()
-        has = "1 partition" if count == 1 else f"{count} partitions"
-        last = "" if batch.last_error is None else f"; last problem: {batch.last_error}"
-        error = broker_error(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"{queue.topic_partition} is gone",
-            broker_message=f"topic {queue.topic} was deleted and made anew with {has}{last}",
-            topic_partition=queue.topic_partition,
-            hint="send the record again: another partition will be chosen, unless you name one",
-            maybe_written=batch.maybe_written,
-        )
-        error.__cause__ = batch.last_error
-        self.note(error, now)  # for no queue: this one won't have a success any more
-        queue.rejected(batch)
-        self._failed(batch, error)
-
     def give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail ``batch`` with ``error``, wherever it is; the producer is at its end."""
         queue, (why, cause) = batch.queue, self.obstacles.of(batch)

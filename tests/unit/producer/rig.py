@@ -4,7 +4,6 @@ network and metadata are values in the test's hand.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -82,12 +81,6 @@ class HandMetadata:
         self.missed: list[int] = []
         self.doubted: list[int] = []
         self.touched: list[str] = []
-        self.made_anew: set[str] = set()
-        """Topics that were surely made anew as the view has them."""
-        self.wondered: list[tuple[str, int, float, float]] = []
-        self.counted: list[str] = []
-        self.fewer = -math.inf
-        """Until when brokers have said, in turn, that topics have no more partitions."""
         self.unknown: dict[str, float] = {}
         """Topics that brokers say there aren't, and for how long they have."""
         self.hints: list[Any] = []
@@ -95,16 +88,6 @@ class HandMetadata:
 
     def touch(self, topic: str) -> None:
         self.touched.append(topic)
-
-    def surely_lacks(self, topic: str, partition: int, since: float, grace: float) -> bool:
-        self.wondered.append((topic, partition, since, grace))
-        return topic in self.made_anew
-
-    def count_partitions(self, topic: str) -> None:
-        self.counted.append(topic)
-
-    def fewer_since(self, topic: str, partition: int, grace: float) -> float:
-        return self.fewer - grace
 
     def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
         return self.unknown.get(topic, -1.0) >= grace

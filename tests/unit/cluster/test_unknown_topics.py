@@ -1,4 +1,4 @@
-"""What brokers keep saying of a topic: for how long, and how many must, before it is believed."""
+"""Topics that brokers don't know: for how long, and how many must say so, before it is believed."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ class TestUnknown:
 
     def test_two_brokers_must_say_so_for_as_long_as_asked(self) -> None:
         early = (10.0, 1, UNKNOWN), (11.0, 2, UNKNOWN)
-        assert not self._told(*early).hearsay.surely_unknown("t", 2, 0.0, 5.0)
+        assert not self._told(*early).unknown_topics.surely("t", 2, 0.0, 5.0)
         meta = self._told(*early, (14.9, 1, UNKNOWN))
-        assert not meta.hearsay.surely_unknown("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
         meta = self._told(*early, (15.0, 1, UNKNOWN))
-        assert meta.hearsay.surely_unknown("t", 2, 0.0, 5.0)
+        assert meta.unknown_topics.surely("t", 2, 0.0, 5.0)
 
     def test_one_broker_of_several_must_say_so_for_twice_as_long(self) -> None:
         early = (10.0, 1, UNKNOWN), (15.0, 1, UNKNOWN), (16.0, -1, UNKNOWN)
         meta = self._told(*early, (19.9, 1, UNKNOWN))
-        assert not meta.hearsay.surely_unknown("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
         meta = self._told(*early, (20.0, 1, UNKNOWN))
-        assert meta.hearsay.surely_unknown("t", 2, 0.0, 5.0)
+        assert meta.unknown_topics.surely("t", 2, 0.0, 5.0)
 
     def test_the_time_counts_from_when_it_is_asked_for(self) -> None:
         early = [(now, node, UNKNOWN) for now in (10.0, 101.0) for node in (1, 2)]
         meta = self._told(*early, (104.9, 1, UNKNOWN))
-        assert not meta.hearsay.surely_unknown("t", 2, 100.0, 5.0)
+        assert not meta.unknown_topics.surely("t", 2, 100.0, 5.0)
         meta = self._told(*early, (105.0, 1, UNKNOWN))
-        assert meta.hearsay.surely_unknown("t", 2, 100.0, 5.0)
+        assert meta.unknown_topics.surely("t", 2, 100.0, 5.0)
 
     def test_what_was_asked_before_counts_for_nothing(self) -> None:
         early = (10.0, 1, UNKNOWN), (11.0, 2, UNKNOWN)
-        assert not self._told(*early).hearsay.surely_unknown("t", 1, 90.0, 5.0)
+        assert not self._told(*early).unknown_topics.surely("t", 1, 90.0, 5.0)
         meta = self._told(*early, (109.9, 2, UNKNOWN))  # one of two
-        assert not meta.hearsay.surely_unknown("t", 2, 100.0, 5.0)
+        assert not meta.unknown_topics.surely("t", 2, 100.0, 5.0)
         meta = self._told(*early, (110.0, 2, UNKNOWN))
-        assert meta.hearsay.surely_unknown("t", 2, 100.0, 5.0)
+        assert meta.unknown_topics.surely("t", 2, 100.0, 5.0)
         meta = self._told(*early, (110.4, 2, UNKNOWN))  # it was asked at 109.9
-        assert not meta.hearsay.surely_unknown("t", 1, 110.0, 0.0)
+        assert not meta.unknown_topics.surely("t", 1, 110.0, 0.0)
 
     def test_a_topic_that_was_there_is_asked_for_until_its_absence_is_sure(self) -> None:
         known = self._told((9.0, 1, 0), (10.0, 1, UNKNOWN))
@@ -72,17 +72,17 @@ class TestUnknown:
     @pytest.mark.parametrize("error", [0, LEADERLESS, FORBIDDEN])
     def test_another_answer_ends_it(self, error: int) -> None:
         meta = self._told((10.0, 1, UNKNOWN), (11.0, 2, UNKNOWN), (20.0, 1, error))
-        assert not meta.hearsay.surely_unknown("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
         early = (10.0, 1, UNKNOWN), (12.0, 1, error), (13.0, 2, UNKNOWN)
         meta = self._told(*early, (22.9, 2, UNKNOWN))
-        assert not meta.hearsay.surely_unknown("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
 
     def test_nothing_is_known_of_what_nobody_asked_for(self) -> None:
         meta = self._told((10.0, 1, UNKNOWN), (99.0, 2, UNKNOWN))
-        assert not meta.hearsay.surely_unknown("u", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.surely("u", 2, 0.0, 5.0)
 
     def test_it_is_forgotten_with_the_topic(self) -> None:
         meta = self._told((10.0, 1, UNKNOWN), (99.0, 2, UNKNOWN))
         meta.unpin("t", 100.0)
         assert ask(meta, 9999.0).topics == ()
-        assert not meta.hearsay.surely_unknown("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
