@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 import cython
 
-from kclient.record._murmur_c cimport mixed_of
+from kclient.record._murmur_c cimport partition_of
 
 cdef extern from *:
     """
@@ -65,8 +65,7 @@ cdef inline int choose_ahead(Feed feed, Py_ssize_t n, object record) except -1:
     if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:
         key = (<tuple>record)[0]
         if PyBytes_CheckExact(key):
-            feed.targets[n] = (
-                mixed_of(<unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
-            ) % feed.spread
+            feed.targets[n] = partition_of(
+                <unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), feed.spread)
             fetch_filling(feed.fillings, feed.spots, feed.targets[n])
     return 0

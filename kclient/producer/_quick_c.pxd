@@ -9,7 +9,7 @@ from kclient.producer._feed_c cimport Feed, fetch, fetch_filling, fetch_two
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
 from kclient.record._batch_c cimport encode_headers
 from kclient.record._builder_c cimport BatchBuilder
-from kclient.record._murmur_c cimport mixed_of
+from kclient.record._murmur_c cimport partition_of
 
 cdef int64_t _LAST_TIMESTAMP
 cdef Py_ssize_t _SCATTERED
@@ -100,9 +100,9 @@ cdef class StickyChoice:
     cdef object _rng
     cdef object _backlog
 
+    cpdef Py_ssize_t ready(self, int64_t more) noexcept
+    cpdef bint due(self) noexcept
     cpdef object note(self, int64_t size)
-    cpdef bint due(self)
-    cpdef bint overdue(self)
 
 
 cdef class TopicWay:
@@ -151,7 +151,7 @@ cdef class QuickWay:
                    part=bytes)
     cpdef object take_many(self, object topic, Feed feed, Turn turn, object watcher)
 
-    @cython.locals(account=Account, sticky=StickyChoice, filling=Filling, size=int64_t,
+    @cython.locals(account=Account, index=Py_ssize_t, filling=Filling, size=int64_t,
                    count=Py_ssize_t)
     cdef Py_ssize_t _take_bare(
         self, TopicWay way, Feed feed, int64_t when, object watcher) except -1

@@ -35,7 +35,7 @@ from kclient.producer.serializing import (
     plain_headers,
     serialized,
 )
-from kclient.record import murmur2
+from kclient.record import partition_of_key
 from kclient.record.layout import RECORD_OVERHEAD
 from kclient.types import check_topic_name
 
@@ -235,11 +235,11 @@ class Intake:
             if self._partitioner is not None:
                 partition = self._ask_partitioner(self._partitioner, topic, key)
             elif key is not None:
-                partition = (murmur2(key) & 0x7FFFFFFF) % topic.count
+                partition = partition_of_key(key, topic.count)
             else:
                 sticky = True
-                partition = topic.sticky.current
-                if partition < 0 or topic.sticky.overdue():
+                partition = topic.sticky.ready(0)
+                if partition < 0:
                     partition = topic.move_sticky()
         queue = topic.queues[partition] or accumulator.queue(topic, partition)
         if deadline is not None:

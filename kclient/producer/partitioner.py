@@ -1,7 +1,7 @@
-"""Which partition a record goes to: Java's choice by key, else uniform sticky (KIP-794).
+"""Which partition a user's own ``Partitioner`` chose. Sans-IO.
 
-Records with a key go where Java's producer would send them; ``StickyChoice`` in ``quick`` has the
-others. A user's own ``Partitioner`` replaces both. Sans-IO.
+Without one, records with a key go where Java's producer would send them (``record.murmur``), and
+the others by ``StickyChoice`` in ``quick`` (uniform sticky, KIP-794).
 """
 
 from __future__ import annotations
@@ -9,15 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kclient.errors import InvalidArgument
-from kclient.record import murmur2
 
 if TYPE_CHECKING:
     from kclient.hooks import Partitioner
-
-
-def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Java's partition of ``key``: the same key lands together whatever client wrote it."""
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 def checked_choice(

@@ -33,7 +33,7 @@ if not cython.compiled:  # else the .pxd has them
     from kclient.producer.feed import Feed
     from kclient.record.batch import encode_headers
     from kclient.record.builder import BatchBuilder
-    from kclient.record.murmur import mixed_of
+    from kclient.record.murmur import partition_of
 
     def real_ms() -> int:
         """Milliseconds of the machine's wall clock."""
@@ -171,17 +171,21 @@ class StickyChoice:
         self._rng = rng
         self._backlog = backlog
 
-    def note(self, size: int) -> None:
-        """``size`` bytes were added to the current partition."""
-        self._left -= size
+    def ready(self, more: int) -> int:
+        """The current partition; -1 where another one is to be chosen before anything is added.
+
+        It is where, with ``more`` bytes, the current one had so much more than its share that the
+        batch doesn't matter any more.
+        """
+        return -1 if self._left - more <= -self._switch_bytes else self.current
 
     def due(self) -> bool:
         """The current partition had its share: move on when its batch is complete."""
         return self._left <= 0
 
-    def overdue(self) -> bool:
-        """It had so much more than its share that the batch doesn't matter any more."""
-        return self._left <= -self._switch_bytes
+    def note(self, size: int) -> None:
+        """``size`` bytes were added to the current partition."""
+        self._left -= size
 
     def move(self, available: Sequence[int], partition_count: int) -> int:
         """Choose anew among ``available``, the partitions with a leader; all if there are none."""
@@ -445,24 +449,19 @@ class QuickWay:
             How many were taken. Each of the others is to be looked at.
         """
         account = self._account
-        sticky = way.sticky
         # With room for all of them, none can be the one for which there is a decision to make.
         size = feed.bare_bytes + _OVERHEAD * feed.bare
-        if (
-            account.waiting != 0
-            or account.used + size > account.limit
-            or sticky.current < 0
-            or sticky._left - size <= -sticky._switch_bytes
-        ):
+        index = way.sticky.ready(size)
+        if account.waiting != 0 or account.used + size > account.limit or index < 0:
             return 0
-        filling = way.fillings[sticky.current]
+        filling = way.fillings[index]
         if filling is None or filling.builder is None or filling.watcher is not watcher:
             return 0
         count, size = filling.builder.put_values(when, feed.block, feed.bare)
         size += _OVERHEAD * count
         filling.added += size
         account.used += size
-        sticky._left -= size
+        way.sticky.note(size)
         return count
 
     def _now_ms(self) -> int:
@@ -509,7 +508,7 @@ class QuickWay:
         if partition is None:
             if key is None:
                 sticky = way.sticky
-                index = sticky.current
+                index = sticky.current  # as ``ready`` says, without a call
                 if index < 0 or sticky._left <= -sticky._switch_bytes:
                     return None
             else:
@@ -517,7 +516,7 @@ class QuickWay:
                 if cython.compiled:
                     index = target_of(feed, way)  # type: ignore[name-defined] # noqa: F821
                 if index < 0:
-                    index = (mixed_of(key, len(key)) & 0x7FFFFFFF) % way.count
+                    index = partition_of(key, len(key), way.count)
         elif type(partition) is int and 0 <= partition < way.count:
             index = partition
         else:

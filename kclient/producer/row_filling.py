@@ -61,8 +61,8 @@ def fill(
         target = targets_view[row]
         sticky = target < 0
         if sticky:
-            target = way.sticky.current
-            if target < 0 or way.sticky.overdue():
+            target = way.sticky.ready(0)
+            if target < 0:
                 break
         if target >= partitions:
             break
@@ -79,7 +79,7 @@ def fill(
         filling.added += size
         account.used += size
         if sticky:
-            way.sticky._left -= size
+            way.sticky.note(size)
             targets_view[row] = target
         nexts_view[target] += 1
         left -= size

@@ -18,11 +18,11 @@ from kclient.record.record_batch import Batch
 if TYPE_CHECKING:
     from kclient.record.batch import Record
     from kclient.record.builder import BatchBuilder
-    from kclient.record.murmur import murmur2
+    from kclient.record.murmur import partition_of_key
 else:
     Record = _codec.Record
     BatchBuilder = _codec.BatchBuilder
-    murmur2 = _codec.murmur2
+    partition_of_key = _codec.partition_of_key
 
 IMPLEMENTATION: str = _codec.name
 """The build in use: "cython" or "pure"."""
@@ -37,7 +37,7 @@ __all__ = [
     "compress",
     "crc32c",
     "decompress",
-    "murmur2",
+    "partition_of_key",
     "predicted_cost",
     "read_batches",
 ]

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t
 import cython
 
 from kclient.record._builder_c cimport BatchBuilder, put_varint, zigzag
-from kclient.record._murmur_c cimport mixed_of
+from kclient.record._murmur_c cimport partition_of
 
 cdef Py_ssize_t RECORD_OVERHEAD
 cdef Py_ssize_t HEADER_OVERHEAD
@@ -125,8 +125,8 @@ cdef class ArrowRows:
     cpdef Py_ssize_t route(
         self, object targets, Py_ssize_t row, Py_ssize_t last, int64_t partitions) except -1
 
-    @cython.locals(key=ArrowBytes, mixed=uint32_t)
-    cdef uint32_t _mixed(self, Py_ssize_t size) noexcept
+    @cython.locals(key=ArrowBytes)
+    cdef Py_ssize_t _partition_of_key(self, Py_ssize_t size, Py_ssize_t partitions) noexcept
 
     cpdef object key(self, Py_ssize_t row)
 

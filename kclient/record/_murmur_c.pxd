@@ -8,7 +8,10 @@ cdef uint32_t _MULTIPLIER
 cdef uint32_t _MASK
 
 
-cpdef object murmur2(bytes data)
+cpdef object partition_of_key(bytes key, Py_ssize_t partitions)
+
+cdef Py_ssize_t partition_of(
+    const unsigned char* data_cstr, Py_ssize_t size, Py_ssize_t partitions) noexcept
 
 @cython.locals(mixed=uint32_t, word=uint32_t, pos=Py_ssize_t, left=Py_ssize_t)
-cdef uint32_t mixed_of(const unsigned char* data_cstr, Py_ssize_t size) noexcept
+cdef uint32_t _murmur2(const unsigned char* data_cstr, Py_ssize_t size) noexcept

@@ -25,7 +25,7 @@ else:
 if not cython.compiled:
     # The compiled build has them as C functions, by its .pxd.
     from kclient.record.builder import put_varint, zigzag
-    from kclient.record.murmur import mixed_of
+    from kclient.record.murmur import partition_of
 
 TOO_LARGE = 1
 BAD_PARTITION = 2
@@ -477,19 +477,17 @@ class ArrowRows:
             if target < 0 and self._key is not None:
                 size = self._key.locate(row)
                 if size >= 0:
-                    target = (self._mixed(size) & 0x7FFFFFFF) % partitions
+                    target = self._partition_of_key(size, partitions)
                     left -= size
             targets_view[row] = target
             row += 1
         return row
 
-    def _mixed(self, size: int) -> int:
-        key = self._key
+    def _partition_of_key(self, size: int, partitions: int) -> int:
+        key: Any = self._key
         if cython.compiled:
-            mixed = mixed_of(key._data_cstr + key.pos, size)  # type: ignore[union-attr]
-        else:
-            mixed = mixed_of(key._data[key.pos : key.pos + size], size)  # type: ignore[union-attr]
-        return mixed
+            return partition_of(key._data_cstr + key.pos, size, partitions)
+        return partition_of(key._data[key.pos : key.pos + size], size, partitions)
 
     def key(self, row: int) -> bytes | None:
         """The key of a row as an object."""

@@ -43,7 +43,7 @@ class Implementation(NamedTuple):
     decode_headers: Callable[[bytes], Headers]
     ColumnStore: type[_columns.ColumnStore]
     bitmap: Callable[[bytearray, int], bytearray]
-    murmur2: Callable[[bytes], int]
+    partition_of_key: Callable[[bytes, int], int]
     ArrowBits: type[_arrow_rows.ArrowBits]
     ArrowBytes: type[_arrow_rows.ArrowBytes]
     ArrowInts: type[_arrow_rows.ArrowInts]
@@ -73,7 +73,7 @@ def load(name: str) -> Implementation:
         decode_headers=batch.decode_headers,
         ColumnStore=columns.ColumnStore,
         bitmap=columns.bitmap,
-        murmur2=murmur.murmur2,
+        partition_of_key=murmur.partition_of_key,
         ArrowBits=arrow_rows.ArrowBits,
         ArrowBytes=arrow_rows.ArrowBytes,
         ArrowInts=arrow_rows.ArrowInts,

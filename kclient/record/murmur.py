@@ -1,4 +1,4 @@
-"""Java-identical murmur2: what keyed records are partitioned by. One source, two builds.
+"""Java-identical murmur2, and the partition of a key by it. One source, two builds.
 
 Compiled a second time as ``kclient.record._murmur_c``. The same key must go to the same partition
 as from any Java producer, so this is a contract and not a detail.
@@ -13,13 +13,18 @@ _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 of ``data``, as Java's signed int (``Utils.murmur2``)."""
-    return (mixed_of(data, len(data)) ^ 0x80000000) - 0x80000000
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """Java's partition of ``key``: the same key lands together whatever client wrote it."""
+    return partition_of(key, len(key), partitions)
 
 
-def mixed_of(data_cstr: Any, size: int) -> int:
-    """The same before the sign, of what lies anywhere."""
+def partition_of(data_cstr: Any, size: int, partitions: int) -> int:
+    """The same, of a key that lies anywhere."""
+    return (_murmur2(data_cstr, size) & 0x7FFFFFFF) % partitions
+
+
+def _murmur2(data_cstr: Any, size: int) -> int:
+    """Kafka's 32-bit murmur2 (Java's ``Utils.murmur2``), without a sign."""
     mixed = (_SEED ^ size) & _MASK
     pos = 0
     while size - pos >= 4:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kclient.errors import KafkaError, MetadataTimedOut
-from kclient.producer.partitioner import partition_of_key
+from kclient.record import partition_of_key
 from tests.behaviours.test_producer_records import read
 
 

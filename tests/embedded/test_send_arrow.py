@@ -24,7 +24,7 @@ from kclient.errors import (
     SerializationFailed,
     WrongContext,
 )
-from kclient.producer.partitioner import partition_of_key
+from kclient.record import partition_of_key
 from kclient.testing import Cluster
 
 QUICK: Any = {"retry_backoff": 0.01, "retry_backoff_max": 0.05, "reconnect_backoff": 0.01}

@@ -15,7 +15,7 @@ import pytest
 import kclient
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.errors import FlushFailed, KafkaError, MetadataTimedOut, RowsRejected
-from kclient.producer.partitioner import partition_of_key
+from kclient.record import partition_of_key
 from kclient.testing import Cluster, run_virtually
 from tests.virtual.relay import now
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kclient.producer.hot import END, Account, Filling, QuickWay, StickyChoice, TopicWay, Turn
 from kclient.producer.quick import _SCATTERED
-from kclient.record import BatchBuilder, murmur2, read_batches
+from kclient.record import BatchBuilder, partition_of_key, read_batches
 
 NOW = 1_700_000_000_000
 FEW = _SCATTERED + 3
@@ -24,7 +24,7 @@ records = st.lists(pairs | st.binary(max_size=20) | st.just("odd"), max_size=60)
 
 def first_home_of(key: bytes) -> int:
     """Its partition before the topic grows."""
-    return (murmur2(key) & 0x7FFFFFFF) % FEW
+    return partition_of_key(key, FEW)
 
 
 class Scene:
@@ -57,7 +57,7 @@ class Scene:
 
     def partition_of(self, record: Any) -> int:
         if isinstance(record, tuple):
-            return (murmur2(record[0]) & 0x7FFFFFFF) % self.way.count
+            return partition_of_key(record[0], self.way.count)
         return self.way.sticky.current
 
     def found(self) -> dict[int, list[tuple[bytes | None, bytes | None]]]:

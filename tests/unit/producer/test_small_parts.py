@@ -16,7 +16,7 @@ from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, Serializa
 from kclient.producer.due_list import DueList
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
 from kclient.producer.hot import StickyChoice
-from kclient.producer.partitioner import checked_choice, partition_of_key
+from kclient.producer.partitioner import checked_choice
 from kclient.producer.serializing import (
     checked_partition,
     checked_timestamp,
@@ -28,31 +28,6 @@ from kclient.producer.transactions import refuse_transactions
 from kclient.producer.verdict import Verdict, judge, may_be_written, wants_metadata
 
 # Partitions.
-
-
-@pytest.mark.parametrize(
-    ("key", "java_murmur2"),
-    [
-        # From the tests of Java's Utils.murmur2.
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_keys_go_where_java_puts_them(key: bytes, java_murmur2: int) -> None:
-    for count in (1, 3, 10, 12):
-        assert partition_of_key(key, count) == (java_murmur2 & 0x7FFFFFFF) % count
-
-
-def test_an_empty_key_is_a_key() -> None:
-    assert 0 <= partition_of_key(b"", 7) < 7
-
-
-def test_the_same_key_always_goes_together() -> None:
-    assert len({partition_of_key(b"N14228", 12) for _ in range(100)}) == 1
 
 
 def sticky(seed: int = 1, backlog: dict[int, int] | None = None) -> StickyChoice:
@@ -77,9 +52,10 @@ def test_sticky_stays_for_a_batch_of_bytes() -> None:
     choice.note(999)
     assert not choice.due()
     choice.note(1)
-    assert choice.due() and not choice.overdue()
+    assert choice.due() and choice.ready(0) == choice.ready(999) == choice.current
+    assert choice.ready(1000) == -1
     choice.note(1000)
-    assert choice.overdue()
+    assert choice.ready(0) == -1
 
 
 def test_sticky_prefers_the_shorter_queue() -> None:

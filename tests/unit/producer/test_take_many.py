@@ -80,7 +80,7 @@ def check(given: list[Any], memory: int, room: int, switch: int) -> None:
     assert left_over is rest
     assert scene.account.used == scene.filling.added == used <= memory
     assert scene.sticky.due() == (used >= switch)
-    assert scene.sticky.overdue() == (used >= 2 * switch)
+    assert (scene.sticky.ready(0) < 0) == (used >= 2 * switch)
     if count:
         assert scene.builder.encode() == twin.encode()
 

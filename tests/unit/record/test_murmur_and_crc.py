@@ -23,23 +23,23 @@ JAVA = [
 ]
 
 
+@pytest.mark.parametrize("partitions", [1, 3, 10, 12, 2**31])
 @pytest.mark.parametrize(("key", "hashed"), JAVA)
-def test_murmur2_is_javas(build: Implementation, key: bytes, hashed: int) -> None:
-    assert build.murmur2(key) == hashed
+def test_keys_go_where_java_puts_them(
+    build: Implementation, key: bytes, hashed: int, partitions: int
+) -> None:
+    assert build.partition_of_key(key, partitions) == (hashed & 0x7FFFFFFF) % partitions
 
 
-def test_murmur2_is_the_same_in_both_builds() -> None:
+def test_keys_go_to_the_same_partitions_in_both_builds() -> None:
     source = random.Random(3)
     for size in (*range(20), 100, 1000, 10_000):
         key = source.randbytes(size)
-        assert len({load(name).murmur2(key) for name in BUILDS}) == 1
+        assert len({load(name).partition_of_key(key, 2**31) for name in BUILDS}) == 1
 
 
-def test_murmur2_is_a_signed_int_of_32_bits(build: Implementation) -> None:
-    source = random.Random(4)
-    hashes = [build.murmur2(source.randbytes(9)) for _ in range(500)]
-    assert min(hashes) < 0 < max(hashes)
-    assert all(-(2**31) <= hashed < 2**31 for hashed in hashes)
+def test_an_empty_key_is_a_key(build: Implementation) -> None:
+    assert 0 <= build.partition_of_key(b"", 7) < 7
 
 
 @pytest.mark.parametrize(
