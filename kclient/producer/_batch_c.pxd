@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 import cython
 
 from kclient.producer._delivery_c cimport BatchOutcome
+from kclient.record._builder_c cimport BatchBuilder
 
 cdef object _OPEN
 cdef object _SEALED
@@ -12,9 +13,13 @@ cdef object _SETTLED
 
 
 cdef class ProducerBatch:
+    # First, beside each other: what each record reads or changes.
+    cdef public BatchBuilder builder
+    cdef public BatchOutcome outcome
+    cdef public object watcher
+    cdef public int64_t reserved
     cdef public Py_ssize_t attempts
     cdef public Py_ssize_t attempts_elsewhere
-    cdef public object builder
     cdef public bint compressed
     cdef public bint compressing
     cdef public double created
@@ -23,11 +28,9 @@ cdef class ProducerBatch:
     cdef public object last_error
     cdef public bint maybe_written
     cdef public int64_t ordinal
-    cdef public BatchOutcome outcome
     cdef public int64_t producer_epoch
     cdef public int64_t producer_id
     cdef public object queue
-    cdef public int64_t reserved
     cdef public double retry_at
     cdef public bint ripe
     cdef public int64_t sequence

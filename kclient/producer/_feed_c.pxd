@@ -24,8 +24,8 @@ cdef extern from *:
 
 # Fetches what putting a record reads and changes all at once, not each thing once the one before
 # it is there. ``spots`` are those of a ``TopicWay``.
-cdef inline int fetch_filling(list fillings, bytearray spots, Py_ssize_t index) except -1:
-    fetch_item(fillings, index)
+cdef inline int fetch_batch(list batches, bytearray spots, Py_ssize_t index) except -1:
+    fetch_item(batches, index)
     if spots is not None and len(spots) > <Py_ssize_t>sizeof(void*) * index:
         fetch_two((<void**>PyByteArray_AS_STRING(spots))[index])
     return 0
@@ -43,7 +43,7 @@ cdef class Feed:
     # Partitions of the block's keys, chosen ahead among ``spread`` of them; -1: none are.
     cdef Py_ssize_t spread
     cdef Py_ssize_t[8] targets  # as many as BLOCK
-    cdef list fillings
+    cdef list batches
     cdef bytearray spots
 
     cdef int _new_block(self) except -1
@@ -67,5 +67,5 @@ cdef inline int choose_ahead(Feed feed, Py_ssize_t n, object record) except -1:
         if PyBytes_CheckExact(key):
             feed.targets[n] = partition_of(
                 <unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), feed.spread)
-            fetch_filling(feed.fillings, feed.spots, feed.targets[n])
+            fetch_batch(feed.batches, feed.spots, feed.targets[n])
     return 0

@@ -5,7 +5,6 @@ import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
 from kclient.producer._delivery_c cimport BatchOutcome
-from kclient.producer._quick_c cimport Filling
 from kclient.producer._sequences_c cimport PartitionSequences
 
 cdef Py_ssize_t WINDOW
@@ -25,13 +24,12 @@ cdef class PartitionQueue:
     cdef public Py_ssize_t _max_in_flight
     cdef public int64_t _next_ordinal
     cdef public Py_ssize_t _retrying
+    cdef list _taking
     cdef public Py_ssize_t batch_limit
     cdef public Py_ssize_t filled
-    cdef public Filling filling
     cdef public object index
     cdef public object leader
     cdef public int64_t leader_epoch
-    cdef public ProducerBatch open
     cdef public object outstanding
     cdef public object sealed
     cdef public PartitionSequences sequences

@@ -5,7 +5,8 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int64_t
 import cython
 
-from kclient.producer._feed_c cimport Feed, fetch, fetch_filling, fetch_two
+from kclient.producer._batch_c cimport ProducerBatch
+from kclient.producer._feed_c cimport Feed, fetch, fetch_batch, fetch_two
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
 from kclient.record._batch_c cimport encode_headers
 from kclient.record._builder_c cimport BatchBuilder
@@ -81,18 +82,6 @@ cdef class Account:
     cdef public Py_ssize_t per_turn
 
 
-cdef class Filling:
-    cdef public BatchBuilder builder
-    cdef public BatchOutcome outcome
-    cdef public int64_t added
-    cdef public object watcher
-
-    @cython.locals(index=Py_ssize_t)
-    cpdef object add(
-        self, object timestamp, object key, object value, object headers, int64_t size,
-        Account account)
-
-
 cdef class StickyChoice:
     cdef public Py_ssize_t current
     cdef int64_t _left
@@ -107,7 +96,7 @@ cdef class StickyChoice:
 
 cdef class TopicWay:
     cdef public Py_ssize_t count
-    cdef public list fillings
+    cdef public list batches
     cdef public StickyChoice sticky
     # By partition: where the last builder was that took a record. Only to fetch from: what lies
     # there by now may be something else.
@@ -139,19 +128,19 @@ cdef class QuickWay:
     cdef bint _real
     cdef int64_t _max_record
 
-    @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
+    @cython.locals(way=TopicWay, batch=ProducerBatch, when=int64_t, index=Py_ssize_t,
                    outcome=BatchOutcome, delivery=Delivery, size=int64_t, encoded=bytes,
                    part=bytes, now=int64_t)
     cpdef object take(
         self, object topic, object value, object key, object headers, object partition,
         object timestamp)
 
-    @cython.locals(way=TopicWay, filling=Filling, when=int64_t, index=Py_ssize_t,
+    @cython.locals(way=TopicWay, batch=ProducerBatch, when=int64_t, index=Py_ssize_t,
                    taken=Py_ssize_t, most=Py_ssize_t, at=Py_ssize_t, block=list, size=int64_t,
                    part=bytes)
     cpdef object take_many(self, object topic, Feed feed, Turn turn, object watcher)
 
-    @cython.locals(account=Account, index=Py_ssize_t, filling=Filling, size=int64_t,
+    @cython.locals(account=Account, index=Py_ssize_t, batch=ProducerBatch, size=int64_t,
                    count=Py_ssize_t)
     cdef Py_ssize_t _take_bare(
         self, TopicWay way, Feed feed, int64_t when, object watcher) except -1
@@ -164,9 +153,9 @@ cdef class QuickWay:
     @cython.locals(encoded=bytes)
     cdef bytes _encoded(self, object headers, int64_t size)
 
-    @cython.locals(account=Account, index=Py_ssize_t, filling=Filling, sticky=StickyChoice,
+    @cython.locals(account=Account, index=Py_ssize_t, batch=ProducerBatch, sticky=StickyChoice,
                    scattered=bint)
-    cdef Filling _choose(
+    cdef ProducerBatch _choose(
         self, TopicWay way, bytes key, object partition, int64_t size, Feed feed)
 
 
@@ -178,12 +167,12 @@ cdef bint _are_plain(object headers) except -1
 
 # Fetches where the record after this one, of ``size`` bytes, will go in this partition: by then it
 # is there. Notes where the builder is.
-cdef inline int fetch_tail(TopicWay way, Py_ssize_t index, Filling filling, int64_t size) except -1:
-    cdef BatchBuilder builder = filling.builder
+cdef inline int fetch_tail(TopicWay way, Py_ssize_t index, ProducerBatch batch, int64_t size) except -1:
+    cdef BatchBuilder builder = batch.builder
     cdef unsigned char* tail = builder._memory + builder._used + size
     fetch_two(tail)
     fetch(tail + 128)
-    fetch(<void*>filling.outcome)
+    fetch(<void*>batch.outcome)
     if way.spots is None or len(way.spots) != <Py_ssize_t>sizeof(void*) * way.count:
         way.spots = bytearray(sizeof(void*) * way.count)
     (<void**>PyByteArray_AS_STRING(way.spots))[index] = <void*>builder
@@ -191,14 +180,14 @@ cdef inline int fetch_tail(TopicWay way, Py_ssize_t index, Filling filling, int6
 
 
 cdef inline int fetch_one(TopicWay way, Py_ssize_t index) except -1:
-    return fetch_filling(way.fillings, way.spots, index)
+    return fetch_batch(way.batches, way.spots, index)
 
 
 # Has ``feed`` choose the partitions of its next block's keys, if that brings something.
 cdef inline int aim(Feed feed, TopicWay way) except -1:
-    cdef bint brings = _SCATTERED <= way.count <= len(way.fillings) and len(feed.block) <= 8
+    cdef bint brings = _SCATTERED <= way.count <= len(way.batches) and len(feed.block) <= 8
     feed.spread = way.count if brings else -1
-    feed.fillings = way.fillings
+    feed.batches = way.batches
     feed.spots = way.spots
     return 0
 

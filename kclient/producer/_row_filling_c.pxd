@@ -3,13 +3,14 @@
 from libc.stdint cimport int64_t
 import cython
 
-from kclient.producer._quick_c cimport Account, Filling, StickyChoice, TopicWay
+from kclient.producer._batch_c cimport ProducerBatch
+from kclient.producer._quick_c cimport Account, StickyChoice, TopicWay
 from kclient.record._arrow_rows_c cimport ArrowRows
 
 cdef int64_t _BYTES_AT_ONCE
 
 @cython.locals(targets_view=cython.int[::1], nexts_view=cython.longlong[::1], partitions=Py_ssize_t,
-               left=int64_t, target=Py_ssize_t, sticky=bint, filling=Filling,
+               left=int64_t, target=Py_ssize_t, sticky=bint, batch=ProducerBatch,
                size=Py_ssize_t)
 cpdef Py_ssize_t fill(
     ArrowRows rows, Py_ssize_t row, Py_ssize_t last, TopicWay way, Account account, object targets,

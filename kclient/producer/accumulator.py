@@ -111,7 +111,7 @@ class TopicQueues:
         self._available = None
         new = [None] * (self.count - len(self.queues))
         self.queues.extend(new)
-        self.way.fillings.extend(new)
+        self.way.batches.extend(new)
         self.way.count = self.count
         if self.sticky.current >= self.count:
             self.sticky.current = -1
@@ -213,12 +213,12 @@ class Accumulator:
             queue = topic.queues[partition] = PartitionQueue(
                 topic.name,
                 partition,
+                topic.way.batches,
                 idempotent=self.idempotent,
                 max_in_flight=self._max_in_flight,
                 batch_limit=self._batch_size,
             )
             queue.follow(topic.leader_of(partition), topic.epoch_of(partition))
-            topic.way.fillings[partition] = queue.filling
         return queue
 
     def append(
@@ -231,7 +231,15 @@ class Accumulator:
         size: int,
     ) -> Delivery | None:
         """Add a record to the open batch; None if there is none or it is full."""
-        return queue.filling.add(timestamp, key, value, headers, size, self.account)
+        batch = queue.open
+        if batch is None:
+            return None
+        index = batch.records().append(timestamp, key, value, headers)
+        if index < 0:
+            return None
+        batch.reserved += size
+        self.account.used += size
+        return Delivery(batch.outcome, index, timestamp)
 
     def append_first(
         self,
@@ -256,8 +264,7 @@ class Accumulator:
         batch.reserved = size if self._batches < self._free_batches else size + BATCH_UPKEEP
         self.account.used += batch.reserved
         self._batches += 1
-        queue.open = batch
-        queue.filling.open(builder, outcome)
+        queue.begin(batch)
         self.busy[queue] = None
         self._deadlines.push(batch.deadline, batch)
         if builder.size_bytes >= queue.batch_limit:

@@ -73,6 +73,7 @@ class ProducerBatch:
         producer_epoch: In which epoch.
         ordinal: How many of its partition were sent before it, for the first time.
         reserved: Bytes of the memory budget that it holds.
+        watcher: The ``send_many`` or ``send_arrow`` that puts records in and is told of it.
         compressing: A thread is at it.
         compressed: Compression is over (or there is none).
         shipment: The request that it is in, while under way.
@@ -105,6 +106,7 @@ class ProducerBatch:
         "shipment",
         "split_in_doubt",
         "state",
+        "watcher",
     )
 
     def __init__(
@@ -133,6 +135,7 @@ class ProducerBatch:
         self.producer_epoch = -1
         self.ordinal = -1
         self.reserved = 0
+        self.watcher: object = None
         self.compressing = False
         self.compressed = False
         self.shipment: Shipment | None = None
@@ -194,7 +197,7 @@ class ProducerBatch:
         failures that nobody looked at come to light.
         """
         self.builder = None
-        self.flushes = None
+        self.flushes = self.watcher = None
         self.shipment = None
         self.outcome = _SETTLED
 

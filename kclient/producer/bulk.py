@@ -184,15 +184,10 @@ async def watch(delivery: Delivery, wait: FlushWait, accumulator: Accumulator) -
         outcome.watch(wait)  # goes over to the batch that takes the record
         await admission(outcome, delivery)
         outcome = delivery._outcome
-    queue = accumulator.topics[outcome.topic].queues[outcome.partition]
-    if queue is not None and queue.open is not None and queue.filling.outcome is outcome:
-        if queue.filling.watcher is not wait:
-            queue.open.watch(wait)
-            queue.filling.watcher = wait
-        return
-    batch = accumulator.batch_of(outcome)  # it was full at once
-    if batch is not None:
+    batch = accumulator.batch_of(outcome)
+    if batch is not None and batch.watcher is not wait:
         batch.watch(wait)
+        batch.watcher = wait
 
 
 async def admission(parked: Parked, delivery: Delivery) -> None:

@@ -41,7 +41,6 @@ else:
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.batch import ProducerBatch
     from kclient.producer.delivery import BatchOutcome
-    from kclient.producer.quick import Filling
     from kclient.producer.sequences import PartitionSequences
 
 WINDOW = 5
@@ -61,14 +60,15 @@ _UNRESOLVED = SequenceState.UNRESOLVED
 class PartitionQueue:
     """One partition's batches.
 
+    Args:
+        taking: Those that take records, of all partitions of the topic.
+
     Attributes:
         topic: Topic name.
         index: Partition index.
         topic_partition: Both.
         leader: Node id of the leader as last heard, None without one.
         leader_epoch: Of the last leader that had one, -1 where brokers don't tell.
-        open: The batch that takes records, or None.
-        filling: The same, as those see it who add records.
         sealed: Batches that were never sent, oldest first.
         outstanding: Batches that were sent and aren't settled, in the order of the log.
         sequences: The numbering; None without idempotence.
@@ -83,13 +83,12 @@ class PartitionQueue:
         "_max_in_flight",
         "_next_ordinal",
         "_retrying",
+        "_taking",
         "batch_limit",
         "filled",
-        "filling",
         "index",
         "leader",
         "leader_epoch",
-        "open",
         "outstanding",
         "sealed",
         "sequences",
@@ -98,26 +97,41 @@ class PartitionQueue:
     )
 
     def __init__(
-        self, topic: str, index: int, *, idempotent: bool, max_in_flight: int, batch_limit: int
+        self,
+        topic: str,
+        index: int,
+        taking: list[ProducerBatch | None],
+        *,
+        idempotent: bool,
+        max_in_flight: int,
+        batch_limit: int,
     ) -> None:
         self.topic = topic
         self.index = index
         self.topic_partition = TopicPartition(topic, index)
         self.leader: int | None = None
         self.leader_epoch = -1
-        self.open: ProducerBatch | None = None
-        self.filling = Filling()
         self.sealed: deque[ProducerBatch] = deque()
         self.outstanding: deque[ProducerBatch] = deque()
         self.sequences = PartitionSequences() if idempotent else None
         self.batch_limit = batch_limit
         self.filled = 0
+        self._taking = taking
         self._max_in_flight = max_in_flight
         self._retrying = 0
         self._next_ordinal = 0
         self._doubted_end = 0  # count after the last batch given up that the log may have
         self._forgotten = False
         self._log_is_new = False
+
+    @property
+    def open(self) -> ProducerBatch | None:
+        """The batch that takes records, or None."""
+        return self._taking[self.index]
+
+    def begin(self, batch: ProducerBatch) -> None:
+        """Have ``batch`` take records from now on; there is none that does."""
+        self._taking[self.index] = batch
 
     @property
     def backlog(self) -> int:
@@ -147,11 +161,10 @@ class PartitionQueue:
         batch = self.open
         if batch is not None:
             batch.seal()
-            batch.reserved += self.filling.close()
             for wait in batch.flushes or ():
                 wait.unsent += batch.reserved
             self.filled = batch.records().size_bytes
-            self.open = None
+            self._taking[self.index] = None
             self.sealed.append(batch)
         return batch
 

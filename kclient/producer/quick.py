@@ -23,16 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import cython  # type: ignore[import-untyped]
-
-    from kclient.types import Headers
 else:
     from kclient.record import _cython as cython
 
 if not cython.compiled:  # else the .pxd has them
-    from kclient.producer.delivery import BatchOutcome, Delivery
+    from kclient.producer.batch import ProducerBatch
+    from kclient.producer.delivery import Delivery
     from kclient.producer.feed import Feed
     from kclient.record.batch import encode_headers
-    from kclient.record.builder import BatchBuilder
     from kclient.record.murmur import partition_of
 
     def real_ms() -> int:
@@ -89,60 +87,6 @@ class Account:
         self.waiting = 0
         self.sealed = 0
         self.per_turn = per_turn
-
-
-@cython.final
-@cython.cclass
-class Filling:
-    """The batch of one partition that takes records, as far as adding one needs to know it.
-
-    Attributes:
-        builder: Its records; None while there is no such batch.
-        outcome: What its deliveries look at.
-        added: Bytes of memory for records that were added since it was opened.
-        watcher: The ``send_many`` that watches it.
-    """
-
-    __slots__ = ("added", "builder", "outcome", "watcher")
-
-    def __init__(self) -> None:
-        self.builder: BatchBuilder | None = None
-        self.outcome: BatchOutcome | None = None
-        self.added = 0
-        self.watcher: object = None
-
-    def open(self, builder: BatchBuilder, outcome: BatchOutcome) -> None:
-        """A new batch takes records."""
-        self.builder = builder
-        self.outcome = outcome
-        self.added = 0
-
-    def close(self) -> int:
-        """It takes no more: the bytes that were added to it."""
-        self.builder = None
-        self.outcome = None
-        self.watcher = None
-        added, self.added = self.added, 0
-        return added
-
-    def add(
-        self,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        size: int,
-        account: Account,
-    ) -> Delivery | None:
-        """Add a record; None if there is no batch or it is full."""
-        if self.builder is None or self.outcome is None:
-            return None
-        index = self.builder.append(timestamp, key, value, headers)
-        if index < 0:
-            return None
-        self.added += size
-        account.used += size
-        return Delivery(self.outcome, index, timestamp)
 
 
 @cython.final
@@ -210,15 +154,16 @@ class TopicWay:
 
     Attributes:
         count: Partitions.
-        fillings: By partition; None where no record went yet.
+        batches: By partition: the one that takes records, the only place that says which it is;
+            None without one.
         sticky: Where records without a key go.
     """
 
-    __slots__ = ("count", "fillings", "sticky")
+    __slots__ = ("batches", "count", "sticky")
 
     def __init__(self, sticky: StickyChoice) -> None:
         self.count = 0
-        self.fillings: list[Filling | None] = []
+        self.batches: list[ProducerBatch | None] = []
         self.sticky = sticky
 
 
@@ -350,19 +295,19 @@ class QuickWay:
             return None
         if headers is not None:
             size += len(encoded)
-        filling = self._choose(way, key, partition, size, None)
-        if filling is None:
+        batch = self._choose(way, key, partition, size, None)
+        if batch is None:
             return None
-        index = filling.builder.put(when, key, value, encoded)  # type: ignore[union-attr]
+        index = batch.builder.put(when, key, value, encoded)  # type: ignore[union-attr]
         if index < 0:
             return None
-        outcome = filling.outcome
-        filling.added += size
+        outcome = batch.outcome
+        batch.reserved += size
         self._account.used += size
         if key is None and partition is None:
             way.sticky._left -= size
         delivery = Delivery.__new__(Delivery)
-        delivery._outcome = outcome  # type: ignore[assignment]
+        delivery._outcome = outcome
         delivery._index = index
         delivery._timestamp = when
         delivery._listeners = None
@@ -430,13 +375,13 @@ class QuickWay:
                     return taken, record
                 part = key
                 size += len(part)
-            filling = self._choose(way, key, None, size, feed)
-            if filling is None or filling.watcher is not watcher:
+            batch = self._choose(way, key, None, size, feed)
+            if batch is None or batch.watcher is not watcher:
                 return taken, record
-            index = filling.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
+            index = batch.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
             if index < 0:
                 return taken, record
-            filling.added += size
+            batch.reserved += size
             self._account.used += size
             if key is None:
                 way.sticky._left -= size
@@ -454,12 +399,12 @@ class QuickWay:
         index = way.sticky.ready(size)
         if account.waiting != 0 or account.used + size > account.limit or index < 0:
             return 0
-        filling = way.fillings[index]
-        if filling is None or filling.builder is None or filling.watcher is not watcher:
+        batch = way.batches[index]
+        if batch is None or batch.builder is None or batch.watcher is not watcher:
             return 0
-        count, size = filling.builder.put_values(when, feed.block, feed.bare)
+        count, size = batch.builder.put_values(when, feed.block, feed.bare)
         size += _OVERHEAD * count
-        filling.added += size
+        batch.reserved += size
         account.used += size
         way.sticky.note(size)
         return count
@@ -500,7 +445,7 @@ class QuickWay:
 
     def _choose(
         self, way: TopicWay, key: bytes | None, partition: Any, size: int, feed: Feed | None
-    ) -> Filling | None:
+    ) -> ProducerBatch | None:
         """The open batch for a record, of ``feed`` if it is of one; None without one or room."""
         account = self._account
         if account.waiting != 0 or size > self._max_record or account.used + size > account.limit:
@@ -524,12 +469,12 @@ class QuickWay:
         scattered = cython.compiled and way.count >= _SCATTERED
         if scattered and feed is None:
             fetch_one(way, index)  # type: ignore[name-defined] # noqa: F821
-        filling = way.fillings[index]
-        if filling is None or filling.builder is None:
+        batch = way.batches[index]
+        if batch is None or batch.builder is None:
             return None
         if scattered:
-            fetch_tail(way, index, filling, size)  # type: ignore[name-defined] # noqa: F821
-        return filling
+            fetch_tail(way, index, batch, size)  # type: ignore[name-defined] # noqa: F821
+        return batch
 
 
 def _is_plain(part: Any) -> bool:

@@ -16,7 +16,8 @@ else:
     from kclient.record import _cython as cython
 
 if not cython.compiled:  # else the .pxd has them
-    from kclient.producer.quick import Account, Filling, TopicWay
+    from kclient.producer.batch import ProducerBatch
+    from kclient.producer.quick import Account, TopicWay
     from kclient.record.arrow_rows import ArrowRows
 
 _BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -66,17 +67,17 @@ def fill(
                 break
         if target >= partitions:
             break
-        filling: Filling | None = way.fillings[target]
-        if filling is None or filling.builder is None or filling.watcher is not watcher:
+        batch: ProducerBatch | None = way.batches[target]
+        if batch is None or batch.builder is None or batch.watcher is not watcher:
             break
-        if filling.builder._count != nexts_view[target]:
+        if batch.builder._count != nexts_view[target]:
             break
         size = rows.stage(row)
         if account.used + size > account.limit:
             break
-        if rows.put(filling.builder, row, now) < 0:
+        if rows.put(batch.builder, row, now) < 0:
             break
-        filling.added += size
+        batch.reserved += size
         account.used += size
         if sticky:
             way.sticky.note(size)

@@ -7,6 +7,7 @@ import contextvars
 import gc
 import random
 import weakref
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from kclient.producer.hot import (
     Account,
     BatchOutcome,
     Delivery,
-    Filling,
+    ProducerBatch,
     QuickWay,
     StickyChoice,
     TopicWay,
@@ -482,8 +483,9 @@ def taken(host: Host) -> tuple[BatchOutcome, Delivery]:
     account = Account(1_000_000)
     quick = QuickWay(account, 10_000)
     way = TopicWay(StickyChoice(10_000, random.Random(1), lambda partition: 0))
-    way.count, way.fillings = 1, [Filling()]
-    way.fillings[0].open(BatchBuilder(), outcome := BatchOutcome(host, "t", 0))
+    outcome = BatchOutcome(host, "t", 0)
+    queue: Any = None
+    way.count, way.batches = 1, [ProducerBatch(queue, BatchBuilder(), outcome, 0.0, 1.0)]
     quick.ways["t"] = way
     quick.open(host.loop, lambda: 0)
     delivery = quick.take("t", b"v", None, None, 0, None)

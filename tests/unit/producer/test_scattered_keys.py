@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.producer.hot import END, Account, Filling, QuickWay, StickyChoice, TopicWay, Turn
+from kclient.producer.hot import (
+    END,
+    Account,
+    BatchOutcome,
+    ProducerBatch,
+    QuickWay,
+    StickyChoice,
+    TopicWay,
+    Turn,
+)
 from kclient.producer.quick import _SCATTERED
 from kclient.record import BatchBuilder, partition_of_key, read_batches
 
@@ -46,13 +55,12 @@ class Scene:
 
     def grow(self, count: int) -> None:
         for index in range(self.way.count, count):
-            filling, builder = Filling(), BatchBuilder()
-            if index not in self.shut:
-                nobody: Any = None
-                filling.open(builder, nobody)
-                filling.watcher = self.watcher
+            nobody: Any = None
+            builder = BatchBuilder()
+            batch = ProducerBatch(nobody, builder, BatchOutcome(nobody, "t", index), 0.0, 1.0)
+            batch.watcher = self.watcher
             self.builders.append(builder)
-            self.way.fillings.append(filling)
+            self.way.batches.append(None if index in self.shut else batch)
         self.way.count = count
 
     def partition_of(self, record: Any) -> int:

@@ -28,12 +28,11 @@ class Told:
         self.event.set()
 
 
-def make_batch(size: int, builder: Any = None) -> ProducerBatch:
-    queue = PartitionQueue("t", 0, idempotent=False, max_in_flight=5, batch_limit=2**20)
-    if builder is None:
-        builder = BatchBuilder(2**20)
-        builder.append(0, None, b"abcd" * (size // 4), None)
-    return ProducerBatch(queue, builder, BatchOutcome(None, "t", 0), 0.0, 9.0)  # type: ignore[arg-type]
+def make_batch(size: int, kind: type[ProducerBatch] = ProducerBatch) -> ProducerBatch:
+    queue = PartitionQueue("t", 0, [None], idempotent=False, max_in_flight=5, batch_limit=2**20)
+    builder = BatchBuilder(2**20)
+    builder.append(0, None, b"abcd" * (size // 4), None)
+    return kind(queue, builder, BatchOutcome(None, "t", 0), 0.0, 9.0)  # type: ignore[arg-type]
 
 
 async def test_without_a_codec_every_batch_is_ready() -> None:
@@ -78,9 +77,13 @@ class Broken:
 
 @pytest.mark.parametrize("error", [RuntimeError("odd"), ClientError("known")])
 async def test_a_failure_in_the_thread_is_told_as_a_typed_error(error: Exception) -> None:
+    class BrokenBatch(ProducerBatch):
+        def records(self) -> Any:
+            return Broken(error)
+
     told = Told()
     squeezer = Squeezer(Compression.GZIP, None, told)
-    assert not squeezer.ready(make_batch(0, Broken(error)))
+    assert not squeezer.ready(make_batch(0, BrokenBatch))
     async with asyncio.timeout(10):
         await told.event.wait()
     ((_, failure),) = told.batches

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kclient.producer.feed import BLOCK
-from kclient.producer.hot import END, Account, Filling, QuickWay, StickyChoice, TopicWay, Turn
+from kclient.producer.hot import (
+    END,
+    Account,
+    BatchOutcome,
+    ProducerBatch,
+    QuickWay,
+    StickyChoice,
+    TopicWay,
+    Turn,
+)
 from kclient.record import BatchBuilder
 
 NOW = 1_700_000_000_000
@@ -37,16 +46,15 @@ class Scene:
         self.account = Account(self.memory)
         self.sticky = StickyChoice(self.switch, random.Random(1), lambda _: 0)
         self.sticky.move([0], 1)
-        self.filling = Filling()
         self.builder = BatchBuilder(self.room)
-        outcome: Any = None
-        self.filling.open(self.builder, outcome)
-        self.filling.watcher = self.watcher
-        way = TopicWay(self.sticky)
-        way.count = 1
-        way.fillings = [self.filling]
+        nobody: Any = None
+        self.batch = ProducerBatch(nobody, self.builder, BatchOutcome(nobody, "t", 0), 0.0, 1.0)
+        self.batch.watcher = self.watcher
+        self.way = TopicWay(self.sticky)
+        self.way.count = 1
+        self.way.batches = [self.batch]
         self.quick = QuickWay(self.account, MOST + OVERHEAD)
-        self.quick.ways["t"] = way
+        self.quick.ways["t"] = self.way
         self.quick.open(None, lambda: NOW * 1_000_000)
         self.turn = Turn(self.account, lambda: 0.0, 1.0)
 
@@ -78,7 +86,7 @@ def check(given: list[Any], memory: int, room: int, switch: int) -> None:
     taken, left_over = scene.take(iter(given))
     assert taken == count
     assert left_over is rest
-    assert scene.account.used == scene.filling.added == used <= memory
+    assert scene.account.used == scene.batch.reserved == used <= memory
     assert scene.sticky.due() == (used >= switch)
     assert (scene.sticky.ready(0) < 0) == (used >= 2 * switch)
     if count:
@@ -129,7 +137,7 @@ def test_it_takes_nothing_while_somebody_waits() -> None:
 
 def test_a_batch_that_somebody_else_watches_takes_nothing() -> None:
     scene = begun()
-    scene.filling.watcher = None
+    scene.batch.watcher = None
     assert takes_nothing(scene)
 
 
@@ -141,9 +149,7 @@ def test_without_a_chosen_partition_it_takes_nothing() -> None:
 
 def test_without_an_open_batch_it_takes_nothing() -> None:
     scene = begun()
-    scene.filling.builder = None
-    assert takes_nothing(scene)
-    scene.quick.ways["t"].fillings[0] = None
+    scene.way.batches[0] = None
     assert takes_nothing(scene)
 
 
@@ -154,7 +160,7 @@ def test_what_the_source_does_meanwhile_counts(at: int) -> None:
     def source() -> Iterator[bytes]:
         for number in range(20):
             if number == at:
-                scene.filling.close()
+                scene.way.batches[0] = None
             yield b"%d" % number
 
     taken, left_over = scene.take(source())
