@@ -49,6 +49,7 @@ DIRECTIVES = {
 }
 ROOT = Path(__file__).resolve().parent
 GENERATED = Path("build") / "compiled"
+REFCOUNTS = Path("kclient") / "_refcounts.h"
 
 
 def pure_wanted() -> bool:
@@ -134,7 +135,7 @@ class BuildCompiled(build_ext):
             extension.sources = sources[extension.name]
             if self.compiler.compiler_type == "unix":
                 # The interpreter's own flags ask for debug information: half of the time.
-                extension.extra_compile_args = ["-g0"]
+                extension.extra_compile_args = ["-g0", "-include", REFCOUNTS.as_posix()]
         super().build_extensions()
 
     def compiler_works(self) -> bool:
