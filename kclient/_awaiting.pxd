@@ -2,7 +2,8 @@
 #
 # Up to 3.11 the interpreter calls ``am_send``, which returns a result. From 3.12 on it calls
 # ``tp_iternext`` instead where nothing is sent in, and takes the result out of a StopIteration: one
-# is kept here and used again for as long as nobody else holds it.
+# is kept here and used again for as long as nobody else holds it. It keeps the latest result alive
+# until the next step.
 
 from cpython.object cimport PyObject, PyTypeObject
 
@@ -32,7 +33,7 @@ cdef extern from *:
     }
 
     static PyObject *kclient_next(PyObject *self) {
-        PyObject *result = NULL;
+        PyObject *result = NULL, *earlier, *replaced = NULL;
         if (kclient_send(self, Py_None, &result) != PYGEN_RETURN) {
             return result;
         }
@@ -42,10 +43,15 @@ cdef extern from *:
                 Py_DECREF(result);
                 return NULL;
             }
-            Py_XSETREF(kclient_stop, (PyStopIterationObject *) fresh);
+            replaced = (PyObject *) kclient_stop;
+            kclient_stop = (PyStopIterationObject *) fresh;
         }
-        Py_XSETREF(kclient_stop->value, result);
+        earlier = kclient_stop->value;
+        kclient_stop->value = result;
         PyErr_SetRaisedException(Py_NewRef((PyObject *) kclient_stop));
+        /* Only now, as it isn't free any more: what goes may run code that takes a step, too. */
+        Py_XDECREF(earlier);
+        Py_XDECREF(replaced);
         return NULL;
     }
 

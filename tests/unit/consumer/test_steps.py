@@ -96,6 +96,25 @@ def test_what_a_caller_of_next_has_kept_is_not_changed_by_later_steps(steps: Any
     assert [one.value for one in kept] == ["a", "b", "c"]
 
 
+async def test_a_record_that_takes_a_step_as_it_goes_changes_no_result(steps: Any) -> None:
+    """What was given before goes while the next one is given: its code may do anything then."""
+    other = iterator_of(steps, FakePoller(steps, "x"))
+    inner = []
+
+    class Record:
+        def __del__(self) -> None:
+            with pytest.raises(StopIteration) as ended:
+                next(steps.Step(other))
+            inner.append(ended.value.value)
+
+    poller = FakePoller(steps)
+    poller.handout.left = (make() for make in (Record, lambda: "b", lambda: "c"))
+    iterator = iterator_of(steps, poller)
+    await anext(iterator)
+    assert [await anext(iterator), await anext(iterator)] == ["b", "c"]
+    assert inner == ["x"]
+
+
 async def test_nothing_keeps_a_record_alive_once_the_next_one_is_waited_for(steps: Any) -> None:
     class Record:
         pass
