@@ -25,7 +25,7 @@ async def out_and_back(bootstrap: str) -> None:
     topic = f"flights-{uuid.uuid4().hex[:8]}"
     async with Admin(bootstrap) as admin:
         await admin.create_topics([NewTopic(topic, partitions=3)])
-    async with Producer(bootstrap) as producer:
+    async with Producer(bootstrap, max_block=2.0) as producer:
         print(f"{await producer.send_arrow(topic, FLIGHTS)} rows written to {topic}")
         try:
             await producer.send_arrow(topic, pa.table({"value": ["?"], "partition": [7]}))

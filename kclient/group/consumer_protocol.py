@@ -1,6 +1,6 @@
 """What consumers of a group tell each other, as bytes: subscriptions and assignments. Sans-IO.
 
-The group side writes its own subscription, and its assignments when it leads; it reads its own
+A consumer writes its own subscription, and everybody's assignments when it leads; it reads its own
 assignment, and the others' subscriptions. The coordinator passes these bytes on unread. Both are
 written as Java's client writes them, byte for byte: in the newest version, with sorted topics.
 Whoever wrote what is read here isn't trusted: whatever can't be read is a ProtocolError.

@@ -24,7 +24,7 @@ from kclient.producer.arrow_source import ArrowSource
 from kclient.producer.bulk import watch
 from kclient.producer.flush import FlushWait
 from kclient.producer.hot import fill
-from kclient.producer.intake import unknown_partition
+from kclient.producer.intake import PARTITION_PATIENCE, unknown_partition
 from kclient.producer.sent_rows import SentRows
 from kclient.producer.turns import TURN, Pace, turns
 from kclient.record.arrow_rows import BAD_HEADER, BAD_NAME, BAD_PARTITION, TOO_LARGE
@@ -186,13 +186,14 @@ class ArrowSend:
             raise self._rejected(count, base - self.taken, listed)
 
     async def _partitions(self, highest: int) -> int:
-        """How many the topic has: more than ``highest``, unless ``max_block`` passes before.
+        """How many the topic has: more than ``highest``, unless it isn't so soon.
 
         Raises:
             UnknownTopicOrPartition, MetadataTimedOut: That can't be learned within ``max_block``.
         """
         metadata, topic, limit = self._metadata, self._topic, self._intake.max_block
         until = self._clock.now() + (_FOREVER if limit is None else limit)
+        patient = False
         while True:
             version, left = metadata.view.version, until - self._clock.now()
             found = await metadata.wait_for_topic(topic, left, grace=left)
@@ -201,6 +202,8 @@ class ArrowSend:
             self._check()
             if highest < count:
                 return count
+            if not patient:
+                patient, until = True, min(until, self._clock.now() + PARTITION_PATIENCE)
             metadata.request_update(topic)
             try:
                 await metadata.wait_newer(version, until - self._clock.now())
@@ -231,8 +234,9 @@ class ArrowSend:
         name = "partition" if fault == BAD_PARTITION else "timestamp"
         given = self._source.given(batch, name, first + row)
         if fault == BAD_PARTITION and partitions:
-            setting = f"max_block={self._intake.max_block} s"
-            return unknown_partition(self._topic, given, partitions, setting)
+            limit = self._intake.max_block
+            waited = PARTITION_PATIENCE if limit is None else min(limit, PARTITION_PATIENCE)
+            return unknown_partition(self._topic, given, partitions, f"{waited:g} s")
         allowed = (
             "the first partition is 0"
             if name == "partition"

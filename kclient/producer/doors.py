@@ -76,8 +76,8 @@ class Doors:
             never there it raises UnknownTopicOrPartition once brokers have said so for 5 s, or for
             10 s where only one of several can be asked; three times as long with
             ``allow_auto_create_topics``. For a topic that was deleted after this producer wrote to
-            it, the record waits for ``delivery_timeout``, and so it does for a ``partition`` that
-            the topic doesn't have (then MetadataTimedOut): it may be added.
+            it, the record waits for ``delivery_timeout``; for a ``partition`` that the topic
+            doesn't have, for 10 s at most (then MetadataTimedOut), as it may be added.
 
         Raises:
             SerializationFailed: Key, value or headers are of a type that can't be sent.

@@ -57,6 +57,8 @@ BATCH_OVERHEAD = 61
 """Bytes of a batch header."""
 _GRACE_FOR_NEW = 3 * UNKNOWN_TOPIC_GRACE
 """Seconds for which brokers may say that they don't know a topic that they are to create."""
+PARTITION_PATIENCE = 2 * UNKNOWN_TOPIC_GRACE
+"""Seconds that a record waits for a partition that its topic doesn't have, as far as is known."""
 _FORGIVEN = 0.05
 """Share of delivery_timeout up to which a wait for memory or metadata does not shorten it."""
 _SERVED_AT_ONCE = 1000
@@ -363,8 +365,9 @@ class Intake:
 
     def _wait_for_partition(self, parked: Parked, partition: int) -> None:
         """Have a record wait for ``partition``: its topic may have grown since the last refresh."""
-        self.lot.wait_for_partition(parked, partition)
+        self.lot.wait_for_partition(parked, partition, self._clock.now() + PARTITION_PATIENCE)
         self._ask_again(parked.topic)
+        self._accumulator.wake()  # the sender may sleep until a later time
 
     def _ask_again(self, topic: str) -> None:
         self._metadata.touch(topic)
@@ -529,6 +532,8 @@ class Intake:
             else f"delivery_timeout={self._delivery_timeout:g} s"
         )
         if self.lot.awaits_partition(parked):
+            if self._clock.now() < parked.deadline:
+                setting = f"{PARTITION_PATIENCE:g} s"
             count = self._known[parked.topic].count
             return unknown_partition(parked.topic, parked.wanted, count, setting)
         if parked.line is not None and self.lot.has_line(parked.topic):

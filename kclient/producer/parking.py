@@ -190,8 +190,9 @@ class ParkingLot:
         if self.claimed == 0 or used + self.claimed + size + _UPKEEP <= self._memory:
             return
         raise BufferFull(
-            f"the metadata of topic {topic} is not here yet: records that wait for metadata need "
-            f"{self.claimed:,} bytes, {used:,} of buffer_memory={self._memory:,} are taken",
+            f"the metadata of topic {topic}, or of this partition, is not here yet: records that "
+            f"wait for metadata need {self.claimed:,} bytes, {used:,} of "
+            f"buffer_memory={self._memory:,} are taken",
             hint="awaiting anything lets it come: await a delivery, or use "
             "`await producer.enqueue(...)`, which waits",
             maybe_written=False,
@@ -209,11 +210,16 @@ class ParkingLot:
             self._begun[parked.topic] = now
         self._enter(parked, line)
 
-    def wait_for_partition(self, parked: Parked, partition: int) -> None:
-        """Put a record, a new one or of its topic's line, at the end of that of ``partition``."""
+    def wait_for_partition(self, parked: Parked, partition: int, until: float) -> None:
+        """Put a record, a new one or of its topic's line, at the end of that of ``partition``.
+
+        Its time is over at ``until`` unless it has left that line by then.
+        """
         self.left(parked)
         place = TopicPartition(parked.topic, partition)
         self._enter(parked, self._partitions.setdefault(place, OrderedDict()))
+        if until < parked.deadline:
+            self._deadlines.push(until, parked)
 
     def go_for_room(self, topic: str) -> None:
         """The topic is known now: its line goes on to the end of the line for memory."""
@@ -273,7 +279,10 @@ class ParkingLot:
 
     def pop_due(self, now: float) -> Parked | None:
         """Somebody whose time is over; None if there is nobody."""
-        return self._deadlines.pop_due(now)
+        while (parked := self._deadlines.pop_due(now)) is not None:
+            if parked.deadline <= now or self.awaits_partition(parked):
+                break
+        return parked
 
     def next_due(self) -> float | None:
         """When somebody's time will be over."""

@@ -342,7 +342,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             UnknownTopicOrPartition: Brokers say that there is no such topic, for as long as in
                 ``send`` or for all of ``max_block``.
             MetadataTimedOut: Nothing was heard of the topic, or of a ``partition`` that it doesn't
-                have so far, within ``max_block`` seconds.
+                have so far, within ``max_block`` seconds (10 at most for a partition).
             SerializationFailed, RecordTooLarge, InvalidArgument: As in ``send``.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here), or
                 was closed meanwhile.
@@ -395,9 +395,10 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         Raises:
             FlushFailed: A batch failed. No more is pulled from ``records`` after that, but what
                 was taken is waited for. ``count`` is of all records in the failed batches.
-            BufferFull, SerializationFailed, RecordTooLarge, InvalidArgument: As in ``enqueue``, at
-                the record that the error's note names; those before it are sent all the same.
-                Nothing was pulled behind it unless it had to wait: then a note says how many.
+            BufferFull, MetadataTimedOut, UnknownTopicOrPartition, SerializationFailed,
+                RecordTooLarge, InvalidArgument: As in ``enqueue``, at the record that the error's
+                note names; those before it are sent all the same. Nothing was pulled behind it
+                unless it had to wait: then a note says how many.
             What ``records`` raises: as it is, those before are sent all the same; where the call
                 ends otherwise behind those, a note of that error tells it.
             ClientClosed, WrongContext, BackgroundTaskDied: This producer can't be used (here).

@@ -1,7 +1,7 @@
 """What tests hand to ``cluster.faults``, checked at once: a fault that can't act misleads its test.
 
-``faults.Faults`` and ``fault.Fault`` check through it, ``request_log`` its words. All that is
-refused is an ``InvalidArgument`` of one line that names the argument and what it may be.
+``faults.Faults`` and ``fault.Fault`` check through it. All that is refused is an
+``InvalidArgument`` of one line that names the argument and what it may be.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records for partitions that a topic was grown by, or will be: they wait until their deadline.
+"""Records for partitions that a topic was grown by, or will be: they wait a while.
 
 A broker may lag behind, and an answer that was under way tells of a time before the record.
 """
@@ -74,7 +74,7 @@ async def test_an_answer_that_was_under_way_fails_no_record_for_a_new_partition(
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("way", ["send", "enqueue", "send_many", "send_arrow"])
-async def test_a_partition_that_there_is_not_is_told_at_the_deadline(
+async def test_a_partition_that_there_is_not_is_told_after_ten_seconds(
     brokers: int, way: str
 ) -> None:
     async with two_partitions(brokers, delivery_timeout=30.0, max_block=30.0) as (
@@ -92,8 +92,8 @@ async def test_a_partition_that_there_is_not_is_told_at_the_deadline(
                 await getattr(producer, way)("t", b"y", partition=7)
         assert type(told.value) is (RowsRejected if way == "send_arrow" else MetadataTimedOut)
         assert told.value.maybe_written is not True
-        assert 30.0 <= now() - started <= 31.0
-        assert len(cluster.requests.of("Metadata")) - asked < 60
+        assert 10.0 <= now() - started <= 11.0
+        assert len(cluster.requests.of("Metadata")) - asked < 25
         assert producer.metrics()["producer.buffered_bytes"] == 0
 
 

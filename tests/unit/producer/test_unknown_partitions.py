@@ -23,12 +23,12 @@ def tell(rig: Rig, partitions: int, topic_id: bytes = bytes(16)) -> None:
     rig.step()
 
 
-def test_a_partition_that_does_not_exist_fails_after_delivery_timeout_and_is_named() -> None:
+def test_a_partition_that_does_not_exist_fails_after_ten_seconds_and_is_named() -> None:
     rig = Rig(2, delivery_timeout=30.0)
     delivery = rig.send(b"v", partition=2)
     assert "t" in rig.metadata.asked
     for _ in range(5):
-        rig.pass_time(5.9)
+        rig.pass_time(1.9)
         asked = len(rig.metadata.asked)
         tell(rig, 2)
         assert len(rig.metadata.asked) > asked and not delivery.done()
@@ -36,8 +36,36 @@ def test_a_partition_that_does_not_exist_fails_after_delivery_timeout_and_is_nam
     error = delivery.exception()
     assert isinstance(error, MetadataTimedOut) and error.maybe_written is False
     assert "partition 2 of topic t did not come to exist" in str(error)
-    assert "delivery_timeout=30 s" in str(error) and "has 2, 0 to 1" in str(error)
+    assert "within 10 s" in str(error) and "has 2, 0 to 1" in str(error)
     assert rig.intake.lot.total == 0 and rig.intake.lot.claimed == 0
+
+
+def test_a_deadline_that_comes_before_is_kept() -> None:
+    rig = Rig(2, delivery_timeout=3.0, request_timeout=2.0)
+    delivery = rig.send(b"v", partition=2)
+    rig.pass_time(3.1)
+    assert "delivery_timeout=3 s" in str(delivery.exception())
+
+
+def test_without_any_limit_enqueue_waits_ten_seconds_for_a_partition() -> None:
+    rig = Rig(2, max_block=None)
+    parked = parked_of(rig.send(b"v", partition=2, no_room=Waiter))
+    rig.pass_time(9.9)
+    assert parked.error is None
+    rig.pass_time(0.2)
+    assert isinstance(parked.error, MetadataTimedOut) and "within 10 s" in str(parked.error)
+
+
+def test_a_partition_that_came_leaves_its_record_all_of_delivery_timeout() -> None:
+    rig = Rig(2, delivery_timeout=30.0)
+    rig.network.blocked.add(1)
+    delivery = rig.send(b"v", partition=2)
+    rig.pass_time(9.0)
+    tell(rig, 3)
+    rig.pass_time(20.0)
+    assert not delivery.done()
+    rig.pass_time(1.1)
+    assert isinstance(delivery.exception(), DeliveryTimedOut)
 
 
 def test_enqueue_waits_for_a_partition_for_max_block() -> None:
@@ -50,12 +78,13 @@ def test_enqueue_waits_for_a_partition_for_max_block() -> None:
 
 
 def test_a_record_that_waited_for_its_topic_waits_on_for_its_partition() -> None:
-    rig = unknown(delivery_timeout=30.0)
+    rig = unknown(delivery_timeout=60.0)
     delivery = rig.send(b"v", partition=2)
     rig.pass_time(20.0)
     tell(rig, 2)
+    rig.pass_time(9.9)
     assert not delivery.done()
-    rig.pass_time(10.1)
+    rig.pass_time(0.2)
     with pytest.raises(MetadataTimedOut, match="has 2, 0 to 1"):
         delivery.result()
 
@@ -116,7 +145,7 @@ def test_what_waits_for_a_deleted_partition_fails_at_its_deadline_without_doubt(
     rig, batched = deleted()
     parked = rig.send(b"w", partition=2)
     rig.pass_time(29.9)
-    assert not batched.done() and not parked.done()
+    assert not batched.done()
     rig.pass_time(0.2)
     error = batched.exception()
     assert isinstance(error, DeliveryTimedOut) and error.maybe_written is False
