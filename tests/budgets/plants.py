@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.guards.sandbox import Sandbox, Workshop
+from tests.budgets.sandbox import Sandbox, Workshop
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
@@ -123,7 +123,7 @@ def run(command: Sequence[str], sandbox: Sandbox) -> tuple[int, str]:
     done = subprocess.run(
         command,
         cwd=sandbox.root,
-        env=sandbox.environment(pure=False),
+        env=sandbox.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

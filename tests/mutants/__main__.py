@@ -1,8 +1,9 @@
 """``python -m tests.mutants``: how many small mistakes do the tests notice?
 
-    python -m tests.mutants                     # 300 of them, against the baseline
-    python -m tests.mutants --count 50 --seed 7 # others, fewer
-    python -m tests.mutants --write             # what it finds is the new baseline
+    python -m tests.mutants sans-io                     # 300 of them, against the baseline
+    python -m tests.mutants drivers                     # in the files that do input and output
+    python -m tests.mutants sans-io --count 50 --seed 7 # others, fewer
+    python -m tests.mutants sans-io --write             # what it finds is the new baseline
 
 Prints what was not noticed. Ends with 1 if a smaller share was noticed than by the baseline.
 """
@@ -32,17 +33,28 @@ RINGS = ("tests/unit", "tests/virtual")
 WORKERS = 2
 MOST_SECONDS = 12.0
 """Of tests that are run for one mutant, the quickest first: what none of them notices is not."""
+KINDS = ("sans-io", "drivers")
+"""Of files: those of the client that do no input or output, and the rest of it."""
+_NO_CLIENT = ("testing/", "cli/", "pytest_plugin/", "surroundings.py")
 _LEFT_OUT = (".git", ".venv", ".ci", "build", "__pycache__", "*.so", ".*_cache", ".hypothesis")
 
 
-def draw(project: Path, count: int, seed: int) -> list[Site]:
-    """The mutants: sites of the sans-IO files, each as likely as another."""
+def draw(project: Path, kind: str, count: int, seed: int) -> list[Site]:
+    """The mutants: sites of one of ``KINDS``, each as likely as another."""
     found: list[Site] = []
     for path in sorted((project / PACKAGE).rglob("*.py")):
         name = path.relative_to(project).as_posix()
-        if is_one_of(name, SANS_IO) and not is_one_of(name, GENERATED):
+        if _kind_of(name) == kind:
             found.extend(sites_in(name, path.read_text()))
     return random.Random(f"mutants {seed}").sample(found, min(count, len(found)))
+
+
+def _kind_of(name: str) -> str | None:
+    if is_one_of(name, GENERATED):
+        return None
+    if is_one_of(name, SANS_IO):
+        return "sans-io"
+    return None if is_one_of(name, _NO_CLIENT) else "drivers"
 
 
 def copy_with_switches(project: Path, into: Path, mutants: Sequence[Site]) -> None:
@@ -159,12 +171,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("kind", choices=KINDS, help="which files they are in")
     parser.add_argument("--count", type=int, default=300, help="mutants")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
     parser.add_argument("--write", action="store_true", help="make this the baseline")
     options = parser.parse_args(arguments)
     begun = time.monotonic()
-    mutants = draw(PROJECT, options.count, options.seed)
+    mutants = draw(PROJECT, options.kind, options.count, options.seed)
     found = report(mutants, try_mutants(PROJECT, mutants))
     for line in found["not_noticed"]:
         sys.stdout.write(f"not noticed: {line}\n")
@@ -173,11 +186,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{found['noticed']} of {found['mutants']} mutants noticed ({share:.1%}), "
         f"{found['hung']} of them by hanging, in {time.monotonic() - begun:.0f} s\n"
     )
+    baselines = json.loads(BASELINE.read_text())
     if options.write:
-        BASELINE.write_text(json.dumps({"seed": options.seed, **found}, indent=1) + "\n")
+        baselines[options.kind] = {"seed": options.seed, **found}
+        BASELINE.write_text(json.dumps(baselines, indent=1) + "\n")
         return 0
-    baseline = json.loads(BASELINE.read_text())
-    floor = baseline["noticed"] / baseline["mutants"]
+    floor = baselines[options.kind]["noticed"] / baselines[options.kind]["mutants"]
     sys.stdout.write(f"baseline: {floor:.1%}\n")
     return 0 if share >= floor else 1
 
