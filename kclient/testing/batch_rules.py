@@ -141,18 +141,6 @@ def _has_endless_length(records: memoryview) -> bool:
 class _RecordCheck:
     """The checks of single records, over one batch."""
 
-    __slots__ = (
-        "_code",
-        "_compacted",
-        "_earliest",
-        "_errors",
-        "_index",
-        "_latest",
-        "_log_append_time",
-        "_marked",
-        "greatest",
-    )
-
     def __init__(self, config: TopicConfig, now_ms: int, marked: bool) -> None:
         self._earliest = now_ms - config.timestamp_before_max_ms
         self._latest = now_ms + config.timestamp_after_max_ms

@@ -32,8 +32,6 @@ class ConfigAccess:
         call: The request that is carried out.
     """
 
-    __slots__ = ("_broker", "node_id")
-
     def __init__(self, call: Call) -> None:
         self._broker = call.broker
         self.node_id = call.node_id

@@ -76,7 +76,7 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
         request,
     )
     broker.requests.add(entry)
-    return Call(broker, header, request, entry)
+    return Call(broker, key, version, correlation_id, header.client_id, request, entry)
 
 
 def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) -> Request:

@@ -142,8 +142,6 @@ class FetchContext:
 class FetchSessions:
     """The session cache of one broker, with a limited number of slots."""
 
-    __slots__ = ("_rng", "_sessions", "evictions", "slots")
-
     def __init__(self, rng: random.Random, slots: int = DEFAULT_SLOTS) -> None:
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}

@@ -22,8 +22,6 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """Epochs in rising order, each with the offset of its first record."""
 
-    __slots__ = ("_epochs", "_starts")
-
     def __init__(self) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []

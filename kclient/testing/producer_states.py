@@ -8,7 +8,7 @@ one of an older epoch is refused. Used by ``log.py``.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.refused import Refused
@@ -31,21 +31,17 @@ class AppendedBatch:
     timestamp: int
 
 
+@dataclass(slots=True, eq=False)
 class ProducerState:
     """One producer id in one log."""
 
-    __slots__ = ("batches", "epoch", "last_sequence")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.last_sequence = -1
-        self.batches: deque[AppendedBatch] = deque(maxlen=REMEMBERED_BATCHES)
+    epoch: int
+    last_sequence: int = -1
+    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
 
 class ProducerStates:
     """All producers of one log, by id."""
-
-    __slots__ = ("_states",)
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}

@@ -131,8 +131,6 @@ class _Unawaited(Coroutine[Any, Any, Any]):
     One that is dropped is an error of the test, where a bare coroutine would only warn.
     """
 
-    __slots__ = ("_coroutine", "_failed", "_started", "_wrapped")
-
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, Any],

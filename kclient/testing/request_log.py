@@ -111,8 +111,6 @@ class _Waiter:
 class _Kept:
     """The last entries, of clients or of followers."""
 
-    __slots__ = ("counts", "entries", "limit", "limit_bytes", "size_bytes")
-
     def __init__(self, limit: int, limit_bytes: int) -> None:
         self.limit = limit
         self.limit_bytes = limit_bytes
@@ -171,8 +169,6 @@ class RequestLog:
         assert first.errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         assert second.errors == []
     """
-
-    __slots__ = ("_clients", "_followers", "_number", "_waiters")
 
     def __init__(self, limit: int = DEFAULT_LIMIT, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self._clients = _Kept(limit, limit_bytes)

@@ -22,8 +22,6 @@ class Segments:
         first_dirty: Compaction has been over what lies below this offset.
     """
 
-    __slots__ = ("_counted", "_first_time", "_size", "bases", "first_dirty")
-
     def __init__(self, start_offset: int = 0) -> None:
         self.bases = [start_offset]
         self.first_dirty = start_offset

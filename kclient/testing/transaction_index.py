@@ -27,8 +27,6 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Of one log: first offsets of the open transactions, and the aborted ones."""
 
-    __slots__ = ("_aborted", "_open")
-
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
         self._aborted: list[AbortedTransaction] = []

@@ -53,6 +53,7 @@ class JoinRequest:
         self.reply(join_refusal(code, named))
 
 
+@dataclass(eq=False, repr=False)
 class Joins:
     """JoinGroup for the groups of one partition.
 
@@ -62,12 +63,9 @@ class Joins:
         new_id: A UUID, in text.
     """
 
-    def __init__(
-        self, settings: GroupSettings, rebalances: Rebalances, new_id: Callable[[], str]
-    ) -> None:
-        self._settings = settings
-        self._rebalances = rebalances
-        self._new_id = new_id
+    _settings: GroupSettings
+    _rebalances: Rebalances
+    _new_id: Callable[[], str]
 
     def join(self, group: ClassicGroup, call: JoinRequest, moment: Moment) -> Write | None:
         """Let somebody join, or say why not."""

@@ -120,7 +120,7 @@ def low_watermark(replica: Replica, image: MetadataImage) -> int:
     return low
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Deleting:
     """One partition of a request.
 
