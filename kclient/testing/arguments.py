@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeGuard, TypeVar
 
 from kclient.errors import InvalidArgument
+from kclient.settings import nearest
 
 T = TypeVar("T")
 
@@ -124,3 +125,12 @@ def assignments_of(value: object) -> list[tuple[int, list[int]]]:
 
 def _listed(value: object) -> Sequence[object]:
     return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
+
+
+def meant(word: object, known: Iterable[str], form: str = "{!r}") -> str:
+    """``: did you mean 'topic'?``, or nothing if nothing is near, whatever the case."""
+    if not isinstance(word, str):
+        return ""
+    small = {one.lower(): one for one in known}
+    near = nearest(word.lower(), small)
+    return "" if near is None else f": did you mean {form.format(small[near])}?"

@@ -1,6 +1,9 @@
 """JoinGroup (11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13) of classic groups.
 
-The heartbeats of other kinds of groups, which are not served, are refused.
+Before them FindCoordinator (10): which broker coordinates a group. Of transactions none does yet:
+that is told with a code that Kafka never gives here. Of those that every client takes for final it
+is the one with which most show the text. With others, also UNSUPPORTED_VERSION, librdkafka retries
+for ever. The heartbeats of other kinds of groups, which are not served, are refused.
 """
 
 from __future__ import annotations
@@ -9,6 +12,11 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+)
+from kclient.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
 )
 from kclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -29,10 +37,46 @@ from kclient.testing.groups.classic_group import join_refusal
 from kclient.testing.handlers.answers import whole
 from kclient.testing.refused import Refused
 
+_FIRST_WITH_KEYS = 4
+_FIRST_WITH_TEXT = 1
 _FIRST_WITH_NULL_PROTOCOL = 7
 _FIRST_WITH_PROTOCOL = 5
 _FIRST_BATCHED = 3
+_NO_TRANSACTIONS = "The embedded cluster doesn't serve transactions yet."
 _NOT_SERVED = "The embedded cluster doesn't serve {} groups yet, only classic ones."
+_GROUP, _TRANSACTION = 0, 1
+"""What a key of FindCoordinator names."""
+
+
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Find each key's coordinator; before version 4 there is one key."""
+    if call.version < _FIRST_WITH_KEYS:
+        found = _find(call, request.key_type, request.key)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message if call.version >= _FIRST_WITH_TEXT else None,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    return FindCoordinatorResponse(
+        coordinators=[_find(call, request.key_type, key) for key in request.coordinator_keys]
+    )
+
+
+def _find(call: Call, key_type: int, key: str) -> Coordinator:
+    try:
+        call.check_fault()
+        if key_type == _TRANSACTION:
+            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
+        if key_type != _GROUP:
+            raise Refused(ErrorCode.INVALID_REQUEST)
+        node = call.broker.groups.find(key)
+        if node is None:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    except Refused as refused:
+        return Coordinator(key, -1, "", -1, refused.code, refused.message or "")
+    return Coordinator(key, node.node_id, node.host, node.port)
 
 
 # Join: answered when all members have joined
