@@ -64,7 +64,7 @@ SANS_IO = tuple(
         "compaction.py config_defs.py config_descriptions.py config_rules.py "
         "config_tables controller.py elections.py events.py follower_fetch.py "
         "groups/classic_group.py groups/deadlines.py "
-        "groups/java_hash.py groups/joins.py groups/member.py groups/offset_rules.py "
+        "groups/joins.py "
         "groups/offsets.py groups/rebalances.py groups/records.py groups/settings.py "
         "groups/shard.py groups/writes.py image.py inlet.py interior.py leader_epochs.py log.py "
         "log_cleaner.py named_entries.py producer_states.py registry.py "

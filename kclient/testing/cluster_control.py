@@ -17,8 +17,7 @@ from kclient.testing.cluster_topics import ClusterTopics, as_error
 from kclient.testing.controller import Tally
 from kclient.testing.fault import Fault
 from kclient.testing.faults import Faults
-from kclient.testing.groups.java_hash import partition_of
-from kclient.testing.groups.store import OFFSETS_TOPIC
+from kclient.testing.groups.store import OFFSETS_TOPIC, partition_of
 from kclient.testing.image import NO_LEADER
 from kclient.testing.interior import REGISTRY
 from kclient.testing.log_cleaner import CleanResult

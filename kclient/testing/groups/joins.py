@@ -12,9 +12,16 @@ from dataclasses import dataclass
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kclient.testing.groups.classic_group import ClassicGroup, State, join_refusal, protocols_of
+from kclient.testing.groups.classic_group import (
+    ClassicGroup,
+    JoinReply,
+    Member,
+    Protocols,
+    State,
+    join_refusal,
+    protocols_of,
+)
 from kclient.testing.groups.deadlines import Moment
-from kclient.testing.groups.member import JoinReply, Member, Protocols
 from kclient.testing.groups.rebalances import Rebalances, Write
 from kclient.testing.groups.records import group_record
 from kclient.testing.groups.settings import GroupSettings

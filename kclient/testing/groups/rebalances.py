@@ -14,9 +14,8 @@ from typing import NamedTuple, TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.sync_group import SyncGroupResponse
-from kclient.testing.groups.classic_group import ClassicGroup, Event, State, join_refusal
+from kclient.testing.groups.classic_group import ClassicGroup, Event, Member, State, join_refusal
 from kclient.testing.groups.deadlines import Deadlines, Key, Moment
-from kclient.testing.groups.member import Member
 from kclient.testing.groups.records import Record, group_record
 from kclient.testing.groups.settings import GroupSettings
 

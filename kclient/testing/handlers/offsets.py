@@ -25,8 +25,9 @@ from kclient.protocol.messages.offset_fetch import (
 )
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
-from kclient.testing.groups.offset_rules import CommitEntry, CommitRequest
-from kclient.testing.groups.offsets import CommittedOffset
+from kclient.testing.groups.deadlines import Moment
+from kclient.testing.groups.offsets import CommitEntry, CommitRequest, CommittedOffset
+from kclient.testing.groups.shard import Shard
 from kclient.testing.handlers.answers import Gathering
 from kclient.testing.refused import Refused
 
@@ -61,29 +62,27 @@ def _sort(
     waiting: list[OffsetCommitResponsePartition],
 ) -> None:
     """Answer the partitions that can't be committed for, and note the others."""
-    groups = call.broker.groups
-    by_id = call.version >= _FIRST_WITH_IDS
-    name = groups.topic_name(topic.topic_id) if by_id else topic.name
-    topic_id = None if name is None else groups.topic_id(name)
+    image, by_id = call.image, call.version >= _FIRST_WITH_IDS
+    found = image.topic_by_id(topic.topic_id) if by_id else image.topics.get(topic.name)
     for part in topic.partitions:
         index = part.partition_index
         answer = OffsetCommitResponsePartition(index)
         row.partitions.append(answer)
-        if name is None or topic_id is None:
+        if found is None:
             answer.error_code = (
                 ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
             continue
-        code = call.error_for(name, index)
-        if code is None and not groups.has_partition(name, index):
+        code = call.error_for(found.name, index)
+        if code is None and image.partition(found.name, index) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if code is not None:
             answer.error_code = code
             continue
         entries.append(
             CommitEntry(
-                name,
-                topic_id,
+                found.name,
+                found.topic_id,
                 index,
                 part.committed_offset,
                 part.committed_leader_epoch,
@@ -108,9 +107,6 @@ def _commit(
         request.retention_time_ms,
         call.version,
     )
-    groups = call.broker.groups
-    answer: Deferred[OffsetCommitResponse] = Deferred()
-    complete = groups.later(answer.complete)
 
     def fill(codes: Sequence[ErrorCode]) -> OffsetCommitResponse:
         for entry, told, code in zip(entries, waiting, codes, strict=True):
@@ -118,16 +114,13 @@ def _commit(
             told.error_code = code if late is None else late
         return response
 
-    try:
-        groups.operate(
-            header.group_id,
-            lambda shard, moment: shard.commit(
-                header, entries, lambda codes: complete(fill(codes)), moment
-            ),
-        )
-    except Refused as refused:
-        answer.complete(fill([refused.code] * len(entries)))
-    return answer
+    def commit(shard: Shard, moment: Moment, reply: Callable[[OffsetCommitResponse], None]) -> None:
+        shard.commit(header, entries, lambda codes: reply(fill(codes)), moment)
+
+    return call.broker.groups.ask(header.group_id, commit, lambda code: fill([code] * len(entries)))
+
+
+# OffsetFetch
 
 
 def fetch(call: Call, request: OffsetFetchRequest) -> Deferred[OffsetFetchResponse]:
@@ -245,7 +238,7 @@ def _wanted(
         name: str | None = topic.name
         code = ErrorCode.NONE
         if by_id:
-            name = call.broker.groups.topic_name(topic.topic_id)
+            name = call.topic_name(None, topic.topic_id)
             code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else code
         offsets = found.get(name or "", {})
         row = OffsetFetchResponseTopics(
@@ -270,9 +263,9 @@ def _all(
         if call.version < _FIRST_WITH_IDS:
             rows.append(OffsetFetchResponseTopics(name, partitions=parts))
             continue
-        topic_id = call.broker.groups.topic_id(name)
-        if topic_id is not None:
-            rows.append(OffsetFetchResponseTopics("", topic_id, parts))
+        topic = call.image.topics.get(name)
+        if topic is not None:
+            rows.append(OffsetFetchResponseTopics("", topic.topic_id, parts))
     return rows
 
 
