@@ -10,8 +10,8 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.fault import Fault, Stage
 from kclient.testing.hosting import INNER
-from kclient.testing.named_entries import named_entries
 from kclient.testing.refused import Refused
+from kclient.testing.request_info import named_entries
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, Self
 from kclient.clock import Clock, SystemClock
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut
 from kclient.testing.addresses import address_of, check_address, not_started, noted, stays_down
-from kclient.testing.arguments import ByNodeId, rack_of, racks_of, seconds_of, whole
+from kclient.testing.arguments import (
+    ByNodeId,
+    TopicDefaults,
+    broker_configs_of,
+    rack_of,
+    racks_of,
+    seconds_of,
+    whole,
+)
 from kclient.testing.broker import Broker
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.clock import VirtualLoop
@@ -32,7 +40,6 @@ from kclient.testing.memory_net import MemoryNet, checked_seed
 from kclient.testing.refused import Refused
 from kclient.testing.request_log import RequestLog
 from kclient.testing.services import LOOPBACK, START, Services
-from kclient.testing.topic_defaults import TopicDefaults, broker_configs_of
 
 _IN_SYNC_SECONDS = 1.0
 """For a broker that comes back to catch up, and no longer: the others may be down, too."""

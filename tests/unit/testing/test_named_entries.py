@@ -28,7 +28,7 @@ from kclient.protocol.messages.offset_fetch import (
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.api_names import VERSIONS
-from kclient.testing.named_entries import (
+from kclient.testing.request_info import (
     Entry,
     named_entries,
     names_partitions,
