@@ -1,6 +1,6 @@
 """What tests hand to a ``Cluster``: each argument is what it should be, or it is refused at once.
 
-Called by ``cluster``, ``cluster_control``, ``cluster_topics`` and ``broker``. Only types, and what
+Called by ``cluster``, ``cluster_topics`` and ``broker``. Only types, and what
 Kafka has no rule for: what a client could send is judged by ``topic_rules.py``.
 """
 
