@@ -65,9 +65,9 @@ SANS_IO = tuple(
         "events.py follower_fetch.py groups/classic_group.py groups/deadlines.py "
         "groups/joins.py groups/offsets.py groups/rebalances.py groups/records.py "
         "groups/settings.py groups/shard.py groups/writes.py image.py inlet.py "
-        "interior.py leader_epochs.py log.py log_cleaner.py producer_states.py "
-        "registry.py replica.py replicas.py request_info.py segments.py stored_batch.py "
-        "topic_configs.py topic_rules.py transaction_index.py",
+        "interior.py log.py log_state.py log_cleaner.py "
+        "registry.py replica.py replicas.py request_info.py stored_batch.py "
+        "topic_configs.py topic_rules.py",
     }.items()
     for place in (f"{package}/{file}".lstrip("/") for file in files.split())
 )

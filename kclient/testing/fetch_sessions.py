@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.error_codes import ErrorCode
+from kclient.testing.log_state import AbortedTransaction
 from kclient.testing.stored_batch import StoredBatch
-from kclient.testing.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     import random

@@ -15,12 +15,9 @@ from typing import NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.record.reader import read_batches
-from kclient.testing.leader_epochs import LeaderEpochs
-from kclient.testing.producer_states import ProducerStates
+from kclient.testing.log_state import LeaderEpochs, ProducerStates, Segments, TransactionIndex
 from kclient.testing.refused import Refused
-from kclient.testing.segments import Segments
 from kclient.testing.stored_batch import StoredBatch
-from kclient.testing.transaction_index import TransactionIndex
 
 INFLATE_CAP_BYTES = 256 << 20
 """Most that one batch may inflate to when its records are looked at."""

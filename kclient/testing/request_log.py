@@ -135,7 +135,7 @@ def _produced_bytes(request: Any) -> int:
     return size_bytes
 
 
-def _forget_produced(request: Any) -> None:
+def forget_produced(request: Any) -> None:
     """They lie in the connection's buffer, which is used again."""
     for topic in request.topic_data:
         for part in topic.partition_data:
@@ -440,7 +440,7 @@ class RequestLog:
     def over(self, entry: ServedRequest) -> None:
         """Nothing more will be done for it."""
         if entry.api_key == _PRODUCE:
-            _forget_produced(entry.request)
+            forget_produced(entry.request)
 
     def _of(self, entry: ServedRequest) -> _Kept:
         return self._clients if entry.replica_id == CLIENT else self._followers

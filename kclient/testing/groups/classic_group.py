@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from kclient.error_codes import ErrorCode
@@ -260,18 +260,7 @@ class ClassicGroup:
         old = self.members.pop(member_id)
         old.answer_join(join_refusal(ErrorCode.FENCED_INSTANCE_ID, member_id))
         old.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-        new = Member(
-            new_id,
-            instance_id,
-            old.client_id,
-            old.client_host,
-            old.rebalance_timeout_ms,
-            old.session_timeout_ms,
-            old.protocol_type,
-            old.protocols,
-            old.assignment,
-        )
-        self.members[new_id] = new
+        self.members[new_id] = new = replace(old, member_id=new_id, is_new=False)
         if self.leader == member_id:
             self.leader = new_id
         self.static_members[instance_id] = new_id
