@@ -60,16 +60,14 @@ SANS_IO = tuple(
         "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "
         "generation.py host.py",
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
-        "testing": "batch_rules.py broker_configs.py "
-        "compaction.py config_defs.py config_descriptions.py config_rules.py "
-        "config_tables controller.py elections.py events.py follower_fetch.py "
-        "groups/classic_group.py groups/deadlines.py "
-        "groups/java_hash.py groups/joins.py groups/member.py groups/offset_rules.py "
-        "groups/offsets.py groups/rebalances.py groups/records.py groups/settings.py "
-        "groups/shard.py groups/writes.py image.py inlet.py interior.py leader_epochs.py log.py "
-        "log_cleaner.py named_entries.py producer_states.py registry.py "
-        "replica.py replicas.py segments.py stored_batch.py topic_configs.py topic_rules.py "
-        "transaction_index.py",
+        "testing": "batch_rules.py broker_configs.py compaction.py config_defs.py "
+        "config_descriptions.py config_rules.py config_tables controller.py elections.py "
+        "events.py follower_fetch.py groups/classic_group.py groups/deadlines.py "
+        "groups/joins.py groups/offsets.py groups/rebalances.py groups/records.py "
+        "groups/settings.py groups/shard.py groups/writes.py image.py inlet.py "
+        "interior.py log.py log_state.py log_cleaner.py "
+        "registry.py replica.py replicas.py request_info.py stored_batch.py "
+        "topic_configs.py topic_rules.py",
     }.items()
     for place in (f"{package}/{file}".lstrip("/") for file in files.split())
 )

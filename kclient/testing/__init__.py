@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from kclient.clock import Clock
 from kclient.error_codes import ErrorCode
+from kclient.testing.arguments import TopicDefaults
 from kclient.testing.broker import Broker
 from kclient.testing.clock import Deadlock, Livelock, OutOfTime, Stuck, VirtualLoop, run_virtually
 from kclient.testing.cluster import Cluster
@@ -39,7 +40,6 @@ from kclient.testing.request_info import RequestInfo
 from kclient.testing.request_log import RequestLog, ServedRequest
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.threaded import ThreadedCluster
-from kclient.testing.topic_defaults import TopicDefaults
 
 __all__ = [
     "Action",

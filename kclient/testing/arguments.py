@@ -1,17 +1,20 @@
 """What tests hand to a ``Cluster``: each argument is what it should be, or it is refused at once.
 
-Called by ``cluster``, ``cluster_control``, ``cluster_topics`` and ``broker``. Only types, and what
+Called by ``cluster``, ``cluster_topics`` and ``broker``. Only types, and what
 Kafka has no rule for: what a client could send is judged by ``topic_rules.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeGuard, TypeVar
 
 from kclient.errors import InvalidArgument
+from kclient.settings import nearest
 
 T = TypeVar("T")
+_MOST_REPLICAS = 3
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -124,3 +127,51 @@ def assignments_of(value: object) -> list[tuple[int, list[int]]]:
 
 def _listed(value: object) -> Sequence[object]:
     return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
+
+
+def meant(word: object, known: Iterable[str], form: str = "{!r}") -> str:
+    """``: did you mean 'topic'?``, or nothing if nothing is near, whatever the case."""
+    if not isinstance(word, str):
+        return ""
+    small = {one.lower(): one for one in known}
+    near = nearest(word.lower(), small)
+    return "" if near is None else f": did you mean {form.format(small[near])}?"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """Counts of topics that don't say.
+
+    Attributes:
+        partitions: How many.
+        replication_factor: Replicas of each; None for 3, or all brokers if there are fewer.
+
+    Raises:
+        InvalidArgument: A count that isn't one.
+    """
+
+    partitions: int = 1
+    replication_factor: int | None = None
+
+    def __post_init__(self) -> None:
+        whole("partitions", self.partitions, 1)
+        if self.replication_factor is not None:
+            whole("replication_factor", self.replication_factor, 1)
+
+
+def broker_configs_of(
+    brokers: int, defaults: TopicDefaults | None, auto_create_topics: bool, configs: object
+) -> dict[str, object]:
+    """The configuration of all brokers, by Kafka's names."""
+    if defaults is not None and not isinstance(defaults, TopicDefaults):
+        raise InvalidArgument(f"topic_defaults={defaults!r} must be TopicDefaults")
+    said = TopicDefaults() if defaults is None else defaults
+    counts = {
+        "num.partitions": said.partitions,
+        "default.replication.factor": said.replication_factor or min(brokers, _MOST_REPLICAS),
+    }
+    return {
+        **{name: count for name, count in counts.items() if count != 1},  # which is Kafka's default
+        "auto.create.topics.enable": flag("auto_create_topics", auto_create_topics),
+        **configs_of("broker_configs", configs),
+    }

@@ -12,7 +12,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
 from kclient.protocol.primitives import Buffer
 from kclient.record.compression import Compression
-from kclient.record.layout import BATCH_HEADER_BYTES
+from kclient.record.layout import BATCH_HEADER_BYTES, MAGIC_POSITION
 from kclient.record.record_batch import Batch
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch, split_batches
@@ -21,7 +21,6 @@ from kclient.testing.topic_configs import TopicConfig
 if TYPE_CHECKING:
     from kclient.record import Record
 
-_MAGIC_POSITION = 16
 _FIRST_WITH_ZSTD = 7
 _CHECK_CAP_BYTES = 256 << 20
 """What inflates to more is refused. Kafka would take it, but kclient would not read it either."""
@@ -56,7 +55,7 @@ def open_batch(data: Buffer | None, version: int) -> StoredBatch:
         Refused: With Kafka's code.
     """
     found = split_batches(b"" if data is None else data)
-    if len(found) != 1 or found[0][_MAGIC_POSITION] != 2:
+    if len(found) != 1 or found[0][MAGIC_POSITION] != 2:
         raise Refused(ErrorCode.INVALID_RECORD)
     batch = StoredBatch(found[0])
     if batch.codec == Compression.ZSTD and version < _FIRST_WITH_ZSTD:
@@ -140,18 +139,6 @@ def _has_endless_length(records: memoryview) -> bool:
 
 class _RecordCheck:
     """The checks of single records, over one batch."""
-
-    __slots__ = (
-        "_code",
-        "_compacted",
-        "_earliest",
-        "_errors",
-        "_index",
-        "_latest",
-        "_log_append_time",
-        "_marked",
-        "greatest",
-    )
 
     def __init__(self, config: TopicConfig, now_ms: int, marked: bool) -> None:
         self._earliest = now_ms - config.timestamp_before_max_ms

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from kclient.errors import InvalidArgument
 from kclient.testing.addresses import address_of
-from kclient.testing.api_names import ApiName, api_key_of
+from kclient.testing.api_names import VERSIONS, ApiName, api_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
@@ -25,7 +25,6 @@ from kclient.testing.hosting import INNER, Address, Server, accept_no_more, list
 from kclient.testing.image import BrokerFacts, MetadataImage
 from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.replication import Replication
-from kclient.testing.served_versions import VERSIONS
 from kclient.testing.services import LOOPBACK, Services
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kclient.error_codes import ErrorCode
-from kclient.protocol.headers import RequestHeader
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.fault import Fault, Stage
 from kclient.testing.hosting import INNER
-from kclient.testing.named_entries import named_entries
 from kclient.testing.refused import Refused
+from kclient.testing.request_info import named_entries
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _FETCH = 1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """One request, its broker, and the cluster behind it.
 
@@ -35,28 +36,14 @@ class Call:
         used_faults: Those that act on this request.
     """
 
-    __slots__ = (
-        "api_key",
-        "broker",
-        "client_id",
-        "correlation_id",
-        "request",
-        "served",
-        "used_faults",
-        "version",
-    )
-
-    def __init__(
-        self, broker: Broker, header: RequestHeader, request: Any, served: ServedRequest
-    ) -> None:
-        self.broker = broker
-        self.api_key = header.api_key
-        self.version = header.api_version
-        self.correlation_id = header.correlation_id
-        self.client_id = header.client_id
-        self.request = request
-        self.served = served
-        self.used_faults: list[Fault] = []
+    broker: Broker
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    request: Any
+    served: ServedRequest
+    used_faults: list[Fault] = field(default_factory=list)
 
     @property
     def node_id(self) -> int:

@@ -6,7 +6,8 @@ wire: to the controller for what is to be, and into the logs of the brokers for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
@@ -97,13 +98,11 @@ class ClusterTopics:
             assignments_of(assignments),
             {key: None if value is None else as_text(value) for key, value in given.items()},
         )
-        try:
+        with told(f"Creation of topic {name!r} failed"):
             controller = self._controller()
             check_total(len(spec.assignments) or partitions or controller.image.config.partitions)
             checked = check_new_topic(controller.image, spec)
             controller.create_topic(checked.name, checked.assignments, checked.config)
-        except Refused as refused:
-            raise as_error(refused, f"Creation of topic {name!r} failed") from None
         return name
 
     @acts
@@ -111,22 +110,18 @@ class ClusterTopics:
         """Bring a topic to ``count`` partitions. Raises BrokerError."""
         found = self._topic(topic)
         whole("count", count)
-        try:
+        with told(f"Growing topic {topic!r} failed"):
             controller = self._controller()
             check_total(count - len(found.partitions))
             placed = check_growth(controller.image, found, count, None)
             controller.add_partitions(topic, placed)
-        except Refused as refused:
-            raise as_error(refused, f"Growing topic {topic!r} failed") from None
 
     @acts
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises BrokerError (UNKNOWN_TOPIC_OR_PARTITION)."""
         found = self._topic(name, "name")
-        try:
+        with told(f"Deleting topic {name!r} failed"):
             self._controller().delete_topic(found)
-        except Refused as refused:
-            raise as_error(refused, f"Deleting topic {name!r} failed") from None
 
     def topic_id(self, name: str) -> bytes:
         """The id of a topic, 16 bytes."""
@@ -160,10 +155,8 @@ class ClusterTopics:
         """
         self._partition(topic, partition)
         self._broker(broker)
-        try:
+        with told("Moving the leader failed"):
             self._controller().move_leader(topic, partition, broker)
-        except Refused as refused:
-            raise as_error(refused, "Moving the leader failed") from None
 
     def log(self, topic: str, partition: int = 0, *, broker: int | None = None) -> PartitionLog:
         """A log, to look into: offsets, epochs, producers, batches.
@@ -216,13 +209,11 @@ class ClusterTopics:
             BrokerError: OFFSET_OUT_OF_RANGE.
         """
         whole("before_offset", before_offset, 0)
-        try:
+        with told(f"Deleting records of {topic}-{partition} failed"):
             self._replica(topic, partition).log.delete_before(before_offset)
             for replica in self._replicas(topic, partition):
                 if replica.log.start_offset < before_offset <= replica.log.end_offset:
                     replica.log.raise_start(before_offset)
-        except Refused as refused:
-            raise as_error(refused, f"Deleting records of {topic}-{partition} failed") from None
 
     @acts
     def append(self, topic: str, partition: int, batches: bytes) -> int:
@@ -308,6 +299,10 @@ def _unknown(what: str) -> Exception:
     return broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, broker_message=f"There is no {what}")
 
 
-def as_error(refused: Refused, doing: str) -> Exception:
-    """What a client would have been told."""
-    return broker_error(refused.code, doing, broker_message=refused.message)
+@contextlib.contextmanager
+def told(doing: str) -> Iterator[None]:
+    """Raise for what is refused what a client would have been told."""
+    try:
+        yield
+    except Refused as refused:
+        raise broker_error(refused.code, doing, broker_message=refused.message) from None

@@ -26,7 +26,7 @@ from kclient.record.layout import (
     REST,
 )
 from kclient.testing.log import INFLATE_CAP_BYTES
-from kclient.testing.producer_states import ProducerStates
+from kclient.testing.log_state import ProducerStates
 from kclient.testing.stored_batch import StoredBatch
 
 DELETE_HORIZON_BIT = 0x40

@@ -68,6 +68,7 @@ class Tally:
     truncations: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class Controller:
     """One reign.
 
@@ -81,23 +82,13 @@ class Controller:
         reaches_registry: Whether it can write at all.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        epoch: int,
-        registry: Registry,
-        rng: random.Random,
-        tally: Tally,
-        publish: Callable[[Controller, MetadataImage], None],
-        reaches_registry: Callable[[], bool],
-    ) -> None:
-        self.node_id = node_id
-        self.epoch = epoch
-        self._registry = registry
-        self._rng = rng
-        self._tally = tally
-        self._publish = publish
-        self._reaches_registry = reaches_registry
+    node_id: int
+    epoch: int
+    _registry: Registry
+    _rng: random.Random
+    _tally: Tally
+    _publish: Callable[[Controller, MetadataImage], None]
+    _reaches_registry: Callable[[], bool]
 
     @property
     def image(self) -> MetadataImage:

@@ -1,23 +1,36 @@
 """From the bytes of a request to its handler, and from a response to bytes.
 
-Which APIs and versions are served is the handlers' table; what is not served ends the connection,
-as in Kafka, but for ApiVersions, which has an answer for versions to come (KIP-511).
+Which APIs are served is said by ``HANDLERS``, their versions are in ``api_names.py``, and a broker
+may be made to serve fewer. What is not served ends the connection, as in Kafka, but for
+ApiVersions, which has an answer for versions to come (KIP-511).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.errors import ProtocolError
 from kclient.protocol.headers import API_VERSIONS_KEY, decode_request_header
 from kclient.protocol.message import Request, Response
-from kclient.protocol.registry import request_class
+from kclient.protocol.registry import API_NAMES, request_class
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.fault import Answer, Unframed
-from kclient.testing.handlers import REFUSED, SERVED
-from kclient.testing.handlers.api_versions import unsupported_version_response
+from kclient.testing.handlers import (
+    api_versions,
+    configs,
+    fetch,
+    group_admin,
+    logs,
+    lookups,
+    membership,
+    metadata,
+    offsets,
+    produce,
+    topics,
+)
 from kclient.testing.request_log import ServedRequest
 
 if TYPE_CHECKING:
@@ -28,6 +41,43 @@ _RESPONSE_START = struct.Struct(">ii")
 _PAST_THE_END = "(end)"
 """What the decoder names as the field when only bytes after the message are wrong."""
 _SIZE = struct.Struct(">i")
+
+Handle: TypeAlias = Callable[[Call, Any], "Response | Deferred[Any] | None"]
+HANDLERS: dict[int, Handle] = {
+    0: produce.produce,
+    1: fetch.handle,
+    2: lookups.list_offsets,
+    3: metadata.metadata,
+    8: offsets.commit,
+    9: offsets.fetch,
+    10: membership.find_coordinator,
+    11: membership.join_group,
+    12: membership.heartbeat,
+    13: membership.leave_group,
+    14: membership.sync_group,
+    15: group_admin.describe_groups,
+    16: group_admin.list_groups,
+    18: api_versions.handle,
+    19: topics.create_topics,
+    20: topics.delete_topics,
+    21: logs.delete_records,
+    22: produce.init_producer_id,
+    23: lookups.offset_for_leader_epoch,
+    32: configs.describe_configs,
+    33: configs.alter_configs_of,
+    35: logs.describe_log_dirs,
+    37: topics.create_partitions,
+    42: group_admin.delete_groups,
+    43: topics.elect_leaders,
+    44: configs.alter_incrementally,
+    47: group_admin.delete_offsets,
+    60: metadata.describe_cluster,
+    68: membership.consumer_group_heartbeat,
+    74: configs.list_config_resources,
+    75: metadata.describe_topic_partitions,
+    76: membership.share_group_heartbeat,
+}
+"""By Kafka's number of the API."""
 
 
 class Unserved(Exception):
@@ -52,22 +102,23 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
     if len(frame) < _REQUEST_START.size:
         raise Unserved(f"a frame of {len(frame)} bytes is no request")
     key, version, correlation_id = _REQUEST_START.unpack_from(frame, 0)
-    served = SERVED.get(key) or REFUSED.get(key)
-    if served is None:
+    if key not in HANDLERS:
         raise Unserved(f"the embedded cluster does not serve API {key}")
     lowest, highest = broker.versions[key]
     if not lowest <= version <= highest:
         if key == API_VERSIONS_KEY:
-            answer = encode_frame(unsupported_version_response(broker.versions), 0, correlation_id)
+            answer = encode_frame(
+                api_versions.unsupported_version_response(broker.versions), 0, correlation_id
+            )
             raise Unserved(f"ApiVersions v{version}", answer)
-        raise Unserved(f"{served.name} v{version} is not served")
+        raise Unserved(f"{API_NAMES[key]} v{version} is not served")
     header = decode_request_header(frame)
     request = _decode(request_class(key), frame, version, header.body_offset)
     entry = ServedRequest(
         broker.now(),
         broker.node_id,
         key,
-        served.name,
+        API_NAMES[key],
         version,
         correlation_id,
         header.client_id,
@@ -76,7 +127,7 @@ def open_call(broker: Broker, frame: memoryview, connection: int) -> Call:
         request,
     )
     broker.requests.add(entry)
-    return Call(broker, header, request, entry)
+    return Call(broker, key, version, correlation_id, header.client_id, request, entry)
 
 
 def _decode(cls: type[Request], frame: memoryview, version: int, offset: int) -> Request:
@@ -98,8 +149,7 @@ def serve(call: Call) -> Response | Deferred[Response] | None:
     Raises:
         Hangup: The connection must be closed instead.
     """
-    served = SERVED.get(call.api_key) or REFUSED[call.api_key]
-    return served.handle(call, call.request)
+    return HANDLERS[call.api_key](call, call.request)
 
 
 def encode_frame(response: Response, version: int, correlation_id: int) -> bytearray:

@@ -42,8 +42,6 @@ class EventLog:
         assert not elected.unclean
     """
 
-    __slots__ = ("_events", "_failed", "_listeners", "_now", "_untold")
-
     def __init__(
         self,
         now: Callable[[], float],

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
 from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
 from kclient.protocol.registry import API_NAMES, request_class
-from kclient.testing.api_names import ApiName
-from kclient.testing.arguments import flag, is_number, is_whole, node_of, text, whole
-from kclient.testing.named_entries import names_partitions, names_topics
-from kclient.testing.request_info import REPLICA_ID, RequestInfo
-from kclient.testing.served_versions import VERSIONS
-from kclient.testing.suggestions import meant
+from kclient.testing.api_names import VERSIONS, ApiName
+from kclient.testing.arguments import flag, is_number, is_whole, meant, node_of, text, whole
+from kclient.testing.request_info import REPLICA_ID, RequestInfo, names_partitions, names_topics
 
 if TYPE_CHECKING:
     from kclient.testing.fault import Fault

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.error_codes import ErrorCode
+from kclient.testing.log_state import AbortedTransaction
 from kclient.testing.stored_batch import StoredBatch
-from kclient.testing.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     import random
@@ -141,8 +141,6 @@ class FetchContext:
 
 class FetchSessions:
     """The session cache of one broker, with a limited number of slots."""
-
-    __slots__ = ("_rng", "_sessions", "evictions", "slots")
 
     def __init__(self, rng: random.Random, slots: int = DEFAULT_SLOTS) -> None:
         self._rng = rng

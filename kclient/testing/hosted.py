@@ -14,7 +14,6 @@ from functools import partial
 from typing import Protocol
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.ack_wait import AckWait, Waiting
 from kclient.testing.controller import IsrChange
 from kclient.testing.deferred import Deferred
 from kclient.testing.feeds import Feed
@@ -25,6 +24,7 @@ from kclient.testing.log_cleaner import CleanResult, clean
 from kclient.testing.replica import Replica
 from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.stored_batch import StoredBatch
+from kclient.testing.waits import AckWait, Waiting
 
 logger = logging.getLogger("kclient.testing")
 

@@ -23,8 +23,6 @@ class Inlet:
         held: How many of them are not given out.
     """
 
-    __slots__ = ("_buffer", "_end", "_start", "held")
-
     def __init__(self) -> None:
         self._buffer = bytearray(_BUFFER_BYTES)
         self._start = 0

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kclient.error_codes import ErrorCode
 from kclient.record.reader import read_batches
-from kclient.testing.leader_epochs import LeaderEpochs
-from kclient.testing.producer_states import ProducerStates
+from kclient.testing.log_state import LeaderEpochs, ProducerStates, Segments, TransactionIndex
 from kclient.testing.refused import Refused
-from kclient.testing.segments import Segments
 from kclient.testing.stored_batch import StoredBatch
-from kclient.testing.transaction_index import TransactionIndex
 
 INFLATE_CAP_BYTES = 256 << 20
 """Most that one batch may inflate to when its records are looked at."""
@@ -52,6 +50,7 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionLog:
     """Batches in the order of their offsets.
 
@@ -65,32 +64,17 @@ class PartitionLog:
         segments: Where Kafka's files would begin, as far as ``note_segments`` was asked.
     """
 
-    __slots__ = (
-        "_bases",
-        "_batches",
-        "_listeners",
-        "_tail_listeners",
-        "end_offset",
-        "epochs",
-        "high_watermark",
-        "producers",
-        "segments",
-        "start_offset",
-        "transactions",
-    )
-
-    def __init__(self) -> None:
-        self._batches: list[StoredBatch] = []
-        self._bases: list[int] = []
-        self._listeners: dict[Callable[[int], None], None] = {}
-        self._tail_listeners: dict[Callable[[int], None], None] = {}
-        self.start_offset = 0
-        self.end_offset = 0
-        self.high_watermark = 0
-        self.epochs = LeaderEpochs()
-        self.producers = ProducerStates()
-        self.transactions = TransactionIndex()
-        self.segments = Segments()
+    start_offset: int = 0
+    end_offset: int = 0
+    high_watermark: int = 0
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    producers: ProducerStates = field(default_factory=ProducerStates)
+    transactions: TransactionIndex = field(default_factory=TransactionIndex)
+    segments: Segments = field(default_factory=Segments)
+    _batches: list[StoredBatch] = field(default_factory=list)
+    _bases: list[int] = field(default_factory=list)
+    _listeners: dict[Callable[[int], None], None] = field(default_factory=dict)
+    _tail_listeners: dict[Callable[[int], None], None] = field(default_factory=dict)
 
     @property
     def batches(self) -> tuple[StoredBatch, ...]:

@@ -2,7 +2,7 @@
 
 ``clean`` does at once what Kafka's two threads would do with a log now, by the topic's
 configuration, and says when there may be more to do, so that an idle cluster needs no periodic
-timer. It works in segments (``segments.py``): retention takes whole ones, and those of which all
+timer. It works in segments (``log_state.py``): retention takes whole ones, and those of which all
 is below the high watermark; compaction never touches the active one. Called by whoever drives the
 brokers, and by ``Cluster.clean``. Rules only: the time comes in as ``now_ms``.
 """
@@ -78,8 +78,7 @@ def clean(
     if force:
         log.segments.roll(log.end_offset)
     if config.deletes:
-        _delete_by_size(log, config.retention_bytes)
-        _delete_by_time(log, config.retention_ms, now_ms)
+        _delete_old(log, config, now_ms)
     removed, compacted, uncleanable = 0, False, None
     if config.compacted:
         try:
@@ -107,17 +106,6 @@ def _segments(log: PartitionLog) -> list[_Segment]:
     ]
 
 
-def _delete(log: PartitionLog, gone: Sequence[_Segment]) -> None:
-    """Delete the log's first segments; the active one is closed before it goes."""
-    if not gone:
-        return
-    end = gone[-1].next_base
-    if end == log.end_offset:
-        log.segments.roll(end)
-    log.delete_before(end)
-    log.segments.truncate_start(end)
-
-
 def _deletable(log: PartitionLog) -> list[_Segment]:
     """Segments, oldest first, that retention may take: committed, and not just empty and active."""
     found = []
@@ -128,29 +116,23 @@ def _deletable(log: PartitionLog) -> list[_Segment]:
     return found
 
 
-def _delete_by_size(log: PartitionLog, retention_bytes: int) -> None:
-    if retention_bytes < 0:
-        return
-    over = log.size_bytes - retention_bytes
-    gone = []
+def _delete_old(log: PartitionLog, config: TopicConfig, now_ms: int) -> None:
+    """Delete first segments by size and by age; the active one is closed before it goes."""
+    over = log.size_bytes - config.retention_bytes
+    end = log.start_offset
     for segment in _deletable(log):
-        if over < segment.size_bytes:
+        latest, size_bytes = segment.largest_timestamp, segment.size_bytes
+        too_much = config.retention_bytes >= 0 and size_bytes <= over
+        too_old = latest >= 0 and 0 <= config.retention_ms < now_ms - latest
+        if not too_much and not too_old:
             break
-        over -= segment.size_bytes
-        gone.append(segment)
-    _delete(log, gone)
-
-
-def _delete_by_time(log: PartitionLog, retention_ms: int, now_ms: int) -> None:
-    if retention_ms < 0:
-        return
-    gone = []
-    for segment in _deletable(log):
-        latest = segment.largest_timestamp
-        if latest < 0 or now_ms - latest <= retention_ms:
-            break
-        gone.append(segment)
-    _delete(log, gone)
+        over -= size_bytes
+        end = segment.next_base
+    if end > log.start_offset:
+        if end == log.end_offset:
+            log.segments.roll(end)
+        log.delete_before(end)
+        log.segments.truncate_start(end)
 
 
 def _first_uncleanable(log: PartitionLog, config: TopicConfig, now_ms: int) -> int:

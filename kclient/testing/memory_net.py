@@ -118,8 +118,6 @@ class Listener(asyncio.AbstractServer):
 class BoundAddress:
     """Stands for the socket of a ``Listener``."""
 
-    __slots__ = ("_name",)
-
     def __init__(self, host: str, port: int) -> None:
         self._name = host, port
 

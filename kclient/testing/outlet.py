@@ -24,8 +24,6 @@ class Outlet:
         clogged: The transport, or this, holds more than it should.
     """
 
-    __slots__ = ("_ending", "_paused", "_queue", "_transport", "clogged")
-
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._queue: deque[memoryview] = deque()

@@ -9,7 +9,7 @@ controller's word is ``facts``. Rules only: time comes in as ``now``, in seconds
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.image import NO_LEADER, PartitionFacts
@@ -42,6 +42,7 @@ class Follower:
     broker_epoch: int = -1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Replica:
     """One copy of a partition.
 
@@ -54,34 +55,20 @@ class Replica:
         look_at_ms: When there may be something to clean, in milliseconds since the epoch.
         wanted_isr: Asked of the controller and not answered; None where nothing is.
         is_gone: Its broker has it no more: the topic was deleted.
+        led_from: Where the log ended when this broker was elected.
+        followers: What is known of each, by node id; empty on followers.
     """
 
-    __slots__ = (
-        "_followers",
-        "_led_from",
-        "config",
-        "facts",
-        "is_gone",
-        "log",
-        "look_at_ms",
-        "node_id",
-        "topic_id",
-        "wanted_isr",
-    )
-
-    def __init__(
-        self, node_id: int, topic_id: bytes, facts: PartitionFacts, config: TopicConfig
-    ) -> None:
-        self.node_id = node_id
-        self.topic_id = topic_id
-        self.facts = facts
-        self.config = config
-        self.log = PartitionLog()
-        self.look_at_ms: int | None = None
-        self.wanted_isr: tuple[int, ...] | None = None
-        self.is_gone = False
-        self._followers: dict[int, Follower] = {}
-        self._led_from = 0
+    node_id: int
+    topic_id: bytes
+    facts: PartitionFacts
+    config: TopicConfig
+    log: PartitionLog = field(default_factory=PartitionLog)
+    look_at_ms: int | None = None
+    wanted_isr: tuple[int, ...] | None = None
+    is_gone: bool = False
+    led_from: int = 0
+    followers: dict[int, Follower] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         role = "leads" if self.leads else "follows"
@@ -98,19 +85,9 @@ class Replica:
         return self.facts.leader_epoch
 
     @property
-    def led_from(self) -> int:
-        """Where the log ended when this broker was elected."""
-        return self._led_from
-
-    @property
     def has_min_isr(self) -> bool:
         """Enough are in sync for acks=all."""
         return self.facts.has_min_isr(self.config)
-
-    @property
-    def followers(self) -> dict[int, Follower]:
-        """What is known of each, by node id; empty on followers."""
-        return self._followers
 
     def become(self, facts: PartitionFacts, config: TopicConfig, now: float) -> bool:
         """Believe the controller; whether leader or epoch are others than before."""
@@ -119,13 +96,13 @@ class Replica:
         if facts.partition_epoch != was.partition_epoch:
             self.wanted_isr = None
         if not self.leads:
-            self._followers = {}
-        elif turned or (not self._followers and len(facts.replicas) > 1):
+            self.followers = {}
+        elif turned or (not self.followers and len(facts.replicas) > 1):
             self._lead(now)
         if self.leads:
             for one in facts.isr:
-                if one in self._followers and one not in was.isr:
-                    self._followers[one].caught_up_at = now
+                if one in self.followers and one not in was.isr:
+                    self.followers[one].caught_up_at = now
             self.advance()
         return turned
 
@@ -133,7 +110,7 @@ class Replica:
         """Lead no more, until the controller says so again."""
         if self.leads:
             self.facts = replace(self.facts, leader=NO_LEADER)
-        self._followers = {}
+        self.followers = {}
         self.wanted_isr = None
 
     def begin(self, now: float) -> None:
@@ -143,9 +120,9 @@ class Replica:
             self.advance()
 
     def _lead(self, now: float) -> None:
-        self._led_from = self.log.end_offset
+        self.led_from = self.log.end_offset
         self.log.epochs.assign(self.epoch, self.log.end_offset)
-        self._followers = {
+        self.followers = {
             one: Follower(caught_up_at=now if one in self.facts.isr else 0.0)
             for one in self.facts.replicas
             if one != self.node_id
@@ -162,7 +139,7 @@ class Replica:
 
     def grown(self, end_before: int, now: float) -> None:
         """The leader's log got longer: those that had all of it fall behind from now on."""
-        for follower in self._followers.values():
+        for follower in self.followers.values():
             if follower.end_offset >= end_before:
                 follower.caught_up_at = now
         self.advance()
@@ -175,7 +152,7 @@ class Replica:
         least = self.log.end_offset
         for one in self._counted():
             if one != self.node_id:
-                least = min(least, self._followers[one].end_offset)
+                least = min(least, self.followers[one].end_offset)
         self.log.advance(least)
         return self.log.high_watermark > before
 
@@ -191,7 +168,7 @@ class Replica:
         Raises:
             Refused: It has no replica, as far as this broker knows.
         """
-        follower = self._followers.get(node_id)
+        follower = self.followers.get(node_id)
         if follower is None:
             raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
         follower.end_offset = offset
@@ -211,13 +188,13 @@ class Replica:
         """
         if not self.leads or self.wanted_isr is not None:
             return None
-        floor, end = max(self.log.high_watermark, self._led_from), self.log.end_offset
+        floor, end = max(self.log.high_watermark, self.led_from), self.log.end_offset
         joining = [
             one
             for one in alive
             if one not in self.facts.isr
-            and one in self._followers
-            and self._followers[one].end_offset >= (floor if one == asking else end)
+            and one in self.followers
+            and self.followers[one].end_offset >= (floor if one == asking else end)
         ]
         if not joining:
             return None
@@ -231,7 +208,7 @@ class Replica:
         return None if left == self.facts.isr else left
 
     def _lags(self, node_id: int, now: float, lag: float) -> bool:
-        follower = self._followers.get(node_id)
+        follower = self.followers.get(node_id)
         if follower is None or follower.end_offset == self.log.end_offset:
             return False
         return now >= follower.caught_up_at + lag  # as ``next_lag`` adds: else it may wake for ever
@@ -243,7 +220,7 @@ class Replica:
         return min(
             (
                 follower.caught_up_at + lag
-                for one, follower in self._followers.items()
+                for one, follower in self.followers.items()
                 if one in self.facts.isr and follower.end_offset != self.log.end_offset
             ),
             default=None,

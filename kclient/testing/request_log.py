@@ -16,14 +16,14 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from kclient.protocol.message import Response
+from kclient.error_codes import ErrorCode
+from kclient.protocol.message import Response, Struct
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.fault_arguments import counted
-from kclient.testing.request_info import CLIENT, REPLICA_ID
-from kclient.testing.served_request import ServedRequest as ServedRequest
+from kclient.testing.request_info import CLIENT, named_entries, replica_of
 from kclient.testing.timed_wait import check_timeout, offer, waited
 
 DEFAULT_LIMIT = 4096
@@ -34,6 +34,96 @@ _PRODUCE = 0
 _FORGOTTEN = -1
 _SHOWN = 5
 """Entries in what a failing test prints."""
+_CODES = frozenset(ErrorCode)
+_NAMED = 3
+"""Names, or errors, in what a failing test prints."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ServedRequest:
+    """One request that reached a broker, and what became of it; to be looked at only.
+
+    Attributes:
+        at: Monotonic seconds.
+        broker: Node id.
+        api_key: Kafka's number of the API.
+        api: Kafka's name of it.
+        version: Of the API.
+        correlation_id: As sent.
+        client_id: As sent.
+        connection: A number for the connection, counted over the cluster's life.
+        size_bytes: Of the frame, without its size field.
+        request: The decoded message; the record bytes of a Produce are taken out once served.
+        response: The answer, the record bytes of a Fetch taken out; bytes if a fault gave those;
+            None while there is none, and for good where it was lost or none is wanted.
+        answered_at: Monotonic seconds when the answer was handed to the network, or to the fault
+            that keeps or spoils it from there on; None without an answer.
+        replica_id: Node id of the follower that asked, -1 for a client.
+    """
+
+    at: float
+    broker: int
+    api_key: int
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: int
+    size_bytes: int
+    request: Any
+    response: Any = None
+    answered_at: float | None = None
+    replica_id: int = CLIENT
+    _number: int = 0
+    _kept_bytes: int = 0
+
+    def __repr__(self) -> str:
+        whose = repr(self.client_id) if self.replica_id == CLIENT else f"follower {self.replica_id}"
+        asked = f"{self.api} v{self.version} of {whose} to broker {self.broker}"
+        return f"<{', '.join((asked, *self._about(), self._outcome()))}>"
+
+    def _about(self) -> list[str]:
+        entries = named_entries(self.request, lambda name, _: name)
+        names = [
+            topic if partition is None else f"{topic}-{partition}"
+            for topic, partition in entries
+            if topic
+        ]
+        if len(names) > _NAMED:
+            names[_NAMED - 1 :] = [f"{names[_NAMED - 1]} and {len(names) - _NAMED} more"]
+        return names
+
+    def _outcome(self) -> str:
+        if self.response is None:
+            return "no answer"
+        if isinstance(self.response, bytes):
+            return f"answered {len(self.response)} bytes"
+        errors = [one.name if isinstance(one, ErrorCode) else str(one) for one in self.errors]
+        return " ".join(errors[:_NAMED]) or "answered"
+
+    @property
+    def errors(self) -> list[int]:
+        """The error codes anywhere in the answer, each once, in order; empty if all went well.
+
+        Each an ``ErrorCode``, unless a fault made one up.
+        """
+        found: dict[int, None] = {}
+        _collect_errors(self.response, found)
+        return [ErrorCode(code) if code in _CODES else code for code in found]
+
+
+def _collect_errors(value: object, found: dict[int, None]) -> None:
+    if isinstance(value, list):
+        for one in value:
+            _collect_errors(one, found)
+    elif isinstance(value, Struct):
+        for name in value.__slots__:
+            part = getattr(value, name)
+            if name == "error_code":
+                if part:
+                    found[part] = None
+            elif isinstance(part, (list, Struct)):
+                _collect_errors(part, found)
 
 
 def _produced_bytes(request: Any) -> int:
@@ -45,7 +135,7 @@ def _produced_bytes(request: Any) -> int:
     return size_bytes
 
 
-def _forget_produced(request: Any) -> None:
+def forget_produced(request: Any) -> None:
     """They lie in the connection's buffer, which is used again."""
     for topic in request.topic_data:
         for part in topic.partition_data:
@@ -111,8 +201,6 @@ class _Waiter:
 class _Kept:
     """The last entries, of clients or of followers."""
 
-    __slots__ = ("counts", "entries", "limit", "limit_bytes", "size_bytes")
-
     def __init__(self, limit: int, limit_bytes: int) -> None:
         self.limit = limit
         self.limit_bytes = limit_bytes
@@ -171,8 +259,6 @@ class RequestLog:
         assert first.errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         assert second.errors == []
     """
-
-    __slots__ = ("_clients", "_followers", "_number", "_waiters")
 
     def __init__(self, limit: int = DEFAULT_LIMIT, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self._clients = _Kept(limit, limit_bytes)
@@ -327,9 +413,7 @@ class RequestLog:
         """Take one request."""
         self._number += 1
         entry._number = self._number
-        find = REPLICA_ID.get(entry.api_key)
-        if find is not None:
-            entry.replica_id = find(entry.request)
+        entry.replica_id = replica_of(entry.api_key, entry.request)
         self._of(entry).add(entry)
         for waiter in self._waiters:
             waiter.look(entry)
@@ -356,7 +440,7 @@ class RequestLog:
     def over(self, entry: ServedRequest) -> None:
         """Nothing more will be done for it."""
         if entry.api_key == _PRODUCE:
-            _forget_produced(entry.request)
+            forget_produced(entry.request)
 
     def _of(self, entry: ServedRequest) -> _Kept:
         return self._clients if entry.replica_id == CLIENT else self._followers

@@ -13,6 +13,7 @@ import functools
 import random
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from kclient.clock import Clock
@@ -46,6 +47,7 @@ def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
     return _get_running_loop() is loop
 
 
+@dataclass(eq=False, repr=False)
 class Services:
     """What all brokers of a cluster share.
 
@@ -58,28 +60,19 @@ class Services:
         is_open: The cluster is started, and not closed since.
     """
 
-    def __init__(
-        self,
-        inside: Inside,
-        faults: Faults,
-        requests: RequestLog,
-        clock: Clock,
-        rng: random.Random,
-        network: MemoryNet | None = None,
-    ) -> None:
-        self.inside = inside
-        self.faults = faults
-        self.requests = requests
-        self.clock = clock
-        self.rng = rng
-        self.network = network
-        self.inner_network: MemoryNet | None = None
-        self.brokers: dict[int, Broker] = {}
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.is_open = False
-        self._now = 0.0
-        self._connections = INNER
-        self._producer_ids = -1
+    inside: Inside
+    faults: Faults
+    requests: RequestLog
+    clock: Clock
+    rng: random.Random
+    network: MemoryNet | None = None
+    inner_network: MemoryNet | None = None
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    loop: asyncio.AbstractEventLoop | None = None
+    is_open: bool = False
+    _now: float = 0.0
+    _connections: int = INNER
+    _producer_ids: int = -1
 
     @property
     def is_running(self) -> bool:

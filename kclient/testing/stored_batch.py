@@ -8,6 +8,7 @@ record is decoded here.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from kclient.error_codes import ErrorCode
 from kclient.record.crc import crc32c
@@ -43,6 +44,7 @@ _NEWEST_MAGIC = 2
 _SEQUENCES = 1 << 31
 
 
+@dataclass(slots=True, init=False, eq=False, repr=False)
 class StoredBatch:
     """One v2 batch with the fields of its header read out once.
 
@@ -53,21 +55,7 @@ class StoredBatch:
         leader_epoch: Epoch of the leader that appended it.
     """
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "crc",
-        "data",
-        "last_offset",
-        "leader_epoch",
-        "max_timestamp",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-    )
-
+    data: bytearray
     attributes: int
     base_offset: int
     base_sequence: int

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kclient.errors import InvalidArgument
 from kclient.testing.arguments import seconds_of
 from kclient.testing.cluster import Cluster
-from kclient.testing.loop_thread import LoopThread
-from kclient.testing.remote import WAIT_TIMEOUT, Remote
+from kclient.testing.remote import WAIT_TIMEOUT, LoopThread, Remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable

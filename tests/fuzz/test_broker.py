@@ -10,7 +10,7 @@ import pytest
 from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.testing.connection import Channel
 from kclient.testing.deferred import Deferred
-from kclient.testing.handlers import SERVED, Served
+from kclient.testing.dispatch import HANDLERS
 from tests.fuzz import broker
 from tests.fuzz.campaign import Portion, portions, run_portion
 from tests.fuzz.tally import Tally
@@ -32,7 +32,7 @@ def judge_many(count: int = ENOUGH) -> None:
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, key: int, handle: Any) -> None:
-    monkeypatch.setitem(SERVED, key, Served(key, handle))
+    monkeypatch.setitem(HANDLERS, key, handle)
 
 
 def test_a_sound_broker_passes() -> None:
@@ -40,7 +40,7 @@ def test_a_sound_broker_passes() -> None:
 
 
 def test_a_handler_that_fails_on_some_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = SERVED[3].handle
+    sound = HANDLERS[3]
 
     def handle(call: Any, request: Any) -> Any:
         if call.client_id == "fuzz" and call.version >= 10:
@@ -53,7 +53,7 @@ def test_a_handler_that_fails_on_some_requests(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_handler_that_never_answers_some_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = SERVED[3].handle
+    sound = HANDLERS[3]
 
     def handle(call: Any, request: Any) -> Any:
         return Deferred() if call.client_id == "fuzz" else sound(call, request)
@@ -64,7 +64,7 @@ def test_a_handler_that_never_answers_some_requests(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_broker_that_is_spoiled_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound, asked = SERVED[3].handle, []
+    sound, asked = HANDLERS[3], []
 
     def handle(call: Any, request: Any) -> Any:
         asked.append(call.client_id)

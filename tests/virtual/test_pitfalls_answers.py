@@ -15,7 +15,7 @@ import pytest
 from kclient.broker_errors import InvalidRecord, MessageTooLarge
 from kclient.error_codes import ErrorCode
 from kclient.testing import Cluster
-from kclient.testing.producer_states import ProducerStates
+from kclient.testing.log_state import ProducerStates
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch
 from tests.virtual.recovering import IMPATIENT, one_broker, only, outcomes, send, sending

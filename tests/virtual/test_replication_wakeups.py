@@ -23,7 +23,8 @@ from kclient.protocol.messages.fetch import (
 )
 from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kclient.testing import Cluster, VirtualLoop, deletion_wait, run_virtually
+from kclient.testing import Cluster, VirtualLoop, run_virtually
+from kclient.testing.handlers import logs
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import list_offsets, produce
 from tests.unit.testing.raw_peer import RawPeer
@@ -241,7 +242,7 @@ def test_a_deletion_looks_at_all_its_partitions_a_few_times_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = 0
-    low_watermark = deletion_wait.low_watermark
+    low_watermark = logs.low_watermark
 
     def counted(*given: object) -> int:
         nonlocal looks
@@ -254,7 +255,7 @@ def test_a_deletion_looks_at_all_its_partitions_a_few_times_only(
         for index in range(200):
             cluster.append("d", index, batch_bytes(3))
         await asyncio.sleep(SOON)
-        monkeypatch.setattr(deletion_wait, "low_watermark", counted)
+        monkeypatch.setattr(logs, "low_watermark", counted)
         async with RawPeer.to(cluster.brokers[1].address) as peer:
             response = await peer.call(delete(*[3] * 200), 2)
         assert all(one.error_code == 0 for one in response.topics[0].partitions)

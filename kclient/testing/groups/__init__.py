@@ -2,7 +2,7 @@
 
 ``coordinator.py`` is a broker's part: it holds one ``Shard`` per partition of
 ``__consumer_offsets`` that the broker leads, and the timer. Below it nothing waits:
-``classic_group.py`` (the state machine), ``member.py``, ``joins.py``, ``rebalances.py``,
-``offsets.py``, ``offset_rules.py``, ``records.py``, ``deadlines.py``. ``store.py`` is the only
-file that knows how the rest of the broker keeps logs and topics.
+``classic_group.py`` (the state machine and its members), ``joins.py``, ``rebalances.py``,
+``offsets.py``, ``records.py``, ``deadlines.py``. ``store.py`` is the only file that knows how the
+rest of the broker keeps logs and topics.
 """

@@ -12,16 +12,111 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import ProtocolError
 from kclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from kclient.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kclient.protocol.messages.sync_group import SyncGroupResponse
-from kclient.testing.groups.member import Member, Protocols
 from kclient.testing.refused import Refused
 from kclient.transitions import step
+
+JoinReply: TypeAlias = Callable[[JoinGroupResponse], None]
+SyncReply: TypeAlias = Callable[[SyncGroupResponse], None]
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One member.
+
+    Attributes:
+        member_id: Given by the coordinator.
+        instance_id: ``group.instance.id`` of a static member (KIP-345).
+        client_id: As the client calls itself.
+        client_host: Where it came from, in Java's spelling.
+        rebalance_timeout_ms: How long it may take to rejoin.
+        session_timeout_ms: How long it may be silent.
+        protocol_type: ``consumer``, ``connect``, ...
+        protocols: (name, metadata), the preferred one first.
+        assignment: From the leader, opaque.
+        is_new: Its first JoinGroup is still parked: its session runs out all the same.
+        join_reply: Answers the parked JoinGroup.
+        sync_reply: Answers the parked SyncGroup.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    join_reply: JoinReply | None = field(default=None, repr=False)
+    sync_reply: SyncReply | None = field(default=None, repr=False)
+
+    @property
+    def is_static(self) -> bool:
+        """It has a ``group.instance.id``."""
+        return self.instance_id is not None
+
+    @property
+    def awaits_join(self) -> bool:
+        """Its JoinGroup is parked."""
+        return self.join_reply is not None
+
+    @property
+    def awaits_sync(self) -> bool:
+        """Its SyncGroup is parked."""
+        return self.sync_reply is not None
+
+    @property
+    def needs_no_heartbeat(self) -> bool:
+        """It waits for the group, so the group may not wait for it."""
+        return not self.is_new and (self.awaits_join or self.awaits_sync)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it said with that protocol.
+
+        Raises:
+            KeyError: It doesn't speak it.
+        """
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise KeyError(protocol)
+
+    def vote(self, candidates: Container[str]) -> str:
+        """The first of its protocols that all members speak.
+
+        Raises:
+            KeyError: There is none.
+        """
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise KeyError(self.member_id)
+
+    def answer_join(self, response: JoinGroupResponse) -> None:
+        """Answer its JoinGroup if one is parked."""
+        reply, self.join_reply = self.join_reply, None
+        if reply is not None:
+            reply(response)
+
+    def answer_sync(self, response: SyncGroupResponse) -> bool:
+        """Answer its SyncGroup; False if none is parked."""
+        reply, self.sync_reply = self.sync_reply, None
+        if reply is None:
+            return False
+        reply(response)
+        return True
+
 
 CONSUMER = "consumer"
 _VERSION_BYTES = 2
@@ -165,18 +260,7 @@ class ClassicGroup:
         old = self.members.pop(member_id)
         old.answer_join(join_refusal(ErrorCode.FENCED_INSTANCE_ID, member_id))
         old.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-        new = Member(
-            new_id,
-            instance_id,
-            old.client_id,
-            old.client_host,
-            old.rebalance_timeout_ms,
-            old.session_timeout_ms,
-            old.protocol_type,
-            old.protocols,
-            old.assignment,
-        )
-        self.members[new_id] = new
+        self.members[new_id] = new = replace(old, member_id=new_id, is_new=False)
         if self.leader == member_id:
             self.leader = new_id
         self.static_members[instance_id] = new_id

@@ -16,27 +16,21 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kclient.error_codes import ErrorCode
-from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kclient.testing.deferred import Deferred
 from kclient.testing.groups import records
-from kclient.testing.groups.classic_group import ClassicGroup, join_refusal
+from kclient.testing.groups.classic_group import ClassicGroup
 from kclient.testing.groups.deadlines import Deadlines, Moment
-from kclient.testing.groups.java_hash import partition_of
-from kclient.testing.groups.joins import JoinRequest
 from kclient.testing.groups.records import Record
 from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.groups.shard import Shard
-from kclient.testing.groups.store import OFFSETS_TOPIC, GroupStore, Node
+from kclient.testing.groups.store import OFFSETS_TOPIC, GroupStore, partition_of
+from kclient.testing.image import BrokerFacts
 from kclient.testing.refused import Refused
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
-    from kclient.testing.call import Call
 
 T = TypeVar("T")
-_CLIENT_HOST = "/127.0.0.1"
-"""Where all clients of the embedded cluster are, in Java's spelling."""
 
 
 class GroupCoordinator:
@@ -75,7 +69,7 @@ class GroupCoordinator:
 
     # What handlers ask
 
-    def find(self, group_id: str) -> Node | None:
+    def find(self, group_id: str) -> BrokerFacts | None:
         """A group's coordinator, None while there is none.
 
         The internal topic is made if need be. Kafka then says that there is no coordinator yet;
@@ -99,14 +93,6 @@ class GroupCoordinator:
             self._run(lambda moment, shard=shard: found.extend(shard.known(moment)))  # type: ignore[misc]
         return found
 
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic, None if there is none with that id."""
-        return self._store.topic_name(topic_id)
-
-    def has_partition(self, topic: str, index: int) -> bool:
-        """The partition exists."""
-        return self._store.has_partition(topic, index)
-
     def operate(self, group_id: str, operation: Callable[[Shard, Moment], None]) -> None:
         """Let ``operation`` act on the group's shard, then send the answers that it gave.
 
@@ -122,25 +108,25 @@ class GroupCoordinator:
         """``reply``, called once the operation that goes on has ended."""
         return lambda value: self._outbox.append(partial(reply, value))
 
-    def join(self, call: Call, request: JoinGroupRequest) -> Deferred[JoinGroupResponse]:
-        """JoinGroup, of a form that was checked; answered when the group has all its members."""
-        answer: Deferred[JoinGroupResponse] = Deferred()
-        reply = self.later(answer.complete)
-        joins = JoinRequest(request, call.version, call.client_id or "", _CLIENT_HOST, reply)
-        try:
-            self.operate(request.group_id, lambda shard, moment: shard.join(joins, moment))
-        except Refused as refused:
-            answer.complete(join_refusal(refused.code, ""))
-        return answer
+    def ask(
+        self,
+        group_id: str,
+        operation: Callable[[Shard, Moment, Callable[[T], None]], None],
+        refuse: Callable[[ErrorCode], T],
+    ) -> Deferred[T]:
+        """``operate``, with an operation that replies now or later; the answer to it.
 
-    def sync(self, request: SyncGroupRequest) -> Deferred[SyncGroupResponse]:
-        """SyncGroup; answered when the leader has assigned."""
-        answer: Deferred[SyncGroupResponse] = Deferred()
+        Args:
+            group_id: Whose shard.
+            operation: Takes the shard, the moment, and what to call with the answer.
+            refuse: Makes the answer where the group isn't to be had here.
+        """
+        answer: Deferred[T] = Deferred()
         reply = self.later(answer.complete)
         try:
-            self.operate(request.group_id, lambda shard, moment: shard.sync(request, reply, moment))
+            self.operate(group_id, lambda shard, moment: operation(shard, moment, reply))
         except Refused as refused:
-            answer.complete(SyncGroupResponse(error_code=refused.code))
+            answer.complete(refuse(refused.code))
         return answer
 
     # What the broker tells
@@ -175,7 +161,8 @@ class GroupCoordinator:
 
     def topic_id(self, topic: str) -> bytes | None:
         """The id of a topic, None if it doesn't exist."""
-        return self._store.topic_id(topic)
+        found = self._broker.image.topics.get(topic)
+        return None if found is None else found.topic_id
 
     # Shards
 

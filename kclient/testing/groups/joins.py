@@ -12,9 +12,16 @@ from dataclasses import dataclass
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kclient.testing.groups.classic_group import ClassicGroup, State, join_refusal, protocols_of
+from kclient.testing.groups.classic_group import (
+    ClassicGroup,
+    JoinReply,
+    Member,
+    Protocols,
+    State,
+    join_refusal,
+    protocols_of,
+)
 from kclient.testing.groups.deadlines import Moment
-from kclient.testing.groups.member import JoinReply, Member, Protocols
 from kclient.testing.groups.rebalances import Rebalances, Write
 from kclient.testing.groups.records import group_record
 from kclient.testing.groups.settings import GroupSettings
@@ -53,6 +60,7 @@ class JoinRequest:
         self.reply(join_refusal(code, named))
 
 
+@dataclass(eq=False, repr=False)
 class Joins:
     """JoinGroup for the groups of one partition.
 
@@ -62,12 +70,9 @@ class Joins:
         new_id: A UUID, in text.
     """
 
-    def __init__(
-        self, settings: GroupSettings, rebalances: Rebalances, new_id: Callable[[], str]
-    ) -> None:
-        self._settings = settings
-        self._rebalances = rebalances
-        self._new_id = new_id
+    _settings: GroupSettings
+    _rebalances: Rebalances
+    _new_id: Callable[[], str]
 
     def join(self, group: ClassicGroup, call: JoinRequest, moment: Moment) -> Write | None:
         """Let somebody join, or say why not."""

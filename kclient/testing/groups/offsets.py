@@ -1,20 +1,27 @@
-"""Committed offsets of the groups of one partition.
+"""Committed offsets of the groups of one partition, and who may commit, delete and keep which.
 
 Two views: what was appended, which new requests are judged by, and what is committed, which
 readers get; with replication the second follows the first. Filled by requests and, when a
-partition is taken over, from its log. No rules about groups here.
+partition is taken over, from its log. The rules, below, make records and change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.group_log import OffsetCommitKey, OffsetCommitValue
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.groups.records import OffsetRecord
+from kclient.testing.groups.classic_group import ClassicGroup, State
+from kclient.testing.groups.deadlines import Moment
+from kclient.testing.groups.records import OffsetRecord, offset_tombstone
+from kclient.testing.groups.settings import GroupSettings
+from kclient.testing.refused import Refused
 
+_FIRST_WITH_GROUP_ERRORS = 9
+_LONGEST = (1 << 63) - 1
 _Table: TypeAlias = dict[str, dict[str, dict[int, "CommittedOffset"]]]
 
 
@@ -102,3 +109,120 @@ def _apply(table: _Table, record: OffsetRecord) -> None:
         topics.pop(key.topic, None)
     if not topics:
         table.pop(key.group, None)
+
+
+class CommitRequest(NamedTuple):
+    """An OffsetCommit, without what it commits."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    retention_ms: int
+    """-1 for the brokers' retention."""
+    version: int
+
+
+class CommitEntry(NamedTuple):
+    """One partition of an OffsetCommit, which exists."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+def check_commit(group: ClassicGroup | None, request: CommitRequest) -> None:
+    """Raise Refused unless that member may commit for that group.
+
+    A group that isn't there is no obstacle to who isn't in a group: it is made.
+    """
+    if group is not None:
+        group.check_commit(request.member_id, request.instance_id, request.generation)
+    elif request.generation >= 0:
+        if request.version < _FIRST_WITH_GROUP_ERRORS:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def commit_records(
+    request: CommitRequest,
+    entries: Sequence[CommitEntry],
+    settings: GroupSettings,
+    wall_ms: int,
+) -> tuple[list[OffsetRecord], list[ErrorCode]]:
+    """What to write, and a code for each entry."""
+    expires_ms = -1 if request.retention_ms == -1 else min(wall_ms + request.retention_ms, _LONGEST)
+    records: list[OffsetRecord] = []
+    codes: list[ErrorCode] = []
+    for one in entries:
+        metadata = one.metadata or ""
+        if len(metadata) > settings.metadata_max_bytes:
+            codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            continue
+        committed = CommittedOffset(
+            one.offset, one.leader_epoch, metadata, wall_ms, expires_ms, one.topic_id
+        )
+        records.append(committed.record(request.group_id, one.topic, one.partition))
+        codes.append(ErrorCode.NONE)
+    return records, codes
+
+
+def delete_records(
+    group: ClassicGroup, offsets: Offsets, entries: Iterable[tuple[str, int]]
+) -> tuple[list[OffsetRecord], list[ErrorCode]]:
+    """Tombstones of (topic, partition) entries, and a code for each."""
+    records: list[OffsetRecord] = []
+    codes: list[ErrorCode] = []
+    for topic, partition in entries:
+        if group.subscribes_to(topic):
+            codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+            continue
+        codes.append(ErrorCode.NONE)
+        if offsets.has(group.group_id, topic, partition):
+            records.append(offset_tombstone(group.group_id, topic, partition))
+    return records, codes
+
+
+def orphans(
+    group_id: str, offsets: Offsets, topic_id: Callable[[str], bytes | None]
+) -> list[OffsetRecord]:
+    """Tombstones of offsets in topics that were deleted, though one of that name may be there."""
+    gone: list[OffsetRecord] = []
+    for topic, partitions in offsets.by_topic(group_id).items():
+        now = topic_id(topic)
+        for partition, one in partitions.items():
+            if now is None or one.topic_id not in (ZERO_UUID, now):
+                gone.append(offset_tombstone(group_id, topic, partition))
+    return gone
+
+
+def expired(
+    group: ClassicGroup, offsets: Offsets, settings: GroupSettings, moment: Moment
+) -> tuple[list[OffsetRecord], bool]:
+    """Tombstones of offsets that were kept long enough, and whether none is left (KIP-211)."""
+    gone: list[OffsetRecord] = []
+    left = False
+    for topic, partition, one in offsets.appended(group.group_id):
+        if group.subscribes_to(topic) or not _has_expired(group, one, settings, moment.wall_ms):
+            left = True
+        else:
+            gone.append(offset_tombstone(group.group_id, topic, partition))
+    return gone, not left
+
+
+def _has_expired(
+    group: ClassicGroup, one: CommittedOffset, settings: GroupSettings, wall_ms: int
+) -> bool:
+    since = one.committed_ms
+    if group.protocol_type is not None:
+        if group.state is State.EMPTY:
+            if group.state_since_ms >= 0:
+                since = group.state_since_ms
+        elif not (group.state is State.STABLE and group.subscribed_topics is not None):
+            return False
+    if one.expires_ms != -1:
+        return wall_ms >= one.expires_ms
+    return wall_ms - since >= settings.retention_ms

@@ -8,13 +8,14 @@ session, one while joins are collected, one while assignments are awaited. Funct
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.sync_group import SyncGroupResponse
-from kclient.testing.groups.classic_group import ClassicGroup, Event, State, join_refusal
-from kclient.testing.groups.deadlines import Deadlines, Moment
-from kclient.testing.groups.member import Member
+from kclient.testing.groups.classic_group import ClassicGroup, Event, Member, State, join_refusal
+from kclient.testing.groups.deadlines import Deadlines, Key, Moment
 from kclient.testing.groups.records import Record, group_record
 from kclient.testing.groups.settings import GroupSettings
 
@@ -38,6 +39,7 @@ class Write(NamedTuple):
 Perform: TypeAlias = Callable[[Write | None, Moment], None]
 
 
+@dataclass(eq=False, repr=False)
 class Rebalances:
     """The steps of the groups of one partition.
 
@@ -48,17 +50,10 @@ class Rebalances:
         perform: Carries out a write.
     """
 
-    def __init__(
-        self,
-        settings: GroupSettings,
-        deadlines: Deadlines,
-        find: Callable[[str], ClassicGroup | None],
-        perform: Perform,
-    ) -> None:
-        self._settings = settings
-        self._deadlines = deadlines
-        self._find = find
-        self._perform = perform
+    _settings: GroupSettings
+    _deadlines: Deadlines
+    _find: Callable[[str], ClassicGroup | None]
+    _perform: Perform
 
     # Sessions
 
@@ -68,14 +63,8 @@ class Rebalances:
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int, moment: Moment) -> None:
         """Expect a sign of life within ``timeout_ms``, of an id that was only given out too."""
-        group_id = group.group_id
-
-        def expire(then: Moment) -> None:
-            found = self._find(group_id)
-            if found is not None:
-                self._perform(self._expire_session(found, member_id, then), then)
-
-        self._set(("session", group_id, member_id), timeout_ms, moment, expire)
+        expire = partial(self._expire_session, member_id)
+        self._plan(("session", group.group_id, member_id), timeout_ms, moment, expire)
 
     def unwatch(self, group: ClassicGroup, member_id: str) -> None:
         """Expect nothing of it any more."""
@@ -88,17 +77,13 @@ class Rebalances:
         self._deadlines.cancel(("join", group.group_id))
         self._deadlines.cancel(("sync", group.group_id))
 
-    def _expire_session(self, group: ClassicGroup, member_id: str, moment: Moment) -> Write | None:
+    def _expire_session(self, member_id: str, group: ClassicGroup, moment: Moment) -> Write | None:
         if member_id in group.pending_members:
             group.remove(member_id)
             return self._complete_if_joined(group, moment)
         member = group.members.get(member_id)
         if member is None or member.needs_no_heartbeat:
             return None
-        return self.remove_member(group, member, moment)
-
-    def remove_member(self, group: ClassicGroup, member: Member, moment: Moment) -> Write | None:
-        """A member has failed."""
         # It may still be there, with a JoinGroup parked: it then joins anew.
         member.answer_join(join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         group.remove(member.member_id)
@@ -135,7 +120,7 @@ class Rebalances:
         if first:
             delay = self._settings.initial_rebalance_delay_ms
             left = max(group.rebalance_timeout_ms - delay, 0)
-            self._delay_first(group.group_id, delay, left, moment)
+            self._delay_first(delay, left, group, moment)
         group.apply(Event.REBALANCE, moment.wall_ms)
         if first:
             return None
@@ -144,31 +129,24 @@ class Rebalances:
         self._await_joins(group, moment)
         return None
 
-    def _delay_first(self, group_id: str, delay_ms: int, left_ms: int, moment: Moment) -> None:
+    def _delay_first(
+        self, delay_ms: int, left_ms: int, group: ClassicGroup, moment: Moment
+    ) -> None:
         """Give the first rebalance of a group time, and more while members come."""
 
-        def due(then: Moment) -> None:
-            group = self._find(group_id)
-            if group is None:
-                return
-            if group.new_member_added and left_ms:
-                group.new_member_added = False
-                longer = min(self._settings.initial_rebalance_delay_ms, left_ms)
-                self._delay_first(group_id, longer, max(left_ms - delay_ms, 0), then)
-            else:
-                self._perform(self._complete_join(group, then), then)
+        def due(found: ClassicGroup, then: Moment) -> Write | None:
+            if not found.new_member_added or not left_ms:
+                return self._complete_join(found, then)
+            found.new_member_added = False
+            longer = min(self._settings.initial_rebalance_delay_ms, left_ms)
+            self._delay_first(longer, max(left_ms - delay_ms, 0), found, then)
+            return None
 
-        self._set(("join", group_id), delay_ms, moment, due)
+        self._plan(("join", group.group_id), delay_ms, moment, due)
 
     def _await_joins(self, group: ClassicGroup, moment: Moment) -> None:
-        group_id = group.group_id
-
-        def due(then: Moment) -> None:
-            found = self._find(group_id)
-            if found is not None:
-                self._perform(self._complete_join(found, then), then)
-
-        self._set(("join", group_id), group.rebalance_timeout_ms, moment, due)
+        timeout_ms = group.rebalance_timeout_ms
+        self._plan(("join", group.group_id), timeout_ms, moment, self._complete_join)
 
     def _complete_join(self, group: ClassicGroup, moment: Moment) -> Write | None:
         """Begin the next generation with those who joined; static members may be late."""
@@ -188,26 +166,16 @@ class Rebalances:
             self.touch(group, member, moment)
             member.is_new = False
             group.pending_syncs.add(member.member_id)
-        self._await_syncs(group, moment)
+        expire = partial(self._expire_syncs, group.generation)
+        self._plan(("sync", group.group_id), group.rebalance_timeout_ms, moment, expire)
         return None
 
     # Collecting assignments
 
-    def _await_syncs(self, group: ClassicGroup, moment: Moment) -> None:
-        group_id, generation = group.group_id, group.generation
-
-        def due(then: Moment) -> None:
-            found = self._find(group_id)
-            if found is not None and found.generation == generation:
-                self._perform(self._expire_syncs(found, then), then)
-
-        self._set(("sync", group_id), group.rebalance_timeout_ms, moment, due)
-
-    def _expire_syncs(self, group: ClassicGroup, moment: Moment) -> Write | None:
-        if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
-            return None
+    def _expire_syncs(self, generation: int, group: ClassicGroup, moment: Moment) -> Write | None:
         late = sorted(group.pending_syncs)
-        if not late:
+        waits = group.state in (State.COMPLETING_REBALANCE, State.STABLE)
+        if group.generation != generation or not waits or not late:
             return None
         for member_id in late:
             group.remove(member_id)
@@ -239,10 +207,21 @@ class Rebalances:
                 # A session that ran out while the member waited for others was let pass.
                 self.touch(group, member, moment)
 
-    def _set(
-        self, key: tuple[str, ...], after_ms: int, moment: Moment, action: Callable[[Moment], None]
+    def _plan(
+        self,
+        key: Key,
+        after_ms: int,
+        moment: Moment,
+        step: Callable[[ClassicGroup, Moment], Write | None],
     ) -> None:
-        self._deadlines.set(key, moment.now + after_ms / 1000, action)
+        """Take a step later, if there still is a group of the name that is second in ``key``."""
+
+        def due(then: Moment) -> None:
+            group = self._find(key[1])
+            if group is not None:
+                self._perform(step(group, then), then)
+
+        self._deadlines.set(key, moment.now + after_ms / 1000, due)
 
 
 def sync_answer(

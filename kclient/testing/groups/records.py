@@ -22,8 +22,7 @@ from kclient.protocol.messages.group_log import (
 )
 from kclient.record.builder import BatchBuilder
 from kclient.record.reader import read_batches
-from kclient.testing.groups.classic_group import ClassicGroup, State
-from kclient.testing.groups.member import Member
+from kclient.testing.groups.classic_group import ClassicGroup, Member, State
 from kclient.testing.log import INFLATE_CAP_BYTES
 
 _T = TypeVar("_T", bound=LogRecord)

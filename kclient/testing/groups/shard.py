@@ -15,11 +15,10 @@ from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kclient.testing.groups import offset_rules
-from kclient.testing.groups.classic_group import ClassicGroup, Event, State, join_refusal
+from kclient.testing.groups import offsets
+from kclient.testing.groups.classic_group import ClassicGroup, Event, State, SyncReply, join_refusal
 from kclient.testing.groups.deadlines import Deadlines, Moment
 from kclient.testing.groups.joins import JoinRequest, Joins
-from kclient.testing.groups.member import SyncReply
 from kclient.testing.groups.offsets import CommittedOffset, Offsets
 from kclient.testing.groups.rebalances import Rebalances, Write, sync_answer
 from kclient.testing.groups.records import (
@@ -256,8 +255,8 @@ class Shard:
 
     def commit(
         self,
-        request: offset_rules.CommitRequest,
-        entries: Sequence[offset_rules.CommitEntry],
+        request: offsets.CommitRequest,
+        entries: Sequence[offsets.CommitEntry],
         reply: Callable[[list[ErrorCode]], None],
         moment: Moment,
     ) -> None:
@@ -265,15 +264,13 @@ class Shard:
         self._tidy(moment, request.group_id)
         group = self.groups.get(request.group_id)
         try:
-            offset_rules.check_commit(group, request)
+            offsets.check_commit(group, request)
         except Refused as refused:
             reply([refused.code] * len(entries))
             return
         if group is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
             self._rebalances.touch(group, group.members[request.member_id], moment)
-        records, codes = offset_rules.commit_records(
-            request, entries, self._settings, moment.wall_ms
-        )
+        records, codes = offsets.commit_records(request, entries, self._settings, moment.wall_ms)
         if not records:
             if group is None:
                 self.groups[request.group_id] = ClassicGroup(request.group_id, moment.wall_ms)
@@ -323,7 +320,7 @@ class Shard:
         except Refused as refused:
             fail(refused.code)
             return
-        records, codes = offset_rules.delete_records(group, self.offsets, entries)
+        records, codes = offsets.delete_records(group, self.offsets, entries)
 
         def done(code: ErrorCode, _: Moment) -> None:
             if code is ErrorCode.NONE:
@@ -367,7 +364,7 @@ class Shard:
         """
         records: list[Record] = []
         if group_id is not None:
-            records += offset_rules.orphans(group_id, self.offsets, self._host.topic_id)
+            records += offsets.orphans(group_id, self.offsets, self._host.topic_id)
         if records:
             self._writes.perform(Write(tuple(records), replay=True), moment)
         if moment.wall_ms < self._next_check_ms:
@@ -375,7 +372,7 @@ class Shard:
         self._next_check_ms = moment.wall_ms + self._settings.retention_check_ms
         records = []
         for group in self.groups.values():
-            gone, none_left = offset_rules.expired(group, self.offsets, self._settings, moment)
+            gone, none_left = offsets.expired(group, self.offsets, self._settings, moment)
             records += gone
             if none_left and group.state is State.EMPTY:
                 records.append(group_tombstone(group.group_id))

@@ -9,11 +9,11 @@ parked at a broker that can't answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.groups.settings import GroupSettings
-from kclient.testing.image import NO_LEADER
+from kclient.testing.image import NO_LEADER, BrokerFacts
 from kclient.testing.log import ENDLESS_BYTES
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch
@@ -24,14 +24,23 @@ if TYPE_CHECKING:
     from kclient.testing.log import PartitionLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
+_BITS_32 = 0xFFFFFFFF
+_SIGN_32 = 1 << 31
 
 
-class Node(NamedTuple):
-    """A broker, as clients find it."""
+def java_hash(text: str) -> int:
+    """``String.hashCode``, signed 32 bits: clients may know a group's partition by it."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] | units[index + 1] << 8)) & _BITS_32
+    return value - (1 << 32) if value & _SIGN_32 else value
 
-    node_id: int
-    host: str
-    port: int
+
+def partition_of(group_id: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that a group belongs to."""
+    value = java_hash(group_id)
+    return (0 if value == -_SIGN_32 else abs(value)) % partitions
 
 
 class GroupStore:
@@ -87,28 +96,14 @@ class GroupStore:
             log, listener = watched
             log.unlisten(listener)
 
-    def topic_id(self, topic: str) -> bytes | None:
-        """The id of a topic, None if it doesn't exist."""
-        found = self._broker.image.topics.get(topic)
-        return None if found is None else found.topic_id
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic, None if there is none with that id."""
-        found = self._broker.image.topic_by_id(topic_id)
-        return None if found is None else found.name
-
-    def has_partition(self, topic: str, index: int) -> bool:
-        """The partition exists."""
-        return self._broker.image.partition(topic, index) is not None
-
-    def coordinator_of(self, index: int) -> Node | None:
+    def coordinator_of(self, index: int) -> BrokerFacts | None:
         """A partition's leader, as this broker knows it; None if there is none."""
         image = self._broker.metadata_image
         partition = image.partition(OFFSETS_TOPIC, index)
         if partition is None or partition.leader == NO_LEADER:
             return None
         leader = image.brokers[partition.leader]
-        return Node(leader.node_id, leader.host, leader.port) if leader.alive else None
+        return leader if leader.alive else None
 
     def create_topic(self, settings: GroupSettings) -> None:
         """Make the internal topic if it isn't there, on as many brokers as are up.

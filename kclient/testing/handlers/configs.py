@@ -29,9 +29,10 @@ from kclient.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from kclient.testing.addresses import address_of
 from kclient.testing.call import Call
-from kclient.testing.config_access import ConfigAccess
 from kclient.testing.config_descriptions import (
+    BrokerLayers,
     Described,
     Resource,
     describe_all_brokers,
@@ -42,6 +43,7 @@ from kclient.testing.config_descriptions import (
     describe_topic,
 )
 from kclient.testing.config_rules import (
+    ROOT_LOGGER,
     Change,
     Operation,
     altered,
@@ -55,6 +57,7 @@ from kclient.testing.config_rules import (
     check_node,
 )
 from kclient.testing.refused import Refused, bad_request
+from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import check_name
 
 A = TypeVar("A", bound=Any)
@@ -66,6 +69,74 @@ _ORDER = (
     Resource.BROKER,
     Resource.TOPIC,
 )
+_LOGGERS = {
+    ROOT_LOGGER: "INFO",
+    "org.apache.kafka.server.logger.LoggingController": "INFO",
+}
+
+
+# Where they are kept: what is set counts on a broker as soon as it hears of it
+
+
+def _topic(call: Call, name: str) -> TopicConfig | None:
+    """A topic's configuration; None where there is no such topic."""
+    topic = call.image.topics.get(name)
+    return None if topic is None else topic.config
+
+
+def layers(call: Call) -> BrokerLayers:
+    """What the configuration of the broker that was asked is made of."""
+    config, broker = call.image.config, call.image.brokers[call.node_id]
+    address = f"PLAINTEXT://{address_of(broker.host, broker.port)}"
+    static = {
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "node.id": str(call.node_id),
+        "broker.id": str(call.node_id),
+        "listeners": address,
+        "advertised.listeners": address,
+        **({} if broker.rack is None else {"broker.rack": broker.rack}),
+        **config.static,
+    }
+    own = config.stored.get((Resource.BROKER, str(call.node_id)), {})
+    return BrokerLayers(own, config.dynamic, static)
+
+
+def _given(call: Call, resource: Resource, name: str) -> Mapping[str, str]:
+    """What clients set on a resource."""
+    if resource == Resource.TOPIC:
+        topic = _topic(call, name)
+        return {} if topic is None else topic.given
+    if resource == Resource.BROKER and not name:
+        return call.image.config.dynamic
+    stored = call.image.config.stored.get((resource, name))
+    if stored is None:
+        return _LOGGERS if resource == Resource.BROKER_LOGGER else {}
+    return stored
+
+
+def _set(call: Call, resource: Resource, name: str, configs: Mapping[str, str]) -> None:
+    """Let exactly these be set on a resource, all of them checked.
+
+    Raises:
+        Refused: NOT_CONTROLLER.
+    """
+    controller = call.broker.controller()
+    if resource == Resource.TOPIC:
+        controller.set_topic_configs({name: call.image.topic_config(configs)})
+    elif resource == Resource.BROKER and not name:
+        controller.set_broker_config(controller.image.config.with_dynamic(configs))
+    else:
+        controller.set_broker_config(controller.image.config.with_stored(resource, name, configs))
+
+
+def _names(call: Call, resource: Resource) -> list[str]:
+    """All resources of a kind that have configurations."""
+    if resource == Resource.TOPIC:
+        return list(call.image.topics)
+    if resource in (Resource.BROKER, Resource.BROKER_LOGGER):
+        return [str(node_id) for node_id in call.image.brokers]
+    return [name for kind, name in call.image.config.stored if kind == resource]
 
 
 # Of topics, brokers, their loggers, groups and client metrics
@@ -73,15 +144,13 @@ _ORDER = (
 
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource."""
-    access = ConfigAccess(call)
     return DescribeConfigsResponse(
-        results=[_describe(call, access, request, resource) for resource in request.resources]
+        results=[_describe(call, request, resource) for resource in request.resources]
     )
 
 
 def _describe(
     call: Call,
-    access: ConfigAccess,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
@@ -92,7 +161,7 @@ def _describe(
     )
     try:
         call.check_fault(resource.resource_name)
-        rows = _rows(access, resource)
+        rows = _rows(call, resource)
     except Refused as refused:
         result.error_code, result.error_message = refused.code, refused.message or ""
         return result
@@ -103,29 +172,29 @@ def _describe(
     return result
 
 
-def _rows(access: ConfigAccess, resource: DescribeConfigsResource) -> list[Described]:
+def _rows(call: Call, resource: DescribeConfigsResource) -> list[Described]:
     kind, name = resource.resource_type, resource.resource_name
     if kind not in tuple(Resource):
         raise bad_request(f"Resources of type {kind} can't be described.")
-    given = access.given(Resource(kind), name)
+    given = _given(call, Resource(kind), name)
     if kind == Resource.TOPIC:
         check_name(name)
-        config = access.topic(name)
+        config = _topic(call, name)
         if config is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe_topic(config, access.layers())
+        return describe_topic(config, layers(call))
     if kind == Resource.BROKER:
         if not name:
             return describe_all_brokers(given)
-        check_node(name, access.node_id)
-        return describe_broker(access.layers())
+        check_node(name, call.node_id)
+        return describe_broker(layers(call))
     if not name:
         raise bad_request("The resource needs a name.")
     if kind == Resource.BROKER_LOGGER:
-        check_node(name, access.node_id)
+        check_node(name, call.node_id)
         return describe_loggers(given)
     if kind == Resource.GROUP:
-        return describe_group(given, access.layers())
+        return describe_group(given, layers(call))
     return describe_client_metrics(given)
 
 
@@ -166,7 +235,7 @@ def alter_incrementally(
 def _alter_each(
     call: Call,
     request: Any,
-    alter: Callable[[ConfigAccess, Any], tuple[Resource, dict[str, str]]],
+    alter: Callable[[Call, Any], tuple[Resource, dict[str, str]]],
     answer: type[A],
 ) -> list[A]:
     """Alter each resource of a request; what is refused, or named twice, has it in its answer.
@@ -177,7 +246,6 @@ def _alter_each(
         alter: What would be set on one resource, all of it checked; or raises Refused.
         answer: The class of answers.
     """
-    access = ConfigAccess(call)
     named = Counter((one.resource_type, one.resource_name) for one in request.resources)
     answers = []
     for one in request.resources:
@@ -188,10 +256,10 @@ def _alter_each(
             if named[one.resource_type, name] > 1:
                 raise bad_request("A resource is named twice.")
             call.check_fault(name)
-            resource, new = alter(access, one)
+            resource, new = alter(call, one)
             if request.validate_only:
                 continue
-            access.replace(resource, name, new)
+            _set(call, resource, name, new)
             call.check_fault(name, after=True)
         except Refused as refused:
             made.error_code, made.error_message = refused.code, refused.message
@@ -199,7 +267,7 @@ def _alter_each(
 
 
 def _replace(
-    access: ConfigAccess, wanted: alter_configs.AlterConfigsResource
+    call: Call, wanted: alter_configs.AlterConfigsResource
 ) -> tuple[Resource, dict[str, str]]:
     name = wanted.resource_name
     check_changes([Change(one.name, Operation.SET, one.value) for one in wanted.configs])
@@ -209,30 +277,30 @@ def _replace(
     new = {one.name: one.value or "" for one in wanted.configs}
     if resource == Resource.BROKER:
         if name:
-            check_node(name, access.node_id)
+            check_node(name, call.node_id)
         check_broker(new, for_all=not name)
-    _check_whole(access, resource, name, new, new)
+    _check_whole(call, resource, name, new, new)
     return resource, new
 
 
 def _change(
-    access: ConfigAccess, wanted: incremental_alter_configs.AlterConfigsResource
+    call: Call, wanted: incremental_alter_configs.AlterConfigsResource
 ) -> tuple[Resource, dict[str, str]]:
     name = wanted.resource_name
     changes = [Change(one.name, one.config_operation, one.value) for one in wanted.configs]
     check_changes(changes)
     resource = _known_resource(wanted.resource_type)
-    current = access.given(resource, name)
+    current = _given(call, resource, name)
     if resource == Resource.BROKER_LOGGER:
-        check_node(name, access.node_id)
+        check_node(name, call.node_id)
         return resource, altered_levels(changes, current)
     if resource == Resource.BROKER:
         if name:
-            check_node(name, access.node_id)
+            check_node(name, call.node_id)
         check_broker_operations(changes)
         check_broker(altered(resource, changes, current), for_all=not name)
     new = altered(resource, changes, current)
-    _check_whole(access, resource, name, [one.name for one in changes], new)
+    _check_whole(call, resource, name, [one.name for one in changes], new)
     return resource, new
 
 
@@ -248,7 +316,7 @@ def _unknown_type(number: int) -> Refused:
 
 
 def _check_whole(
-    access: ConfigAccess,
+    call: Call,
     resource: Resource,
     name: str,
     touched: Iterable[str],
@@ -257,7 +325,7 @@ def _check_whole(
     """Raise Refused unless exactly ``new`` may be set on a resource, as the controller looks at it.
 
     Args:
-        access: What is set now.
+        call: The request that is carried out.
         resource: Its kind.
         name: Its name.
         touched: What the request names.
@@ -267,11 +335,11 @@ def _check_whole(
         if not name:
             raise bad_request("A topic needs a name.")
         check_name(name)
-        access.checked_topic(new)
-        if access.topic(name) is None:
+        call.image.topic_config(new)
+        if _topic(call, name) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
     elif resource == Resource.BROKER:
-        check_min_isr(touched, access.given(resource, name), new, for_all=not name)
+        check_min_isr(touched, _given(call, resource, name), new, for_all=not name)
     elif resource == Resource.GROUP:
         check_group(name, new)
     else:
@@ -293,12 +361,11 @@ def list_config_resources(
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if call.version < _FIRST_WITH_TYPES:
         wanted = [Resource.CLIENT_METRICS]
-    access = ConfigAccess(call)
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(name, kind)
             for kind in _ORDER
             if not wanted or kind in wanted
-            for name in access.names(kind)
+            for name in _names(call, kind)
         ]
     )

@@ -29,8 +29,9 @@ from kclient.protocol.messages.offset_delete import (
 )
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
-from kclient.testing.groups.classic_group import ClassicGroup, State
-from kclient.testing.groups.member import Member
+from kclient.testing.groups.classic_group import ClassicGroup, Member, State
+from kclient.testing.groups.deadlines import Moment
+from kclient.testing.groups.shard import Shard
 from kclient.testing.handlers.answers import Gathering, whole
 from kclient.testing.refused import Refused
 
@@ -180,38 +181,29 @@ def _refuse_deletion(code: ErrorCode) -> OffsetDeleteResponse:
 
 
 def _delete_offsets(call: Call, request: OffsetDeleteRequest) -> Deferred[OffsetDeleteResponse]:
-    groups = call.broker.groups
-    answer: Deferred[OffsetDeleteResponse] = Deferred()
-    complete = groups.later(answer.complete)
     rows: dict[str, OffsetDeleteResponseTopic] = {}
     wanted: list[tuple[str, int]] = []
     for topic in request.topics:
         for part in topic.partitions:
             index = part.partition_index
             code = call.error_for(topic.name, index)
-            if code is None and groups.has_partition(topic.name, index):
+            if code is None and call.image.partition(topic.name, index) is not None:
                 wanted.append((topic.name, index))
             else:
                 _row(rows, topic.name, index, code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def reply(codes: list[ErrorCode]) -> None:
-        for (name, index), code in zip(wanted, codes, strict=True):
-            _row(rows, name, index, code)
-        complete(OffsetDeleteResponse(topics=list(rows.values())))
+    def delete(shard: Shard, moment: Moment, reply: Callable[[OffsetDeleteResponse], None]) -> None:
+        def deleted(codes: list[ErrorCode]) -> None:
+            for (name, index), code in zip(wanted, codes, strict=True):
+                _row(rows, name, index, code)
+            reply(OffsetDeleteResponse(topics=list(rows.values())))
 
-    def fail(code: ErrorCode) -> None:
-        complete(_refuse_deletion(code))
+        def fail(code: ErrorCode) -> None:
+            reply(_refuse_deletion(code))
 
-    try:
-        groups.operate(
-            request.group_id,
-            lambda shard, moment: shard.delete_offsets(
-                request.group_id, wanted, reply, fail, moment
-            ),
-        )
-    except Refused as refused:
-        answer.complete(_refuse_deletion(refused.code))
-    return answer
+        shard.delete_offsets(request.group_id, wanted, deleted, fail, moment)
+
+    return call.broker.groups.ask(request.group_id, delete, _refuse_deletion)
 
 
 def _row(

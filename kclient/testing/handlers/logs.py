@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -19,19 +23,16 @@ from kclient.protocol.messages.describe_log_dirs import (
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
-from kclient.testing.deletion_wait import (
-    UNKNOWN_WATERMARK,
-    Deleting,
-    DeletionWait,
-    all_deleted,
-    low_watermark,
-)
-from kclient.testing.image import INTERNAL_TOPICS
+from kclient.testing.hosted import Hosted
+from kclient.testing.image import INTERNAL_TOPICS, MetadataImage
 from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
+from kclient.testing.replicas import Replicas
+from kclient.testing.waits import LogWait
 
 _TO_HIGH_WATERMARK = -1
 """In place of an offset: all that is committed."""
+_NO_WATERMARK = -1
 TOTAL_BYTES = 1 << 40
 """What the disk of a broker is said to hold; it has none."""
 
@@ -53,7 +54,7 @@ def delete_records(
     }
     response = DeleteRecordsResponse()
     shown: dict[str, DeleteRecordsTopicResult] = {}
-    begun: list[Deleting] = []
+    begun: list[_Deleting] = []
     for (name, index), offset in sorted(offsets.items()):
         if name not in shown:
             shown[name] = DeleteRecordsTopicResult(name)
@@ -62,13 +63,9 @@ def delete_records(
         shown[name].partitions.append(result)
         _delete_of(call, name, offset, result, begun)
     hosted = call.broker.hosted
-    if all_deleted(begun, hosted.replicas):
+    if _all_deleted(begun, hosted.replicas):
         return response
-    wait = DeletionWait(
-        begun, hosted.replicas, request.timeout_ms / 1000, lambda: response, hosted.deletions
-    )
-    wait.answer.draft = response
-    return wait.answer
+    return _DeletionWait(begun, hosted, request.timeout_ms / 1000, response).answer
 
 
 def _delete_of(
@@ -76,7 +73,7 @@ def _delete_of(
     name: str,
     offset: int,
     result: DeleteRecordsPartitionResult,
-    begun: list[Deleting],
+    begun: list[_Deleting],
 ) -> None:
     """Delete records of a leader's log, and note what its followers are to do."""
 
@@ -91,11 +88,11 @@ def _delete_of(
         call.broker.hosted.moved(replica, at_once=True)
         call.check_fault(name, result.partition_index, after=True)
     except Refused as refused:
-        settle(refused.code, UNKNOWN_WATERMARK)
+        settle(refused.code, _NO_WATERMARK)
         return
     low = low_watermark(replica, call.image)
     settle(ErrorCode.NONE, low)
-    begun.append(Deleting(replica, required, low, settle))
+    begun.append(_Deleting(replica, required, low, settle))
 
 
 def _deleted(replica: Replica, topic: str, offset: int) -> int:
@@ -110,6 +107,111 @@ def _deleted(replica: Replica, topic: str, offset: int) -> int:
         raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     replica.log.delete_before(offset)
     return offset
+
+
+def low_watermark(replica: Replica, image: MetadataImage) -> int:
+    """The least start of the copies on brokers that are up; a leader's, who knows them all."""
+    low = replica.log.start_offset
+    for node_id, follower in replica.followers.items():
+        if follower.start_offset < low:
+            broker = image.brokers.get(node_id)
+            if broker is not None and broker.alive:
+                low = follower.start_offset
+    return low
+
+
+@dataclass(eq=False, repr=False)
+class _Deleting:
+    """One partition of a request.
+
+    Args:
+        replica: The leader's.
+        required: The low watermark that is waited for.
+        low: That of now.
+        tell: Called with the outcome and its low watermark, once.
+    """
+
+    replica: Replica
+    required: int
+    low: int
+    tell: Callable[[ErrorCode, int], None]
+    done: bool = False
+
+    def look(self, replicas: Replicas) -> None:
+        """Take the outcome, if there is one now."""
+        facts = self.replica.facts
+        found = replicas.get(facts.topic, facts.index)
+        if found is None:
+            self.settle(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_WATERMARK)
+        elif not found.leads:
+            self.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER, _NO_WATERMARK)
+        else:
+            low = low_watermark(found, replicas.image)
+            if low >= self.required:
+                self.settle(ErrorCode.NONE, low)
+
+    def settle(self, code: ErrorCode, low: int) -> None:
+        """It has its outcome."""
+        self.done = True
+        self.tell(code, low)
+
+
+def _all_deleted(deleting: Sequence[_Deleting], replicas: Replicas) -> bool:
+    """Let each look, and tell whether all have their outcomes."""
+    for one in deleting:
+        if not one.done:
+            one.look(replicas)
+    return all(one.done for one in deleting)
+
+
+class _DeletionWait(LogWait[DeleteRecordsResponse]):
+    """Answers when the copies of ``deleting`` begin where they should, or after ``seconds``.
+
+    Followers tell where their logs begin when they fetch. Kafka's ``DelayedDeleteRecords``, with
+    all that it doesn't do: it looks again when a follower fetched or the high watermark moved, and
+    at nothing else. Where the leader is replaced, the topic is deleted or a broker dies meanwhile,
+    only its time ends it.
+    """
+
+    def __init__(
+        self,
+        deleting: Sequence[_Deleting],
+        hosted: Hosted,
+        seconds: float,
+        response: DeleteRecordsResponse,
+    ) -> None:
+        super().__init__(seconds)
+        self.answer.draft = response
+        self._response = response
+        self._deleting = deleting
+        self._hosted = hosted
+        self._watched = {one.replica for one in deleting}
+        self._listeners = [(one.replica.log, partial(self._grown, one.replica)) for one in deleting]
+        hosted.deletions[self._fetched] = None
+        for log, listener in self._listeners:
+            log.listen(listener)
+
+    def _fetched(self, replica: Replica) -> None:
+        if replica in self._watched:
+            self.look()
+
+    def _grown(self, replica: Replica, _: int) -> None:
+        if replica.leads:
+            self.look()
+
+    def _attempt(self, last: bool) -> None:
+        if last:
+            for one in self._deleting:
+                if not one.done:
+                    one.settle(ErrorCode.REQUEST_TIMED_OUT, one.low)
+        if last or _all_deleted(self._deleting, self._hosted.replicas):
+            self.answer.complete(self._response)
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._hosted.deletions.pop(self._fetched, None)
+        for log, listener in self._listeners:
+            log.unlisten(listener)
 
 
 # Sizes

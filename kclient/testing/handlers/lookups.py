@@ -21,8 +21,8 @@ from kclient.protocol.messages.offset_for_leader_epoch import (
 )
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
-from kclient.testing.leader_epochs import UNDEFINED as NO_EPOCH
 from kclient.testing.log import FoundOffset
+from kclient.testing.log_state import UNDEFINED as NO_EPOCH
 from kclient.testing.refused import Refused
 from kclient.testing.replica import Replica
 from kclient.types import OffsetSpec

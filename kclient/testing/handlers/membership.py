@@ -1,14 +1,24 @@
 """JoinGroup (11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13) of classic groups.
 
-The heartbeats of other kinds of groups, which are not served, are refused.
+Before them FindCoordinator (10): which broker coordinates a group. Of transactions none does yet:
+that is told with a code that Kafka never gives here. Of those that every client takes for final it
+is the one with which most show the text. With others, also UNSUPPORTED_VERSION, librdkafka retries
+for ever. The heartbeats of other kinds of groups, which are not served, are refused.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+)
+from kclient.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
 )
 from kclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -25,14 +35,55 @@ from kclient.protocol.messages.share_group_heartbeat import (
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
-from kclient.testing.groups.classic_group import join_refusal
+from kclient.testing.groups.classic_group import JoinReply, SyncReply, join_refusal
+from kclient.testing.groups.deadlines import Moment
+from kclient.testing.groups.joins import JoinRequest
+from kclient.testing.groups.shard import Shard
 from kclient.testing.handlers.answers import whole
 from kclient.testing.refused import Refused
 
+_FIRST_WITH_KEYS = 4
+_FIRST_WITH_TEXT = 1
 _FIRST_WITH_NULL_PROTOCOL = 7
 _FIRST_WITH_PROTOCOL = 5
 _FIRST_BATCHED = 3
+_NO_TRANSACTIONS = "The embedded cluster doesn't serve transactions yet."
 _NOT_SERVED = "The embedded cluster doesn't serve {} groups yet, only classic ones."
+_CLIENT_HOST = "/127.0.0.1"
+"""Where all clients of the embedded cluster are, in Java's spelling."""
+_GROUP, _TRANSACTION = 0, 1
+"""What a key of FindCoordinator names."""
+
+
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Find each key's coordinator; before version 4 there is one key."""
+    if call.version < _FIRST_WITH_KEYS:
+        found = _find(call, request.key_type, request.key)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message if call.version >= _FIRST_WITH_TEXT else None,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    return FindCoordinatorResponse(
+        coordinators=[_find(call, request.key_type, key) for key in request.coordinator_keys]
+    )
+
+
+def _find(call: Call, key_type: int, key: str) -> Coordinator:
+    try:
+        call.check_fault()
+        if key_type == _TRANSACTION:
+            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
+        if key_type != _GROUP:
+            raise Refused(ErrorCode.INVALID_REQUEST)
+        node = call.broker.groups.find(key)
+        if node is None:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    except Refused as refused:
+        return Coordinator(key, -1, "", -1, refused.code, refused.message or "")
+    return Coordinator(key, node.node_id, node.host, node.port)
 
 
 # Join: answered when all members have joined
@@ -46,10 +97,24 @@ def join_group(
     def refuse(code: ErrorCode) -> JoinGroupResponse:
         return _fit(call, join_refusal(code, request.member_id))
 
+    def refuse_here(code: ErrorCode) -> JoinGroupResponse:
+        return _fit(call, join_refusal(code, ""))
+
+    def join(shard: Shard, moment: Moment, reply: JoinReply) -> None:
+        joining = JoinRequest(
+            request,
+            call.version,
+            call.client_id or "",
+            _CLIENT_HOST,
+            lambda response: reply(_fit(call, response)),
+        )
+        shard.join(joining, moment)
+
     code = _check_join(call, request)
     if code is not ErrorCode.NONE:
         return refuse(code)
-    return whole(call, lambda: _join(call, request), refuse)
+    groups = call.broker.groups
+    return whole(call, lambda: groups.ask(request.group_id, join, refuse_here), refuse)
 
 
 def _check_join(call: Call, request: JoinGroupRequest) -> ErrorCode:
@@ -60,13 +125,6 @@ def _check_join(call: Call, request: JoinGroupRequest) -> ErrorCode:
     if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     return ErrorCode.NONE
-
-
-def _join(call: Call, request: JoinGroupRequest) -> Deferred[JoinGroupResponse]:
-    joined = call.broker.groups.join(call, request)
-    answer: Deferred[JoinGroupResponse] = Deferred(joined.cancel)
-    joined.then(lambda response: answer.complete(_fit(call, response)))
-    return answer
 
 
 def _fit(call: Call, response: JoinGroupResponse) -> JoinGroupResponse:
@@ -88,7 +146,12 @@ def sync_group(
         return _refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         return _refuse_sync(ErrorCode.INVALID_GROUP_ID)
-    return whole(call, lambda: call.broker.groups.sync(request), _refuse_sync)
+
+    def sync(shard: Shard, moment: Moment, reply: SyncReply) -> None:
+        shard.sync(request, reply, moment)
+
+    groups = call.broker.groups
+    return whole(call, lambda: groups.ask(request.group_id, sync, _refuse_sync), _refuse_sync)
 
 
 def _refuse_sync(code: ErrorCode) -> SyncGroupResponse:
@@ -133,34 +196,24 @@ def leave_group(
     """Let each member go; before version 3 there is one, and its error is the whole's."""
     if not request.group_id:
         return _refuse_leave(ErrorCode.INVALID_GROUP_ID)
-    return whole(call, lambda: _leave(call, request), _refuse_leave)
+    batched = call.version >= _FIRST_BATCHED
+    members = request.members if batched else [MemberIdentity(request.member_id)]
+
+    def leave(shard: Shard, moment: Moment, reply: Callable[[LeaveGroupResponse], None]) -> None:
+        def left(code: ErrorCode, answers: list[MemberResponse]) -> None:
+            if batched:
+                reply(LeaveGroupResponse(error_code=code, members=answers))
+            else:
+                reply(_refuse_leave(ErrorCode(answers[0].error_code) if answers else code))
+
+        shard.leave(request.group_id, members, left, moment)
+
+    groups = call.broker.groups
+    return whole(call, lambda: groups.ask(request.group_id, leave, _refuse_leave), _refuse_leave)
 
 
 def _refuse_leave(code: ErrorCode) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=code)
-
-
-def _leave(call: Call, request: LeaveGroupRequest) -> Deferred[LeaveGroupResponse]:
-    groups = call.broker.groups
-    batched = call.version >= _FIRST_BATCHED
-    members = request.members if batched else [MemberIdentity(request.member_id)]
-    answer: Deferred[LeaveGroupResponse] = Deferred()
-    complete = groups.later(answer.complete)
-
-    def reply(code: ErrorCode, left: list[MemberResponse]) -> None:
-        if not batched:
-            complete(LeaveGroupResponse(error_code=left[0].error_code if left else code))
-        else:
-            complete(LeaveGroupResponse(error_code=code, members=left))
-
-    try:
-        groups.operate(
-            request.group_id,
-            lambda shard, moment: shard.leave(request.group_id, members, reply, moment),
-        )
-    except Refused as refused:
-        answer.complete(_refuse_leave(refused.code))
-    return answer
 
 
 # Groups that are not served yet

@@ -66,11 +66,7 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS
-            if request.include_cluster_authorized_operations
-            else UNASKED_OPERATIONS
-        ),
+        cluster_authorized_operations=_of_cluster(request),
     )
 
 
@@ -127,6 +123,11 @@ def _absent(call: Call, request: MetadataRequest, name: str) -> ErrorCode:
             checked = check_new_topic(controller.image, TopicSpec(name))
             controller.create_topic(checked.name, checked.assignments, checked.config)
     return code
+
+
+def _of_cluster(request: MetadataRequest | DescribeClusterRequest) -> int:
+    asked = request.include_cluster_authorized_operations
+    return CLUSTER_OPERATIONS if asked else UNASKED_OPERATIONS
 
 
 def _operations(request: MetadataRequest) -> int:
@@ -193,11 +194,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
             DescribeClusterBroker(one.node_id, one.host, one.port, one.rack, not one.alive)
             for one in shown
         ],
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS
-            if request.include_cluster_authorized_operations
-            else UNASKED_OPERATIONS
-        ),
+        cluster_authorized_operations=_of_cluster(request),
     )
 
 

@@ -25,13 +25,14 @@ from kclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kclient.record.layout import TRANSACTIONAL_BIT
-from kclient.testing.ack_wait import AckWait, Waiting, all_settled
 from kclient.testing.batch_rules import RecordsRefused, check_batch, open_batch
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.image import NO_LEADER, TopicFacts
 from kclient.testing.refused import Hangup, Refused
 from kclient.testing.replica import Replica
+from kclient.testing.request_log import forget_produced
+from kclient.testing.waits import AckWait, Waiting, all_settled
 
 _ALL = -1
 _FIRST_WITH_IDS = 13
@@ -67,7 +68,7 @@ def produce(call: Call, request: ProduceRequest) -> ProduceResponse | Deferred[R
                 answer = _append(call, request, response, topic_data, data, waiting)
             failed = failed or answer.error_code != ErrorCode.NONE
             topic_response.partition_responses.append(answer)
-    _let_go(request)
+    forget_produced(request)  # they lie in the connection's buffer, which is used again
     if request.acks == 0:
         if failed:
             raise Hangup("an error in a produce request with acks=0")
@@ -92,13 +93,6 @@ def _merged(
                 parts[data.index] = data
     for topic_data, parts in topics.values():
         yield topic_data, parts.values()
-
-
-def _let_go(request: ProduceRequest) -> None:
-    """Of the records, which lie in the connection's buffer that is used again."""
-    for topic_data in request.topic_data:
-        for data in topic_data.partition_data:
-            data.records = None
 
 
 def _is_transactional(request: ProduceRequest) -> bool:

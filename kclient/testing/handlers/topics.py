@@ -1,4 +1,6 @@
-"""CreateTopics (19), DeleteTopics (20), by name or by id (KIP-516), CreatePartitions (37)."""
+"""Topics and their partitions: CreateTopics (19), DeleteTopics (20), by name or by id (KIP-516),
+CreatePartitions (37), ElectLeaders (43).
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,23 @@ from kclient.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from kclient.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing.call import Call
-from kclient.testing.config_access import ConfigAccess
 from kclient.testing.config_descriptions import describe_topic
+from kclient.testing.handlers.configs import layers
 from kclient.testing.image import MetadataImage, TopicFacts
 from kclient.testing.refused import Refused
 from kclient.testing.topic_configs import TopicConfig
 from kclient.testing.topic_rules import TopicSpec, check_growth, check_new_topic, check_total
+
+_PREFERRED, _UNCLEAN = 0, 1
 
 # Creation
 
@@ -113,7 +124,7 @@ def _described(
     call: Call, config: TopicConfig, given: Mapping[str, str | None]
 ) -> list[CreatableTopicConfigs]:
     """All of its configurations; what was given is shown as it was sent."""
-    rows = describe_topic(config, ConfigAccess(call).layers())
+    rows = describe_topic(config, layers(call))
     return [
         CreatableTopicConfigs(
             row.name,
@@ -228,3 +239,64 @@ def _grow(
     except Refused as refused:
         return CreatePartitionsTopicResult(topic.name, refused.code, refused.message)
     return CreatePartitionsTopicResult(topic.name, error_message=None)
+
+
+# ElectLeaders (KIP-460)
+
+
+def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Elect for each partition that is named, or for all that there are."""
+    wanted = request.topic_partitions
+    if wanted is not None and not wanted:
+        return ElectLeadersResponse()  # Kafka doesn't look at the kind then
+    kind = request.election_type
+    try:
+        if kind not in (_PREFERRED, _UNCLEAN):
+            raise Refused(ErrorCode.INVALID_REQUEST, f"There is no election type {kind}.")
+        image = call.broker.controller().image
+    except Refused as refused:
+        return _refuse_all(refused, wanted or [])
+    if wanted is None:
+        every = [
+            TopicPartitions(topic.name, [one.index for one in topic.partitions])
+            for topic in image.topics.values()
+        ]
+        found = [_of_topic(call, topic, kind) for topic in every]
+        for result in found:  # those that have their leader aren't told
+            result.partition_result = [
+                one
+                for one in result.partition_result
+                if one.error_code != ErrorCode.ELECTION_NOT_NEEDED
+            ]
+    else:
+        found = [_of_topic(call, topic, kind) for topic in wanted]
+    return ElectLeadersResponse(replica_election_results=found)
+
+
+def _refuse_all(refused: Refused, wanted: list[TopicPartitions]) -> ElectLeadersResponse:
+    results = [
+        ReplicaElectionResult(
+            topic.topic,
+            [PartitionResult(index, refused.code, refused.message) for index in topic.partitions],
+        )
+        for topic in wanted
+    ]
+    return ElectLeadersResponse(0, refused.code, results)
+
+
+def _of_topic(call: Call, topic: TopicPartitions, kind: int) -> ReplicaElectionResult:
+    results = [_elect(call, topic.topic, index, kind) for index in topic.partitions]
+    return ReplicaElectionResult(topic.topic, results)
+
+
+def _elect(call: Call, topic: str, index: int, kind: int) -> PartitionResult:
+    try:
+        call.check_fault(topic, index)
+        controller = call.broker.controller()
+        if topic not in controller.image.topics:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
+        controller.elect(topic, index, unclean=kind == _UNCLEAN)
+        call.check_fault(topic, index, after=True)
+    except Refused as refused:
+        return PartitionResult(index, refused.code, refused.message)
+    return PartitionResult(index, ErrorCode.NONE, None)

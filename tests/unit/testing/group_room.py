@@ -13,7 +13,7 @@ from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup, State
 from kclient.testing.groups.deadlines import Deadlines, Moment
 from kclient.testing.groups.joins import JoinRequest
-from kclient.testing.groups.offset_rules import CommitEntry, CommitRequest
+from kclient.testing.groups.offsets import CommitEntry, CommitRequest
 from kclient.testing.groups.records import Record
 from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.groups.shard import Shard

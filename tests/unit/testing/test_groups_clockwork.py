@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from kclient.testing.groups.deadlines import Deadlines, Moment
-from kclient.testing.groups.java_hash import java_hash, partition_of
+from kclient.testing.groups.store import java_hash, partition_of
 
 
 def test_what_is_due_is_done_in_order() -> None:

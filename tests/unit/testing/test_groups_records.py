@@ -7,8 +7,7 @@ from hypothesis import strategies as some
 
 from kclient.protocol.messages.group_log import GroupMetadataKey, OffsetCommitKey
 from kclient.testing.groups import records
-from kclient.testing.groups.classic_group import ClassicGroup, State
-from kclient.testing.groups.member import Member
+from kclient.testing.groups.classic_group import ClassicGroup, Member, State
 from kclient.testing.groups.offsets import CommittedOffset
 from tests.unit.testing.batches import batch_bytes
 

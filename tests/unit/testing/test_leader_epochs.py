@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.testing.leader_epochs import EpochEnd, LeaderEpochs
+from kclient.testing.log_state import EpochEnd, LeaderEpochs
 
 
 def epochs(*entries: tuple[int, int]) -> LeaderEpochs:

@@ -10,8 +10,8 @@ from kclient.record.compression import Compression
 from kclient.testing.compaction import delete_horizon
 from kclient.testing.log import PartitionLog
 from kclient.testing.log_cleaner import clean
+from kclient.testing.log_state import AbortedTransaction
 from kclient.testing.stored_batch import StoredBatch
-from kclient.testing.transaction_index import AbortedTransaction
 from tests.unit.testing.batches import ABORT, COMMIT, NOW, stored
 from tests.unit.testing.keyed import Pair, compacted, end, put, seen, topic, values
 

@@ -27,13 +27,13 @@ from kclient.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kclient.protocol.primitives import ZERO_UUID
-from kclient.testing.named_entries import (
+from kclient.testing.api_names import VERSIONS
+from kclient.testing.request_info import (
     Entry,
     named_entries,
     names_partitions,
     names_topics,
 )
-from kclient.testing.served_versions import VERSIONS
 from tests.unit.protocol.random_messages import random_message
 from tests.unit.testing.calls import fetch, list_offsets, produce
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kclient.testing.log import PartitionLog
-from kclient.testing.segments import Segments
+from kclient.testing.log_state import Segments
 from tests.unit.testing.batches import NOW, stored
 
 DAY = 86_400_000

@@ -1,10 +1,17 @@
-"""OffsetFetch (9): where groups are in their partitions."""
+"""OffsetCommit (8) and OffsetFetch (9): where groups are in their partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kclient.error_codes import ErrorCode
+from kclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from kclient.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -18,7 +25,9 @@ from kclient.protocol.messages.offset_fetch import (
 )
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
-from kclient.testing.groups.offsets import CommittedOffset
+from kclient.testing.groups.deadlines import Moment
+from kclient.testing.groups.offsets import CommitEntry, CommitRequest, CommittedOffset
+from kclient.testing.groups.shard import Shard
 from kclient.testing.handlers.answers import Gathering
 from kclient.testing.refused import Refused
 
@@ -27,7 +36,94 @@ _FIRST_BATCHED = 8
 _FIRST_WITH_IDS = 10
 
 
-def handle(call: Call, request: OffsetFetchRequest) -> Deferred[OffsetFetchResponse]:
+# OffsetCommit
+
+
+def commit(
+    call: Call, request: OffsetCommitRequest
+) -> Deferred[OffsetCommitResponse] | OffsetCommitResponse:
+    """Commit for each partition that exists."""
+    response = OffsetCommitResponse()
+    entries: list[CommitEntry] = []
+    waiting: list[OffsetCommitResponsePartition] = []
+    for topic in request.topics:
+        if topic.partitions:
+            row = OffsetCommitResponseTopic(topic.name, topic.topic_id)
+            response.topics.append(row)
+            _sort(call, topic, row, entries, waiting)
+    return _commit(call, request, entries, waiting, response) if entries else response
+
+
+def _sort(
+    call: Call,
+    topic: OffsetCommitRequestTopic,
+    row: OffsetCommitResponseTopic,
+    entries: list[CommitEntry],
+    waiting: list[OffsetCommitResponsePartition],
+) -> None:
+    """Answer the partitions that can't be committed for, and note the others."""
+    image, by_id = call.image, call.version >= _FIRST_WITH_IDS
+    found = image.topic_by_id(topic.topic_id) if by_id else image.topics.get(topic.name)
+    for part in topic.partitions:
+        index = part.partition_index
+        answer = OffsetCommitResponsePartition(index)
+        row.partitions.append(answer)
+        if found is None:
+            answer.error_code = (
+                ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            continue
+        code = call.error_for(found.name, index)
+        if code is None and image.partition(found.name, index) is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if code is not None:
+            answer.error_code = code
+            continue
+        entries.append(
+            CommitEntry(
+                found.name,
+                found.topic_id,
+                index,
+                part.committed_offset,
+                part.committed_leader_epoch,
+                part.committed_metadata,
+            )
+        )
+        waiting.append(answer)
+
+
+def _commit(
+    call: Call,
+    request: OffsetCommitRequest,
+    entries: list[CommitEntry],
+    waiting: list[OffsetCommitResponsePartition],
+    response: OffsetCommitResponse,
+) -> Deferred[OffsetCommitResponse]:
+    header = CommitRequest(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        request.retention_time_ms,
+        call.version,
+    )
+
+    def fill(codes: Sequence[ErrorCode]) -> OffsetCommitResponse:
+        for entry, told, code in zip(entries, waiting, codes, strict=True):
+            late = call.error_for(entry.topic, entry.partition, after=True)
+            told.error_code = code if late is None else late
+        return response
+
+    def commit(shard: Shard, moment: Moment, reply: Callable[[OffsetCommitResponse], None]) -> None:
+        shard.commit(header, entries, lambda codes: reply(fill(codes)), moment)
+
+    return call.broker.groups.ask(header.group_id, commit, lambda code: fill([code] * len(entries)))
+
+
+# OffsetFetch
+
+
+def fetch(call: Call, request: OffsetFetchRequest) -> Deferred[OffsetFetchResponse]:
     """Read the offsets of each group; before version 8 there is one."""
     response = OffsetFetchResponse()
     gathering = Gathering(response)
@@ -142,7 +238,7 @@ def _wanted(
         name: str | None = topic.name
         code = ErrorCode.NONE
         if by_id:
-            name = call.broker.groups.topic_name(topic.topic_id)
+            name = call.topic_name(None, topic.topic_id)
             code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else code
         offsets = found.get(name or "", {})
         row = OffsetFetchResponseTopics(
@@ -167,9 +263,9 @@ def _all(
         if call.version < _FIRST_WITH_IDS:
             rows.append(OffsetFetchResponseTopics(name, partitions=parts))
             continue
-        topic_id = call.broker.groups.topic_id(name)
-        if topic_id is not None:
-            rows.append(OffsetFetchResponseTopics("", topic_id, parts))
+        topic = call.image.topics.get(name)
+        if topic is not None:
+            rows.append(OffsetFetchResponseTopics("", topic.topic_id, parts))
     return rows
 
 

@@ -1,0 +1,311 @@
+"""What a log keeps beside its batches: epochs, producers, transactions, where segments begin.
+
+Used by ``log.py``, which feeds each with what it appends and cuts them where it is cut. No I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
+
+from kclient.error_codes import ErrorCode
+from kclient.record.layout import BATCH_HEADER_BYTES
+from kclient.testing.refused import Refused
+from kclient.testing.stored_batch import StoredBatch
+
+UNDEFINED = -1
+"""No epoch, or no offset."""
+_EPOCH, _START = itemgetter(0), itemgetter(1)
+REMEMBERED_BATCHES = 5
+"""Of each producer, as in Kafka: what bounds ``max.in.flight`` of idempotent producers."""
+_MAX_SEQUENCE = (1 << 31) - 1
+_CONTROL_KEY = struct.Struct(">hh")
+_ABORT = 0
+
+
+# Leader epochs (KIP-101, KIP-320)
+
+
+class EpochEnd(NamedTuple):
+    """The last epoch up to the one asked for, and the offset where it ended."""
+
+    epoch: int
+    end_offset: int
+
+
+class LeaderEpochs:
+    """Epochs in rising order, each with the offset of its first record."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int]] = []
+
+    @property
+    def latest(self) -> int:
+        """The last epoch, -1 if there is none."""
+        return self._entries[-1][0] if self._entries else UNDEFINED
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) pairs in order."""
+        return list(self._entries)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that ``epoch`` begins at ``start_offset``; epochs without a record give way."""
+        if not self._entries or epoch > self.latest:
+            self.truncate_end(start_offset)
+            self._entries.append((epoch, start_offset))
+
+    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """Where ``epoch`` ended, as Kafka answers OffsetForLeaderEpoch."""
+        if not self._entries or epoch == UNDEFINED or epoch > self.latest:
+            return EpochEnd(UNDEFINED, UNDEFINED)
+        if epoch == self.latest:
+            return EpochEnd(epoch, log_end_offset)
+        higher = bisect_right(self._entries, epoch, key=_EPOCH)
+        last = self._entries[higher - 1][0] if higher else epoch
+        return EpochEnd(last, self._entries[higher][1])
+
+    def at(self, offset: int) -> int:
+        """The epoch that ``offset`` was, or will be, written in; -1 if none is known."""
+        index = bisect_right(self._entries, offset, key=_START)
+        return self._entries[index - 1][0] if index else UNDEFINED
+
+    def truncate_start(self, offset: int) -> None:
+        """Records below ``offset`` are gone: the epoch there now begins at ``offset``."""
+        index = bisect_right(self._entries, offset, key=_START)
+        if index:
+            epoch, start = self._entries[index - 1]
+            self._entries[:index] = [(epoch, max(start, offset))]
+
+    def truncate_end(self, offset: int) -> None:
+        """Records from ``offset`` on are gone, and so are the epochs that began there."""
+        while self._entries and self._entries[-1][1] >= offset:
+            self._entries.pop()
+
+
+# Idempotent producers (KIP-98, KIP-360), by the rules of Kafka's ``ProducerStateManager``: a batch
+# whose sequence range was seen is a duplicate, which is acknowledged with its first offset; one
+# that doesn't follow is out of order; one of an older epoch is refused.
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatch:
+    """One batch of a producer that is in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True, eq=False)
+class ProducerState:
+    """One producer id in one log."""
+
+    epoch: int
+    last_sequence: int = -1
+    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+
+
+class ProducerStates:
+    """All producers of one log, by id."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, ProducerState] = {}
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """The state of a producer, None where it never wrote or was forgotten."""
+        return self._states.get(producer_id)
+
+    def find_duplicate(self, batch: StoredBatch) -> AppendedBatch | None:
+        """The remembered batch with the same epoch and sequence range."""
+        state = self._states.get(batch.producer_id)
+        if state is None or state.epoch != batch.producer_epoch:
+            return None
+        first, last = batch.base_sequence, batch.last_sequence
+        for seen in state.batches:
+            if seen.first_sequence == first and seen.last_sequence == last:
+                return seen
+        return None
+
+    def check(self, batch: StoredBatch) -> None:
+        """Raise Refused unless ``batch``, no duplicate, is the next one of its producer."""
+        state = self._states.get(batch.producer_id)
+        if state is None:
+            return  # forgotten by retention, or new: any sequence is taken (KIP-360)
+        if batch.producer_epoch < state.epoch:
+            raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+        first = batch.base_sequence
+        if batch.producer_epoch > state.epoch:
+            if first != 0:
+                raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return
+        last = state.last_sequence
+        if first != last + 1 and not (first == 0 and last == _MAX_SEQUENCE):
+            raise Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+    def note(self, batch: StoredBatch) -> None:
+        """Remember ``batch``, which was checked and has its offsets."""
+        state = self._states.get(batch.producer_id)
+        if state is None:
+            state = self._states[batch.producer_id] = ProducerState(batch.producer_epoch)
+        elif state.epoch != batch.producer_epoch:
+            state.epoch = batch.producer_epoch
+            state.batches.clear()
+        if batch.is_control:
+            return  # a marker has no sequence
+        state.last_sequence = batch.last_sequence
+        state.batches.append(
+            AppendedBatch(
+                batch.base_sequence,
+                batch.last_sequence,
+                batch.base_offset,
+                batch.last_offset,
+                batch.max_timestamp,
+            )
+        )
+
+    def forget(self, producer_id: int | None = None) -> None:
+        """Drop the state of one producer, or of all, as expiry does."""
+        if producer_id is None:
+            self._states.clear()
+        else:
+            self._states.pop(producer_id, None)
+
+
+# Transactions (KIP-98): what bounds the last stable offset, and which aborted ones overlap what a
+# reader of committed records is given. None is run here.
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that ended with an abort marker at ``last_offset``."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class TransactionIndex:
+    """Of one log: first offsets of the open transactions, and the aborted ones."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        self._aborted: list[AbortedTransaction] = []
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest open transaction began; None if none is open."""
+        return min(self._open.values()) if self._open else None
+
+    def note(self, batch: StoredBatch) -> None:
+        """Take a transactional batch or a marker that was appended."""
+        if not batch.is_transactional:
+            return
+        if not batch.is_control:
+            self._open.setdefault(batch.producer_id, batch.base_offset)
+            return
+        first = self._open.pop(batch.producer_id, None)
+        if first is not None and marker_type(batch) == _ABORT:
+            self._aborted.append(AbortedTransaction(batch.producer_id, first, batch.base_offset))
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records or their marker in ``start <= offset < end``."""
+        return [one for one in self._aborted if one.last_offset >= start and one.first_offset < end]
+
+    def delete_before(self, offset: int) -> None:
+        """Forget what lies wholly below ``offset``."""
+        self._aborted = [one for one in self._aborted if one.last_offset >= offset]
+
+
+def marker_type(batch: StoredBatch) -> int:
+    """0 of an abort marker, 1 of a commit marker; -1 where the batch holds none.
+
+    A marker is one uncompressed record with a key of version and type (int16 each): one byte each
+    for length, attributes, two deltas and the key's length come before the key.
+    """
+    position = BATCH_HEADER_BYTES + 5
+    if batch.codec or len(batch.data) < position + _CONTROL_KEY.size:
+        return -1
+    _, kind = _CONTROL_KEY.unpack_from(batch.data, position)
+    return int(kind)
+
+
+# Segments: Kafka keeps a log in files, and a new one begins where the last would grow over
+# ``segment.bytes`` or its first batch is ``segment.ms`` older than the next one. Here the batches
+# are one list, and the cleaner (``log_cleaner.py``) works in the segments that those files would
+# be. The last one is the active one.
+
+
+class Segments:
+    """The segments of one log.
+
+    Attributes:
+        bases: The offset that each segment begins with; the last one is the active segment's.
+        first_dirty: Compaction has been over what lies below this offset.
+    """
+
+    def __init__(self, start_offset: int = 0) -> None:
+        self.bases = [start_offset]
+        self.first_dirty = start_offset
+        self._counted = start_offset
+        self._size = 0
+        self._first_time = -1
+
+    @property
+    def active_base(self) -> int:
+        """Where the active segment begins."""
+        return self.bases[-1]
+
+    @property
+    def counted_to(self) -> int:
+        """Batches from this offset on have not been looked at yet."""
+        return self._counted
+
+    def note(self, batches: Iterable[StoredBatch], segment_bytes: int, segment_ms: int) -> None:
+        """Take the batches from ``counted_to`` on, and begin segments where Kafka would.
+
+        Args:
+            batches: In order.
+            segment_bytes: Most in a segment of more than one batch.
+            segment_ms: Most between the first batch's time and another's, in milliseconds.
+        """
+        for batch in batches:
+            if self._size and (
+                self._size + batch.size_bytes > segment_bytes
+                or (self._first_time >= 0 and batch.max_timestamp - self._first_time > segment_ms)
+            ):
+                self.roll(batch.base_offset)
+            if not self._size:
+                self._first_time = batch.max_timestamp
+            self._size += batch.size_bytes
+            self._counted = batch.next_offset
+
+    def roll(self, offset: int) -> None:
+        """Begin a segment at ``offset``, the log's end, unless the active one is empty."""
+        if offset > self.bases[-1]:
+            self.bases.append(offset)
+        self._counted = max(self._counted, offset)
+        self._size = 0
+        self._first_time = -1
+
+    def truncate_start(self, offset: int) -> None:
+        """The log begins at ``offset``: segments wholly below it are gone."""
+        first = bisect_right(self.bases, offset) - 1
+        if first > 0:
+            del self.bases[:first]
+        self.first_dirty = max(self.first_dirty, offset)
+
+    def truncate_end(self, offset: int) -> None:
+        """The log ends at ``offset``: the segment that holds it is the active one again."""
+        keep = max(bisect_left(self.bases, offset), 1)
+        del self.bases[keep:]
+        self.bases[0] = min(self.bases[0], offset)
+        self.first_dirty = min(self.first_dirty, offset)
+        self._counted = self.bases[-1]
+        self._size = 0
+        self._first_time = -1

@@ -1,0 +1,173 @@
+"""Answers that wait for what logs have to say: a produce with ``acks=all``, a fetch without data.
+
+Made by ``handlers/produce.py`` (Kafka's ``DelayedProduce``) and ``handlers/fetch.py``;
+``handlers/logs.py`` has one more. One listener per log and one timer, no task, no polling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from kclient.error_codes import ErrorCode
+from kclient.protocol.message import Response
+from kclient.testing.deferred import Deferred
+from kclient.testing.log import PartitionLog
+from kclient.testing.replica import Replica
+
+T = TypeVar("T")
+
+
+class LogWait(ABC, Generic[T]):
+    """An answer that may come whenever ``look`` is called, and comes after ``seconds``.
+
+    Attributes:
+        answer: Where the response arrives; cancelling it lets go of timer and listeners.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._soon: asyncio.Handle | None = None
+        self._timer = self._loop.call_later(seconds, self._attempt, True)
+        self.answer: Deferred[T] = Deferred(self._let_go)
+
+    @abstractmethod
+    def _attempt(self, last: bool) -> None:
+        """Answer if it can be done, or in any case if it is the last time."""
+
+    def look(self, _: object = None) -> None:
+        """Answers leave in a later callback: a connection that got one serves its next request."""
+        if self._soon is None and not self.answer.done:
+            self._soon = self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._soon = None
+        self._attempt(False)
+
+    def _let_go(self) -> None:
+        """Listen no more."""
+        self._timer.cancel()
+        if self._soon is not None:
+            self._soon.cancel()
+
+
+class Waiting:
+    """One partition of a produce.
+
+    Args:
+        replica: The leader's.
+        required: The high watermark that is waited for.
+        settle: Called with the outcome, once.
+    """
+
+    def __init__(
+        self, replica: Replica, required: int, settle: Callable[[ErrorCode], None]
+    ) -> None:
+        self.replica = replica
+        self._required = required
+        self._epoch = replica.epoch
+        self._settle = settle
+        self.done = False
+
+    def look(self) -> bool:
+        """Whether it has its outcome, which it takes now if there is one."""
+        if self.done:
+            return True
+        replica = self.replica
+        if replica.is_gone:
+            self.settle(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif not replica.leads or replica.epoch != self._epoch:
+            self.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif replica.log.high_watermark >= self._required:
+            enough = replica.has_min_isr
+            self.settle(ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return self.done
+
+    def settle(self, code: ErrorCode) -> None:
+        """It has its outcome."""
+        self.done = True
+        self._settle(code)
+
+
+def all_settled(waiting: Sequence[Waiting]) -> bool:
+    """Let each look, and tell whether all have their outcomes."""
+    pending = [one for one in waiting if not one.look()]
+    return not pending
+
+
+class AckWait(LogWait[T]):
+    """Answers when all in sync have what was written to ``waiting``, or after ``seconds``."""
+
+    def __init__(
+        self, waiting: Sequence[Waiting], seconds: float, respond: Callable[[], T]
+    ) -> None:
+        super().__init__(seconds)
+        self._waiting = waiting
+        self._respond = respond
+        for one in waiting:
+            one.replica.log.listen(self.look)
+
+    def _attempt(self, last: bool) -> None:
+        if not all_settled(self._waiting):
+            if not last:
+                return
+            for one in self._waiting:
+                if not one.done:
+                    one.settle(ErrorCode.REQUEST_TIMED_OUT)
+        self.answer.complete(self._respond())
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        for one in self._waiting:
+            one.replica.log.unlisten(self.look)
+
+
+class FetchWait(LogWait[Response]):
+    """Answers when ``missing_bytes`` more can be read from ``logs``, or after ``seconds``.
+
+    Args:
+        logs: Of the partitions that are wanted.
+        missing_bytes: What ``min_bytes`` still lacks.
+        seconds: ``max_wait``.
+        read: Reads again: the response, or the bytes that are still missing; with True the
+            response whatever is missing.
+        eager: Read whenever anything comes: what can be read is not just what was appended.
+        tail: What isn't committed yet counts, too, as for followers.
+    """
+
+    def __init__(
+        self,
+        logs: Sequence[PartitionLog],
+        missing_bytes: int,
+        seconds: float,
+        read: Callable[[bool], Response | int],
+        *,
+        eager: bool,
+        tail: bool = False,
+    ) -> None:
+        super().__init__(seconds)
+        self._logs = logs
+        self._missing = missing_bytes
+        self._read = read
+        self._eager = eager
+        for log in logs:
+            log.listen(self._grown, tail=tail)
+
+    def _grown(self, size_bytes: int) -> None:
+        self._missing -= size_bytes
+        if self._missing <= 0 or self._eager:
+            self.look()
+
+    def _attempt(self, last: bool) -> None:
+        outcome = self._read(last)
+        if isinstance(outcome, int):
+            self._missing = outcome
+        else:
+            self.answer.complete(outcome)
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        for log in self._logs:
+            log.unlisten(self._grown)
