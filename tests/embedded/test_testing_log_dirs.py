@@ -14,9 +14,7 @@ from kclient.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kclient.protocol.messages.describe_log_dirs import (
-    DescribeLogDirsRequest,
-)
+from kclient.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kclient.testing import Cluster
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.raw_peer import RawPeer

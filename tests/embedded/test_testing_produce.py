@@ -11,9 +11,7 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.errors import KafkaError
 from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
-from kclient.protocol.messages.produce import (
-    ProduceRequest,
-)
+from kclient.protocol.messages.produce import ProduceRequest
 from kclient.testing import Cluster
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.calls import produce

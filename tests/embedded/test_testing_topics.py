@@ -13,10 +13,7 @@ from kclient.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from kclient.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-)
+from kclient.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kclient.testing import Cluster
 from tests.unit.testing.raw_peer import RawPeer
