@@ -12,11 +12,11 @@ import pytest_asyncio
 import kclient
 from kclient.broker_errors import OffsetOutOfRange, TopicAuthorizationFailed
 from kclient.error_codes import ErrorCode
-from kclient.errors import CorruptRecord, DecompressionFailed, LogTruncated
+from kclient.errors import CorruptRecord, LogTruncated
 from kclient.record import Compression
 from tests.behaviours.reading import offsets, read
 from tests.embedded.flights import P, T, fill, reading
-from tests.unit.consumer.log_bytes import batch, control, corrupted, gapped
+from tests.unit.consumer.log_bytes import batch, corrupted
 
 
 @pytest_asyncio.fixture
@@ -26,64 +26,6 @@ async def cluster() -> AsyncIterator[kclient.testing.Cluster]:
 
 
 # Bad data
-
-
-async def test_corruption_on_the_way_is_healed_by_fetching_again(cluster: Any) -> None:
-    fill(cluster, 10)
-    cluster.faults.corrupt_fetch(T)
-    async with reading(cluster) as consumer:
-        with pytest.raises(CorruptRecord, match=r"flights-0.*offset 0.*CRC") as failed:
-            await consumer.poll(timeout=5.0)
-        assert failed.value.topic_partition == P
-        assert await consumer.position(P) == 0
-        assert offsets(await read(consumer, 10)) == {0: list(range(10))}
-
-
-async def test_corruption_in_the_log_is_raised_by_every_poll_and_can_be_sought_past(
-    cluster: Any,
-) -> None:
-    cluster.create_topic(T, partitions=2)
-    cluster.append(T, 0, batch(0, 3) + corrupted(batch(3, 4)) + batch(7, 2))
-    cluster.append(T, 1, batch(0, 3))
-    async with reading(cluster) as consumer:
-        seen = []
-        while len(seen) < 6:
-            try:
-                seen += await consumer.poll(timeout=5.0)
-            except CorruptRecord:
-                continue
-        assert offsets(seen) == {0: [0, 1, 2], 1: [0, 1, 2]}
-        for _ in range(3):
-            with pytest.raises(CorruptRecord, match=r"position stays at 3.*seek to 7") as failed:
-                await consumer.poll(timeout=5.0)
-            assert failed.value.offset == 3
-            assert await consumer.position(P) == 3
-        cluster.append(T, 1, batch(3, 1))
-        others: list[Any] = []
-        while not others:
-            try:
-                others = await consumer.poll(timeout=1.0)
-            except CorruptRecord:
-                continue
-        assert offsets(others) == {1: [3]}
-        consumer.seek(P, 7)
-        assert offsets(await read(consumer, 2)) == {0: [7, 8]}
-
-
-async def test_corruption_does_not_make_the_consumer_spin(cluster: Any) -> None:
-    cluster.create_topic(T)
-    cluster.append(T, 0, corrupted(batch(0, 3)))
-    async with reading(cluster, retry_backoff=0.1, retry_backoff_max=0.3) as consumer:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + 1.5
-        raised = 0
-        while loop.time() < until:
-            try:
-                await consumer.poll(timeout=0.1)
-            except CorruptRecord:
-                raised += 1
-        assert 3 <= raised <= 10
-        assert cluster.requests.count("Fetch") <= 2 * raised + 2
 
 
 async def test_corruption_is_seen_by_loops_and_columns_as_well(cluster: Any) -> None:
@@ -104,19 +46,6 @@ async def test_corruption_is_seen_by_loops_and_columns_as_well(cluster: Any) -> 
             break
 
 
-async def test_a_bomb_is_refused_by_the_cap_and_names_the_place(cluster: Any) -> None:
-    cluster.create_topic(T)
-    bomb = batch(0, 400, codec=Compression.GZIP, value_bytes=20_000)
-    cluster.append(T, 0, bomb + batch(400, 2))
-    async with reading(cluster, decompression_cap=2 * 1024 * 1024) as consumer:
-        with pytest.raises(DecompressionFailed, match=r"flights-0.*offset 0") as failed:
-            await consumer.poll(timeout=10.0)
-        assert failed.value.topic_partition == P
-        assert await consumer.position(P) == 0
-        consumer.seek(P, 400)
-        assert offsets(await read(consumer, 2)) == {0: [400, 401]}
-
-
 async def test_large_compressed_batches_are_inflated_in_a_thread_in_order(cluster: Any) -> None:
     cluster.create_topic(T)
     for first in range(0, 300, 100):
@@ -128,33 +57,7 @@ async def test_large_compressed_batches_are_inflated_in_a_thread_in_order(cluste
         await consumer.poll(timeout=0.01)  # a thread may be under way when it closes
 
 
-async def test_compacted_gaps_and_markers_are_passed(cluster: Any) -> None:
-    cluster.create_topic(T)
-    cluster.append(T, 0, gapped(batch(0, 2), 9))
-    cluster.append(T, 0, control(10, 1, 1))
-    cluster.append(T, 0, batch(20, 1))
-    cluster.append(T, 0, gapped(batch(21, 1), 5))
-    async with reading(cluster) as consumer:
-        assert offsets(await read(consumer, 4)) == {0: [0, 1, 20, 21]}
-        async with asyncio.timeout(5.0):
-            while await consumer.position(P) < 27:
-                assert await consumer.poll(timeout=0.05) == []
-        consumer.seek(P, 5)  # where no record is
-        assert offsets(await read(consumer, 2)) == {0: [20, 21]}
-
-
 # The log moves
-
-
-async def test_records_deleted_before_the_position_reset_it_by_policy(cluster: Any) -> None:
-    fill(cluster, 50)
-    async with reading(cluster, max_partition_fetch_bytes=300) as consumer:
-        await read(consumer, 10)
-        consumer.pause()
-        cluster.delete_records(T, 0, 40)
-        consumer.seek(P, 20)
-        consumer.resume()
-        assert offsets(await read(consumer, 10)) == {0: list(range(40, 50))}
 
 
 async def test_deleted_records_that_are_buffered_are_still_given(cluster: Any) -> None:
@@ -203,18 +106,6 @@ async def poll_until_error(consumer: Any) -> None:
             await consumer.poll(timeout=0.2)
 
 
-async def test_a_leader_that_only_moved_is_no_truncation(cluster: Any) -> None:
-    fill(cluster, 30)
-    async with reading(cluster, auto_offset_reset="none") as consumer:
-        consumer.seek(P, 0)
-        await read(consumer, 30)
-        for broker in (2, 3, 1, 2):
-            cluster.move_leader(T, 0, broker)
-            cluster.append(T, 0, batch(cluster.end_offset(T, 0), 5))
-            assert len(await read(consumer, 5)) == 5
-        assert "consumer.truncations" not in consumer.metrics()
-
-
 async def test_a_validation_that_is_refused_does_not_reset_the_position(cluster: Any) -> None:
     fill(cluster, 30)
     async with reading(cluster) as consumer:
@@ -223,13 +114,6 @@ async def test_a_validation_that_is_refused_does_not_reset_the_position(cluster:
         cluster.move_leader(T, 0, 3)
         cluster.append(T, 0, batch(30, 5))
         assert offsets(await read(consumer, 5)) == {0: list(range(30, 35))}
-
-
-async def test_a_lookup_that_fails_for_a_while_is_repeated(cluster: Any) -> None:
-    fill(cluster, 10)
-    cluster.faults.error("ListOffsets", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=3)
-    async with reading(cluster) as consumer:
-        assert offsets(await read(consumer, 10)) == {0: list(range(10))}
 
 
 async def test_out_of_range_from_a_lookup_for_good_is_told(cluster: Any) -> None:

@@ -28,59 +28,6 @@ async def cluster() -> AsyncIterator[kclient.testing.Cluster]:
 # Sessions
 
 
-async def test_requests_of_a_session_name_changes_only(cluster: Any) -> None:
-    fill(cluster, 10, partitions=3)
-    cluster.move_leader(T, 1, 1)
-    cluster.move_leader(T, 2, 1)
-    async with reading(cluster) as consumer:
-        await read(consumer, 30)
-        await cluster.requests.wait_count("Fetch", 4)
-        first, *others = fetches(cluster)
-        assert sum(len(topic.partitions) for topic in first.topics) == 3
-        assert first.session_epoch == 0
-        assert [one.session_epoch for one in others[:3]] == [1, 2, 3]
-        assert sum(len(topic.partitions) for one in others[1:] for topic in one.topics) == 0
-
-
-async def test_paused_partitions_are_forgotten_by_the_broker(cluster: Any) -> None:
-    fill(cluster, 10, partitions=3)
-    cluster.move_leader(T, 1, 1)
-    cluster.move_leader(T, 2, 1)
-    async with reading(cluster) as consumer:
-        await read(consumer, 30)
-        consumer.pause(TopicPartition(T, 1))
-        cluster.requests.clear()
-        await cluster.requests.wait_count("Fetch", 3)
-        forgotten = [
-            index
-            for one in fetches(cluster)
-            for topic in one.forgotten_topics_data
-            for index in topic.partitions
-        ]
-        assert forgotten == [1]
-
-
-@pytest.mark.parametrize(
-    "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
-)
-async def test_a_lost_session_costs_one_full_fetch(cluster: Any, code: ErrorCode) -> None:
-    fill(cluster, 10)
-
-    def lose(request: Any, response: Any) -> None:
-        response.error_code = code
-        response.session_id = 0
-        response.responses = []
-
-    async with reading(cluster) as consumer:
-        await read(consumer, 10)
-        cluster.requests.clear()
-        cluster.faults.rewrite("Fetch", lose)
-        cluster.append(T, 0, batch(10, 5))
-        assert offsets(await read(consumer, 5)) == {0: [10, 11, 12, 13, 14]}
-        full = [one for one in fetches(cluster) if one.session_epoch == 0]
-        assert len(full) == 1
-
-
 async def test_a_session_lost_twice_in_a_row_passes_without_an_error(cluster: Any) -> None:
     fill(cluster, 10)
 
@@ -105,16 +52,6 @@ async def test_brokers_without_room_for_sessions_are_read_all_the_same() -> None
             assert offsets(await read(consumer, 100)) == {n: list(range(50)) for n in (0, 1)}
 
 
-async def test_two_consumers_that_fight_for_one_slot_both_read_on() -> None:
-    configs = {"max.incremental.fetch.session.cache.slots": 1}
-    async with kclient.testing.Cluster(brokers=1, broker_configs=configs) as cluster:
-        fill(cluster, 100)
-        settings = {"max_partition_fetch_bytes": 300}
-        async with reading(cluster, **settings) as one, reading(cluster, **settings) as two:
-            first, second = await asyncio.gather(read(one, 100), read(two, 100))
-            assert offsets(first) == offsets(second) == {0: list(range(100))}
-
-
 async def test_closing_frees_the_slot_of_the_session(cluster: Any) -> None:
     fill(cluster, 10)
     async with reading(cluster) as consumer:
@@ -125,18 +62,6 @@ async def test_closing_frees_the_slot_of_the_session(cluster: Any) -> None:
 
 
 # Leaders
-
-
-async def test_a_moved_leader_is_followed(cluster: Any) -> None:
-    fill(cluster, 50)
-    async with reading(cluster, max_partition_fetch_bytes=300) as consumer:
-        seen = await read(consumer, 20)
-        cluster.move_leader(T, 0, 2)
-        seen += await read(consumer, 20)
-        cluster.move_leader(T, 0, 3)
-        cluster.append(T, 0, batch(50, 10))
-        seen += await read(consumer, 20)
-        assert offsets(seen) == {0: list(range(60))}
 
 
 async def test_a_leader_that_names_its_successor_spares_a_metadata_request(cluster: Any) -> None:
@@ -231,89 +156,7 @@ async def read_past_errors(consumer: Any, count: int) -> list[Any]:
     return seen
 
 
-async def test_an_unknown_preferred_replica_does_not_strand_the_partition(cluster: Any) -> None:
-    fill(cluster, 30)
-
-    def mislead(_: Any, response: Any) -> None:
-        for topic in response.responses:
-            for part in topic.partitions:
-                part.preferred_read_replica = 77
-
-    cluster.faults.rewrite("Fetch", mislead, times=5)
-    async with reading(cluster, max_partition_fetch_bytes=300, client_rack="a") as consumer:
-        assert offsets(await read(consumer, 30)) == {0: list(range(30))}
-
-
-async def test_a_preferred_replica_that_refuses_sends_back_to_the_leader(cluster: Any) -> None:
-    fill(cluster, 30)
-
-    def prefer(_: Any, response: Any) -> None:
-        for topic in response.responses:
-            for part in topic.partitions:
-                part.preferred_read_replica = 2
-                part.records = None
-
-    cluster.faults.rewrite("Fetch", prefer, broker=1)
-    cluster.faults.error("Fetch", ErrorCode.OFFSET_OUT_OF_RANGE, broker=2, topic=T)
-    async with reading(cluster, client_rack="a") as consumer:
-        assert offsets(await read(consumer, 30)) == {0: list(range(30))}
-        served = [one for one in cluster.requests.of("Fetch") if one.request.session_epoch >= 0]
-        assert [one.broker for one in served][:3] == [1, 2, 1]
-
-
-async def test_a_preferred_replica_that_is_down_sends_back_to_the_leader(cluster: Any) -> None:
-    fill(cluster, 30)
-
-    def prefer(_: Any, response: Any) -> None:
-        for topic in response.responses:
-            for part in topic.partitions:
-                part.preferred_read_replica = 2
-                part.records = None
-
-    async with reading(cluster, client_rack="a", connection_setup_timeout=1.0) as consumer:
-        cluster.faults.close("Fetch", broker=2, times=None)
-        cluster.faults.rewrite("Fetch", prefer, broker=1)
-        assert offsets(await read(consumer, 30)) == {0: list(range(30))}
-
-
-async def test_a_preferred_replica_that_refuses_everything_sends_back_to_the_leader(
-    cluster: Any,
-) -> None:
-    fill(cluster, 30)
-
-    def prefer(_: Any, response: Any) -> None:
-        for topic in response.responses:
-            for part in topic.partitions:
-                part.preferred_read_replica = 2
-                part.records = None
-
-    cluster.faults.rewrite("Fetch", prefer, broker=1)
-    cluster.faults.error("Fetch", ErrorCode.UNKNOWN_SERVER_ERROR, broker=2, times=None)
-    async with reading(cluster, client_rack="a") as consumer:
-        assert offsets(await read(consumer, 30)) == {0: list(range(30))}
-
-
 # Connections and brokers
-
-
-async def test_a_connection_that_breaks_under_a_fetch_loses_nothing(cluster: Any) -> None:
-    fill(cluster, 100, partitions=2)
-    cluster.faults.close("Fetch", times=4, after=True)
-    async with reading(cluster, max_partition_fetch_bytes=400) as consumer:
-        assert offsets(await read(consumer, 200)) == {n: list(range(100)) for n in (0, 1)}
-        assert consumer.metrics()["consumer.fetch_failures"] >= 4
-
-
-async def test_a_broker_that_hangs_does_not_hold_up_the_others(cluster: Any) -> None:
-    fill(cluster, 20, partitions=2)
-    cluster.faults.drop("Fetch", broker=1, times=1)
-    async with reading(cluster, request_timeout=4.0) as consumer:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        first = await read(consumer, 20)
-        assert loop.time() - began < 3.5
-        assert set(offsets(first)) == {1}
-        assert offsets(await read(consumer, 20)) == {0: list(range(20))}  # after its timeout
 
 
 async def test_a_broker_that_goes_and_comes_back_is_read_on(cluster: Any) -> None:
@@ -326,20 +169,6 @@ async def test_a_broker_that_goes_and_comes_back_is_read_on(cluster: Any) -> Non
         await cluster.restart(2)
         cluster.append(T, 1, batch(20, 5))
         assert offsets(await read(consumer, 5)) == {1: list(range(20, 25))}
-
-
-async def test_an_answer_to_an_old_position_is_dropped(cluster: Any) -> None:
-    fill(cluster, 30)
-    async with reading(cluster) as consumer:
-        await read(consumer, 30)
-        held = cluster.faults.hold("Fetch", after=True)
-        cluster.append(T, 0, batch(30, 10))
-        async with asyncio.timeout(5.0):
-            while not held.hits:  # noqa: ASYNC110 - nothing tells when an answer is held
-                await asyncio.sleep(0.001)
-        consumer.seek(P, 5)
-        held.release()
-        assert offsets(await read(consumer, 35)) == {0: list(range(5, 40))}
 
 
 async def test_garbage_instead_of_an_answer_is_told_and_got_over(cluster: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a consumer may use: memory, the event loop, requests; and that cancelling loses nothing."""
+"""What a consumer may use: memory, the event loop, requests; and anything in any order."""
 
 from __future__ import annotations
 
@@ -48,21 +48,6 @@ async def fetches_rest(cluster: Any) -> int:
         count = cluster.requests.count("Fetch")
         await asyncio.sleep(0.15)
     return count
-
-
-async def test_no_broker_is_asked_beyond_the_memory(cluster: Any) -> None:
-    cluster.create_topic(T, partitions=4)
-    for index in range(4):
-        for first in range(0, 80):
-            cluster.append(T, index, batch(first, 1, value_bytes=100_000))
-    settings = {"buffer_memory": 2 * MIB, "max_partition_fetch_bytes": MIB, "fetch_max_bytes": MIB}
-    async with kclient.Consumer(cluster.bootstrap, T, **START, **settings) as consumer:
-        await consumer.position(P)
-        await fetches_rest(cluster)
-        # One answer may be under way when the bound is reached.
-        assert 2 * MIB <= consumer.health().buffered_bytes <= 3.2 * MIB
-        assert offsets(await read(consumer, 320)) == {n: list(range(80)) for n in range(4)}
-        assert consumer.health().buffered_bytes <= 3.2 * MIB
 
 
 async def test_one_response_is_a_part_of_the_memory(cluster: Any) -> None:
@@ -176,74 +161,6 @@ async def drive(make: Callable[[], Awaitable[Any]], turns: int) -> tuple[bool, A
         if task.cancelled():
             return False, None
     return True, task.result()
-
-
-@pytest.mark.parametrize("way", ["poll", "anext", "arrow"])
-async def test_cancelling_at_any_turn_of_the_loop_loses_and_doubles_nothing(
-    cluster: Any, way: str
-) -> None:
-    cluster.create_topic(T, partitions=2)
-    total = 0
-    async with kclient.Consumer(
-        cluster.bootstrap, T, **START, max_partition_fetch_bytes=400
-    ) as consumer:
-        records = aiter(consumer)
-
-        async def step() -> list[tuple[int, int]]:
-            if way == "poll":
-                found = await consumer.poll(max_records=3, timeout=1.0)
-                return [(record.partition, record.offset) for record in found]
-            if way == "anext":
-                record = await anext(records)
-                return [(record.partition, record.offset)]
-            table = (await consumer.poll_arrow(timeout=1.0)).to_pydict()
-            return list(zip(table["partition"], table["offset"], strict=True))
-
-        seen: dict[int, list[int]] = {0: [], 1: []}
-        cancelled = 0
-        turns = 0
-        while sum(map(len, seen.values())) < 400:
-            if total < 400 and total - sum(map(len, seen.values())) < 20:
-                for index in (0, 1):
-                    cluster.append(T, index, batch(total // 2, 10))
-                total += 20
-            turns = (turns + 1) % 25
-            ended, found = await drive(step, turns)
-            cancelled += not ended
-            for index, offset in found or ():
-                seen[index].append(offset)
-        assert seen == {0: list(range(200)), 1: list(range(200))}
-        assert cancelled
-
-
-async def test_every_other_call_can_be_cancelled_at_any_turn(cluster: Any) -> None:
-    cluster.create_topic(T)
-    cluster.append(T, 0, batch(0, 10))
-    async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
-        calls: list[Callable[[], Awaitable[Any]]] = [
-            lambda: consumer.position(P),
-            lambda: consumer.beginning_offsets([P]),
-            lambda: consumer.end_offsets([P]),
-            lambda: consumer.offsets_for_times({P: 1}),
-            lambda: consumer.partitions_for(T),
-        ]
-        for call in calls:
-            for turns in range(12):
-                consumer.seek_to_beginning()
-                await drive(call, turns)
-        consumer.seek_to_beginning()
-        assert offsets(await read(consumer, 10)) == {0: list(range(10))}
-
-
-async def test_starting_and_closing_can_be_cancelled_at_any_turn(cluster: Any) -> None:
-    cluster.create_topic(T)
-    for turns in range(40):
-        consumer: kclient.Consumer[Any, Any] = kclient.Consumer(cluster.bootstrap, T, **START)
-        started, _ = await drive(consumer.start, turns)
-        if started:
-            await drive(consumer.close, turns % 7)
-        await consumer.close()
-        assert consumer.health().client.state == "closed"
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -26,7 +26,6 @@ from tests.unit.testing.group_calls import (
     find,
     join,
     leave,
-    sample,
     sync,
 )
 from tests.unit.testing.raw_peer import RawPeer
@@ -77,27 +76,6 @@ async def test_groups_are_spread_over_brokers(scene: Scene) -> None:
     found = (await peer.call(request, 4)).coordinators
     assert {one.node_id for one in found} == {1, 2, 3}
     assert [one.key for one in found] == names
-
-
-@pytest.mark.parametrize("version", [5, 6])
-async def test_nobody_coordinates_share_groups(scene: Scene, version: int) -> None:
-    peer = await scene.peer(1)
-    request = FindCoordinatorRequest(
-        key_type=2, coordinator_keys=["g:4PcXHsMNR3SZWlDvkmQx1Q:0", "g"]
-    )
-    for found in (await peer.call(request, version)).coordinators:
-        assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
-
-
-@pytest.mark.parametrize("api_key", [key for key in NEWEST if key not in (10, 16)])
-async def test_other_brokers_say_that_they_do_not_coordinate(scene: Scene, api_key: int) -> None:
-    peer = await scene.peer(next(one for one in (1, 2, 3) if one != scene.coordinator()))
-    version = NEWEST[api_key]
-    request = sample(api_key, version, scene.cluster.topic_id("t"))
-    answer = await peer.call(request, version)
-    if isinstance(answer, DescribeGroupsRequest.RESPONSE):
-        assert answer.groups[0].group_state == ""
-    assert code_of(answer) is ErrorCode.NOT_COORDINATOR
 
 
 async def test_without_the_internal_topic_nobody_coordinates(scene: Scene) -> None:
@@ -251,6 +229,18 @@ async def test_what_has_to_last_needs_enough_replicas() -> None:
         await scene.close()
 
 
+async def test_what_a_coordinator_remembers_can_be_read_as_records(scene: Scene) -> None:
+    peer = await scene.peer()
+    await peer.call(commit("g", "t", (0, 5)), 9)
+    await peer.call(DeleteGroupsRequest(["g"]), 2)
+    found = scene.cluster.records(OFFSETS, scene.partition)
+    assert [(bytes(one.key or b"")[:2], one.value is None) for one in found] == [
+        (b"\x00\x01", False),
+        (b"\x00\x01", True),
+        (b"\x00\x02", True),
+    ]
+
+
 # Connections
 
 
@@ -286,28 +276,6 @@ async def test_a_member_whose_connection_is_lost_may_ask_again(scene: Scene) -> 
 
 
 # Faults
-
-
-async def test_faults_are_answered_for_groups(scene: Scene) -> None:
-    peer = await scene.peer()
-    member_id, generation = await scene.alone(peer)
-    faults = scene.cluster.faults
-    for request, api in (
-        (beat("g", generation, member_id), "Heartbeat"),
-        (join("g", member_id), "JoinGroup"),
-        (sync("g", generation, member_id), "SyncGroup"),
-        (leave("g"), "LeaveGroup"),
-        (fetch_offsets("g"), "OffsetFetch"),
-        (DescribeGroupsRequest(["g"]), "DescribeGroups"),
-        (ListGroupsRequest(), "ListGroups"),
-        (DeleteGroupsRequest(["g"]), "DeleteGroups"),
-        (delete_offsets("g", "t", 0), "OffsetDelete"),
-        (find("g"), "FindCoordinator"),
-    ):
-        faults.error(api, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        answer = await peer.call(request, min(NEWEST[request.API_KEY], 9))
-        assert code_of(answer) is ErrorCode.COORDINATOR_NOT_AVAILABLE, api
-    assert code_of(await peer.call(beat("g", generation, member_id), 4)) is NONE
 
 
 async def test_faults_are_for_single_partitions_of_a_commit(scene: Scene) -> None:

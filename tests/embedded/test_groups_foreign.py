@@ -1,4 +1,4 @@
-"""Groups of consumers that others wrote: they join, rebalance, commit and outlive a coordinator.
+"""Groups of consumers that others wrote, beside what `tests/foreign` has them do on one broker.
 
 The cluster runs on a loop in a thread of its own, as these clients block. What they see is held
 against what the brokers have.
@@ -9,22 +9,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from kclient.testing import Cluster
 from kclient.testing.groups.classic_group import ClassicGroup, State
 from tests.unit.testing.batches import batch_bytes
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
 
 T = TypeVar("T")
 PARTITIONS, EACH = 6, 10
@@ -148,22 +142,6 @@ def drain(*consumers: confluent_kafka.Consumer) -> set[tuple[int, int]]:
     return seen
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_consumers_of_librdkafka_share_and_hand_over(box: Box, strategy: str) -> None:
-    first = rdkafka(box, "g", partition_assignment_strategy=strategy)
-    drain(first)
-    first.commit(asynchronous=False)
-    second = rdkafka(box, "g", partition_assignment_strategy=strategy)
-    until(shared(first, second), "both have three")
-    group = box.group("g")
-    assert (group.state, group.protocol_name) == (State.STABLE, strategy)
-    assert group.subscribed_topics == {"t"}
-    second.close()
-    until(shared(first), "the first has all again")
-    first.close()
-    assert box.group("g").state is State.EMPTY
-
-
 def test_a_group_of_librdkafka_outlives_its_coordinator(box: Box) -> None:
     first, second = rdkafka(box, "g"), rdkafka(box, "g")
     until(shared(first, second), "both have three")
@@ -183,105 +161,6 @@ def test_a_group_of_librdkafka_outlives_its_coordinator(box: Box) -> None:
     assert [one.offset for one in found] == [EACH] * PARTITIONS
     first.close()
     second.close()
-
-
-def test_a_static_member_of_librdkafka_comes_back_to_its_partitions(box: Box) -> None:
-    first = rdkafka(box, "g", group_instance_id="i")
-    until(shared(first), "it has all")
-    generation = box.group("g").generation
-    member_id = box.group("g").leader
-    first.close()
-    again = rdkafka(box, "g", group_instance_id="i")
-    until(shared(again), "it has all again")
-    group = box.group("g")
-    assert group.generation == generation
-    assert group.leader != member_id
-    again.close()
-
-
-def test_librdkafka_administers_groups(box: Box) -> None:
-    consumer = rdkafka(box, "busy")
-    until(shared(consumer), "it has all")
-    admin = AdminClient({"bootstrap.servers": box.cluster.bootstrap, "log_level": 0})
-    place = confluent_kafka.TopicPartition("t", 1, 7)
-    wanted = confluent_kafka.ConsumerGroupTopicPartitions("idle", [place])
-    (altered,) = admin.alter_consumer_group_offsets([wanted]).values()
-    assert altered.result(PATIENCE).topic_partitions[0].error is None
-    asked = confluent_kafka.ConsumerGroupTopicPartitions("idle")
-    (listed,) = admin.list_consumer_group_offsets([asked]).values()
-    assert [(one.partition, one.offset) for one in listed.result(PATIENCE).topic_partitions] == [
-        (1, 7)
-    ]
-    groups = admin.list_consumer_groups().result(PATIENCE)
-    assert {(one.group_id, one.state.name) for one in groups.valid} == {
-        ("busy", "STABLE"),
-        ("idle", "EMPTY"),
-    }
-    (described,) = admin.describe_consumer_groups(["busy"]).values()
-    (member,) = described.result(PATIENCE).members
-    assert len(member.assignment.topic_partitions) == PARTITIONS
-    outcomes = admin.delete_consumer_groups(["busy", "idle"])
-    assert outcomes["idle"].result(PATIENCE) is None
-    with pytest.raises(confluent_kafka.KafkaException, match="NON_EMPTY_GROUP"):
-        outcomes["busy"].result(PATIENCE)
-    consumer.close()
-
-
-# kafka-python
-
-POLL_MS = 500
-"""A poll of 20 ms that ends while a rebalance goes on can lose its assignment for good (3.0.12)."""
-
-
-def python_consumer(box: Box, **settings: object) -> kafka.KafkaConsumer:
-    return kafka.KafkaConsumer(
-        "t",
-        bootstrap_servers=box.cluster.bootstrap,
-        group_id="g",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=6000,
-        heartbeat_interval_ms=200,
-        **settings,
-    )
-
-
-def test_consumers_of_kafka_python_share_and_hand_over(box: Box) -> None:
-    first = python_consumer(box)
-    came = 0
-
-    def drained() -> bool:
-        nonlocal came
-        came += sum(len(records) for records in first.poll(POLL_MS).values())
-        return came == PARTITIONS * EACH
-
-    until(drained, f"{came} records came")
-    first.commit()
-    second = python_consumer(box)
-    ended = threading.Event()
-
-    def keep_polling() -> None:
-        while not ended.is_set():
-            first.poll(POLL_MS)
-
-    poller = threading.Thread(target=keep_polling)
-    poller.start()
-    try:
-        until(
-            lambda: second.poll(POLL_MS) == {} and len(second.assignment()) == PARTITIONS // 2,
-            "the second has three",
-        )
-        assert len(box.group("g").members) == 2
-        second.close()
-    finally:
-        ended.set()
-        poller.join(PATIENCE)
-    until(
-        lambda: first.poll(POLL_MS) == {} and len(first.assignment()) == PARTITIONS,
-        "the first has all again",
-    )
-    assert first.committed(kafka.TopicPartition("t", 0)) == EACH
-    first.close()
 
 
 # aiokafka

@@ -5,7 +5,6 @@ Every test runs under the leak watcher: no task, timer or socket may be left beh
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import random
 import struct
@@ -32,7 +31,6 @@ from tests.unit.network.scripted_broker import (
     ScriptedBroker,
     Session,
     good_answer,
-    silent_but_for_versions,
 )
 
 
@@ -118,60 +116,6 @@ async def test_a_cut_at_any_byte_is_a_typed_error(bench: Bench) -> None:
             assert not isinstance(result, RequestTimedOut)
             kinds.add(type(result))
         assert kinds == {BrokerUnreachable, ConnectionLost, MetadataResponse}
-
-
-async def test_a_hung_broker_does_not_slow_the_others_down(bench: Bench) -> None:
-    async with (
-        ScriptedBroker(silent_but_for_versions) as hung,
-        ScriptedBroker(lambda session, request: None) as dumb,
-        ScriptedBroker() as good,
-    ):
-        client = await bench.client(good, connection_setup_timeout=0.3)
-        nodes = [Node(1, *hung.address), Node(2, *dumb.address), Node(3, *good.address)]
-        client.update_nodes(nodes)
-        stuck = [
-            client.send(node_id, MetadataRequest(), lane=lane, timeout=0.3)
-            for node_id in (1, 2)
-            for lane in Lane
-        ]
-        answered = 0
-        while not all(future.done for future in stuck):
-            await client.send(3, MetadataRequest())
-            answered += 1
-        assert answered > 100
-        for future in stuck:
-            assert isinstance(future.error, (RequestTimedOut, BrokerUnreachable))
-
-
-async def test_all_lanes_at_a_flapping_listener_make_no_storm(bench: Bench) -> None:
-    """Someone wants every lane all the time, and the listener hangs up on whoever comes."""
-    async with ScriptedBroker(greet=lambda session: session.hang_up()) as broker:
-        client = await bench.client(broker)
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + 2.0
-        while loop.time() < ends:
-            futures = [client.send(FIRST, MetadataRequest(), lane=lane) for lane in Lane]
-            for future in futures:
-                assert isinstance(await outcome(future), BrokerUnreachable)
-        # Four at first, then one probe at 50, 150, 350, 750, 1550 ms.
-        assert len(broker.sessions) <= 4 + 7
-
-
-async def test_a_listener_that_is_usable_and_then_hangs_up_backs_off_each_time(
-    bench: Bench,
-) -> None:
-    def fickle(session: Session, request: Received) -> None:
-        good_answer(session, request)
-        if request.api_key == METADATA:
-            session.hang_up()
-
-    async with ScriptedBroker(fickle) as broker:
-        client = await bench.client(broker)
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + 1.0
-        while loop.time() < ends:
-            await outcome(client.send(FIRST, MetadataRequest()))
-        assert 5 <= len(broker.sessions) <= 26  # 40 ms apart at least
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 2**31 - 1])

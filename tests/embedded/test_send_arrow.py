@@ -121,28 +121,6 @@ async def test_more_rows_than_memory_has_room_for(cluster: Cluster) -> None:
     assert everything(cluster) == values
 
 
-async def test_what_is_polled_can_be_sent_as_it_is(cluster: Cluster) -> None:
-    cluster.create_topic("copy", partitions=4)
-    headers = {"trace": b"1", "none": None}
-    async with kclient.Producer(cluster.bootstrap) as out:
-        for i in range(100):
-            out.send(
-                "t", b"%d" % i, key=b"k%d" % i if i % 2 else None, headers=headers, timestamp=i
-            )
-        out.send("t", None, key=b"tombstone")
-        await out.flush()
-        start: Any = {"auto_offset_reset": "earliest"}
-        async with kclient.Consumer(cluster.bootstrap, "t", **start) as consumer:
-            count = 0
-            while count < 101:
-                batch = await consumer.poll_arrow(timeout=5.0)
-                count += await out.send_arrow("copy", batch)
-    fields = [[(r.key, r.value, r.headers, r.timestamp) for r in cluster.records(t, p)]
-              for p in range(4) for t in ("t", "copy")]  # fmt: skip
-    assert fields[0::2] == fields[1::2]
-    assert sum(map(len, fields)) == 202
-
-
 async def test_nothing_to_send_asks_nobody(cluster: Cluster) -> None:
     async with kclient.Producer(cluster.bootstrap) as out:
         assert await out.send_arrow("nowhere", pa.table({"value": pa.array([], pa.binary())})) == 0

@@ -12,10 +12,6 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages import alter_configs, incremental_alter_configs
-from kclient.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
 from kclient.testing import Cluster
 from tests.embedded.config_requests import (
     APPEND,
@@ -57,62 +53,10 @@ async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
 # What is described
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("cleanup.policy", ("delete", 5, [("log.cleanup.policy", "delete", 5)])),
-        (
-            "retention.ms",
-            ("-1", 4, [("log.retention.ms", "-1", 4), ("log.retention.hours", "168", 5)]),
-        ),
-        (
-            "segment.index.bytes",
-            (
-                "1048576",
-                4,
-                [
-                    ("log.index.size.max.bytes", "1048576", 4),
-                    ("log.index.size.max.bytes", "10485760", 5),
-                ],
-            ),
-        ),
-        ("segment.ms", ("604800000", 5, [])),
-        ("flush.ms", ("9223372036854775807", 5, [])),
-        (
-            "min.insync.replicas",
-            ("1", 3, [("min.insync.replicas", "1", 3), ("min.insync.replicas", "1", 5)]),
-        ),
-        ("remote.storage.enable", ("false", 5, [])),
-    ],
-)
-async def test_a_topics_value_and_its_synonyms(peer: RawPeer, name: str, expected: object) -> None:
-    assert await shown(peer, TOPIC, "t", name) == expected
-
-
 async def test_all_are_described(peer: RawPeer) -> None:
     topic = (await describe(peer, TOPIC, "t")).configs
     broker = (await describe(peer, BROKER, "1")).configs
     assert (len(topic), len(broker)) == (33, 340)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "read_only", "sensitive", "kind"),
-    [
-        ("log.retention.hours", "168", True, False, 3),
-        ("log.roll.ms", None, False, False, 5),
-        ("sasl.jaas.config", None, False, True, 9),
-        ("ssl.engine.factory.class", None, False, False, 8),
-        ("offsets.topic.replication.factor", "3", True, False, 4),
-        ("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308", False, False, 6),
-        ("node.id", "1", True, False, 3),
-    ],
-)
-async def test_what_is_said_of_a_brokers_configuration(
-    peer: RawPeer, name: str, value: str | None, read_only: bool, sensitive: bool, kind: int
-) -> None:
-    (got,) = (await describe(peer, BROKER, "1", name)).configs
-    assert got.value == value
-    assert (got.read_only, got.is_sensitive, got.config_type) == (read_only, sensitive, kind)
 
 
 async def test_there_is_no_documentation(peer: RawPeer) -> None:
@@ -139,13 +83,6 @@ async def test_what_cannot_be_described(peer: RawPeer, kind: int, name: str, cod
     assert (got.error_code, got.configs) == (code, [])
 
 
-async def test_unknown_names_are_left_out_and_none_means_all(peer: RawPeer) -> None:
-    assert (await describe(peer, TOPIC, "t", "nope")).configs == []
-    request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "t", [])], False, False)
-    (got,) = (await peer.call(request, 4)).results
-    assert (len(got.configs), got.error_message) == (33, "")
-
-
 # Topics
 
 
@@ -164,12 +101,6 @@ async def test_a_topics_configuration_is_set_and_counts_at_once(
     assert await alter(peer, TOPIC, "t", ("max.message.bytes", DELETE, None)) == 0
     got = (await peer.call(produce("t", batch_bytes(40)), 9)).responses[0].partition_responses[0]
     assert got.error_code == 0
-
-
-async def test_validation_alone_changes_nothing(peer: RawPeer) -> None:
-    entry = ("retention.ms", SET, "5000")
-    assert await alter(peer, TOPIC, "t", entry, validate_only=True) == 0
-    assert (await shown(peer, TOPIC, "t", "retention.ms"))[:2] == ("-1", 4)
 
 
 async def test_lists_grow_and_shrink(peer: RawPeer) -> None:

@@ -174,12 +174,6 @@ async def test_configurations_of_groups(peer: RawPeer) -> None:
     assert await alter(peer, GROUP, "", (name, SET, "50000")) == REQUEST
 
 
-async def test_other_resources_are_unknown(peer: RawPeer) -> None:
-    for kind in (1, 3, 99):
-        assert await alter(peer, kind, "x", ("a", SET, "1")) == REQUEST
-        assert await replace(peer, kind, "x", ("a", "1")) == REQUEST
-
-
 async def test_what_has_configurations_is_listed(peer: RawPeer) -> None:
     async def listed(*kinds: int, version: int = 1) -> Any:
         got = await peer.call(ListConfigResourcesRequest(list(kinds)), version)
@@ -196,15 +190,3 @@ async def test_what_has_configurations_is_listed(peer: RawPeer) -> None:
     assert await listed(version=0) == (0, [(METRICS, "m")])
     await alter(peer, METRICS, "m", ("interval.ms", DELETE, None))
     assert await listed(METRICS) == (0, [])
-
-
-# Faults
-
-
-async def test_faults_reach_entries(cluster: Cluster, peer: RawPeer) -> None:
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    cluster.faults.error("IncrementalAlterConfigs", code)
-    assert await alter(peer, TOPIC, "t", ("retention.ms", SET, "1")) == code
-    assert (await shown(peer, TOPIC, "t", "retention.ms"))[1] == 4
-    cluster.faults.error("AlterConfigs", code)
-    assert await replace(peer, TOPIC, "t") == code

@@ -310,13 +310,3 @@ async def test_faults_act_in_the_order_in_which_they_were_added(
     cluster.faults.error("Produce", NOT_LEADER)
     cluster.faults.error("Produce", ErrorCode.KAFKA_STORAGE_ERROR)
     assert [await code(peer) for _ in range(3)] == [NOT_LEADER, 56, 0]
-
-
-def test_faults_that_cannot_be_are_refused() -> None:
-    cluster = Cluster(1)
-    with pytest.raises(InvalidArgument, match="times"):
-        cluster.faults.close("Produce", times=0)
-    with pytest.raises(InvalidArgument, match="partition needs topic"):
-        cluster.faults.close("Produce", partition=1)
-    with pytest.raises(InvalidArgument, match="neither a request class"):
-        cluster.faults.close("Prodcue")

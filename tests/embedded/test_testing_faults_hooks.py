@@ -254,15 +254,6 @@ async def test_what_a_hook_raises_closes_the_connection_and_reaches_the_test(
     await cluster.close()  # it was told once
 
 
-async def test_pytests_own_outcomes_reach_the_test_too(cluster: Cluster, peer: RawPeer) -> None:
-    cluster.faults.on("ApiVersions", lambda info: pytest.fail("never ask that"))
-    peer.write(ASKED, 0)
-    await peer.read_end()
-    with pytest.raises(pytest.fail.Exception, match="never ask that"):
-        cluster.faults.check()
-    cluster.faults.check()
-
-
 async def test_the_first_error_names_the_others(cluster: Cluster) -> None:
     def fails(info: RequestInfo) -> None:
         raise ValueError(info.api)
@@ -283,11 +274,6 @@ async def test_what_is_no_answer_is_refused(cluster: Cluster, peer: RawPeer) -> 
     assert await peer.read_end() == b""
     with pytest.raises(InvalidArgument, match="must return a response, bytes or None, not str"):
         cluster.faults.check()
-
-
-def test_there_are_three_points() -> None:
-    with pytest.raises(InvalidArgument, match="before, after_append, after_reply"):
-        Cluster(1).faults.on("Fetch", lambda info: None, at="during")  # type: ignore[arg-type]
 
 
 async def test_after_the_append_is_before_the_replication(cluster: Cluster, peer: RawPeer) -> None:

@@ -218,19 +218,6 @@ async def test_the_log_has_the_answers(cluster: Cluster, peer: RawPeer) -> None:
     assert refused.at <= refused.answered_at <= sound.at
 
 
-async def test_the_log_keeps_no_records(cluster: Cluster, peer: RawPeer) -> None:
-    await code(peer)
-    cluster.faults.lose_requests("Produce")
-    await peer.call(fetch("t", 0), 12)
-    peer.write(produce("t", batch_bytes()), 9)
-    await peer.read_end()
-    for served in cluster.requests.of("Produce"):
-        assert served.request.topic_data[0].partition_data[0].records is None
-    (fetched,) = cluster.requests.of("Fetch")
-    part = fetched.response.responses[0].partitions[0]
-    assert (part.records, part.high_watermark) == (None, 1)
-
-
 async def test_an_answer_of_a_test_may_be_given_again(cluster: Cluster, peer: RawPeer) -> None:
     await code(peer)
     real = await peer.call(fetch("t", 0), 12)

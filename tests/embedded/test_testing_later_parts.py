@@ -71,13 +71,6 @@ async def test_heartbeats_of_other_groups_are_advertised_and_refused(
     assert text in got.error_message
 
 
-async def test_a_fault_may_say_something_else(cluster: Cluster) -> None:
-    cluster.faults.error("ConsumerGroupHeartbeat", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    async with RawPeer.to(cluster.bootstrap) as peer:
-        got = await peer.call(ConsumerGroupHeartbeatRequest("g", "m"), 1)
-    assert got.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
 # Transactions
 
 

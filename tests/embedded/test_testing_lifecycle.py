@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from kclient.clock import SystemClock
-from kclient.errors import BrokerError, ClientClosed, InvalidArgument, InvalidConfig
+from kclient.errors import BrokerError, InvalidConfig
 from kclient.protocol.headers import encode_request
-from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kclient.protocol.primitives import ZERO_UUID
 from kclient.testing import Cluster, LoopProbe, TopicDefaults
@@ -51,17 +50,6 @@ async def test_racks_are_told() -> None:
     async with Cluster(2, racks=["a", None]) as cluster:
         got = await metadata(cluster.bootstrap)
     assert [one.rack for one in got.brokers] == ["a", None]
-
-
-def test_there_is_no_address_before_the_start() -> None:
-    with pytest.raises(ClientClosed, match="async with"):
-        _ = Cluster(1).bootstrap
-
-
-@pytest.mark.parametrize(("brokers", "racks"), [(0, None), (-1, None), (2, ["a"])])
-def test_clusters_that_cannot_be_are_refused(brokers: int, racks: list[str] | None) -> None:
-    with pytest.raises(InvalidArgument):
-        Cluster(brokers, racks=racks)
 
 
 def test_an_unknown_broker_config_is_refused() -> None:
@@ -125,17 +113,6 @@ async def test_a_broker_that_stops_sends_what_it_answered(cluster: Cluster) -> N
         assert await peer.read_end() == b""
 
 
-async def test_leadership_moves_when_a_broker_goes(cluster: Cluster) -> None:
-    cluster.create_topic("t", assignments=[[1, 2, 3]])
-    await cluster.crash(1)
-    assert (cluster.leader("t"), cluster.leader_epoch("t")) == (2, 1)
-    got = await metadata(cluster.brokers[3].address, "t")
-    assert [one.node_id for one in got.brokers] == [2, 3]
-    (part,) = got.topics[0].partitions
-    assert (part.leader_id, part.isr_nodes, part.offline_replicas) == (2, [2, 3], [1])
-    assert cluster.controller_id == 2
-
-
 async def test_a_crashed_broker_resets_its_connections_and_refuses_new_ones(
     cluster: Cluster,
 ) -> None:
@@ -160,24 +137,6 @@ async def test_a_broker_comes_back_on_its_port_with_its_records(cluster: Cluster
     assert cluster.brokers[1].port == port
     assert (cluster.leader("t"), cluster.leader_epoch("t")) == (1, 2)
     assert len(cluster.records("t")) == 3
-
-
-async def test_brokers_that_are_down_are_fenced(cluster: Cluster) -> None:
-    await cluster.stop(2)
-    async with RawPeer.to(cluster.brokers[1].address) as peer:
-        seen = await peer.call(DescribeClusterRequest(), 1)
-        every = await peer.call(DescribeClusterRequest(include_fenced_brokers=True), 2)
-    assert [one.broker_id for one in seen.brokers] == [1, 3]
-    assert [(one.broker_id, one.is_fenced) for one in every.brokers] == [
-        (1, False),
-        (2, True),
-        (3, False),
-    ]
-
-
-async def test_an_unknown_broker_is_refused(cluster: Cluster) -> None:
-    with pytest.raises(InvalidArgument, match=r"broker=9 must be .*: 1, 2, 3"):
-        await cluster.crash(9)
 
 
 async def test_topics_are_made_grown_and_deleted(cluster: Cluster) -> None:

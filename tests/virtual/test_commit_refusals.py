@@ -16,7 +16,7 @@ from kclient.broker_errors import (
 from kclient.cluster.retry import MISSING_PARTITION_GRACE, UNKNOWN_TOPIC_GRACE
 from kclient.consumer.commits import CROWD
 from kclient.error_codes import ErrorCode
-from kclient.errors import CommitFailed, InvalidArgument, KafkaError
+from kclient.errors import InvalidArgument, KafkaError
 from kclient.testing import Cluster, run_virtually
 from kclient.types import OffsetAndMetadata, TopicPartition
 from tests.virtual.commit_scene import COMMIT, FETCH, P0, P1, at, scene
@@ -105,25 +105,6 @@ def test_a_topic_that_is_deleted_under_a_commit_is_told() -> None:
             with pytest.raises(UnknownTopicOrPartition, match="flights-0"):
                 await here.commits.commit({P0: at(2)})
             assert here.now() - begun < 2 * UNKNOWN_TOPIC_GRACE + 2 * LATENCY
-
-    run_virtually(main())
-
-
-def test_a_partition_that_was_never_ours_is_not_said_to_be_taken() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            here.lost.add(P1)
-            with pytest.raises(CommitFailed, match="flights-1") as caught:
-                await here.commits.commit({P0: at(1), P1: at(1)})
-            assert "taken" not in str(caught.value)
-            assert "not assigned to this consumer" in str(caught.value)
-            here.lost.clear()
-            here.cluster.faults.error(COMMIT, ErrorCode.REBALANCE_IN_PROGRESS, times=None)
-            commit = asyncio.create_task(here.commits.commit({P1: at(1)}))
-            await asyncio.sleep(0.5)
-            here.commits.forget([P1])
-            with pytest.raises(CommitFailed, match="taken from this consumer"):
-                await commit
 
     run_virtually(main())
 

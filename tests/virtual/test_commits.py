@@ -7,74 +7,15 @@ import asyncio
 import pytest
 
 import kclient
-from kclient.broker_errors import (
-    CoordinatorLoadInProgress,
-    GroupAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from kclient.broker_errors import GroupAuthorizationFailed
 from kclient.error_codes import ErrorCode
 from kclient.errors import CommitFailed, RequestTimedOut
 from kclient.group.generation import OUTSIDE
 from kclient.testing import Cluster, run_virtually
-from kclient.types import TopicPartition
 from tests.virtual.commit_scene import COMMIT, P0, P1, STRANGER, at, scene
 from tests.virtual.consumer_scene import P, fill, until
 from tests.virtual.group_scene import GROUP, SETTINGS
 from tests.virtual.relay import Asked, Relay, Session, network
-
-
-def test_a_commit_is_made_and_known() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            assert here.commits.changes({P0: at(5)}) == {P0: at(5)}
-            await here.commits.commit({P0: at(5)})
-            assert await here.committed() == [5]
-            assert here.commits.committed == {P0: 5}
-            assert here.commits.changes({P0: at(5), P1: at(1)}) == {P1: at(1)}
-            assert here.commits.last_commit == pytest.approx(here.now(), abs=0.1)
-            assert here.commits.last_error is None
-            assert "kclient:commits" not in here.core.health().tasks
-
-    run_virtually(main())
-
-
-def test_overlapping_commits_arrive_in_the_order_of_the_calls() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            held = here.cluster.faults.hold(COMMIT)
-            first = here.commits.submit({P0: at(1), P1: at(1)})
-            await held.wait_hits()
-            others = [here.commits.submit({P0: at(offset)}) for offset in range(2, 50)]
-            held.release()
-            await asyncio.gather(first, *others)
-            assert await here.committed(P0, P1) == [49, 1]
-            assert here.cluster.requests.count(COMMIT) == 2
-            assert here.core.counters.get("consumer.commits") == 49
-
-    run_virtually(main())
-
-
-@pytest.mark.parametrize("code", ["COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"])
-def test_a_commit_that_is_retried_does_not_overtake_a_later_one(code: str) -> None:
-    async def main() -> None:
-        async with scene() as here:
-            held = here.cluster.faults.hold(COMMIT, after=True)
-            here.cluster.faults.error(COMMIT, ErrorCode[code])
-            first = here.commits.submit({P0: at(1), P1: at(1)})
-            await held.wait_hits()
-            second = here.commits.submit({P0: at(2)})
-            held.release()
-            await asyncio.gather(first, second)
-            assert await here.committed(P0, P1) == [2, 1]
-            sent = [
-                {one.partition_index: one.committed_offset for one in topic.partitions}
-                for entry in here.cluster.requests.of(COMMIT)
-                for topic in entry.request.topics
-            ]
-            assert sent[0] == {0: 1, 1: 1}
-            assert all(one.get(0, 2) == 2 for one in sent[1:])
-
-    run_virtually(main())
 
 
 def test_the_coordinator_moves_between_two_commits_whose_answers_are_lost() -> None:
@@ -106,34 +47,6 @@ def test_whoever_stops_waiting_abandons_the_waiting_only() -> None:
             held.release()
             assert await here.commits.flush(here.now(10.0))
             assert await here.committed() == [2]
-
-    run_virtually(main())
-
-
-def test_a_partition_that_is_not_ours_fails_and_the_others_go_on() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            here.lost.add(P1)
-            with pytest.raises(CommitFailed) as caught:
-                await here.commits.commit({P0: at(1), P1: at(1)})
-            assert caught.value.partitions == (P1,)
-            assert not caught.value.fatal
-            assert await here.committed(P0, P1) == [1, None]
-
-    run_virtually(main())
-
-
-def test_a_refused_generation_is_told_to_the_membership_and_to_the_caller() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            here.generation = STRANGER
-            with pytest.raises(CommitFailed) as caught:
-                await here.commits.commit({P0: at(1)})
-            [(error, generation)] = here.refusals
-            assert generation == STRANGER
-            assert caught.value.__cause__ is error
-            assert caught.value.partitions == (P0,)
-            assert here.core.counters.get("consumer.commit_failures") == 1
 
     run_virtually(main())
 
@@ -277,35 +190,6 @@ def test_nothing_is_set_where_nothing_is_to_be_done() -> None:
             await here.commits.commit({P0: at(1)})
             assert here.commits._timer is None
             assert here.commits._task is None
-
-    run_virtually(main())
-
-
-def test_a_topic_that_is_gone_does_not_hold_up_the_others() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            gone = TopicPartition("gone", 0)
-            lost = here.commits.submit({gone: at(1), P0: at(1)}, timeout=20.0)
-            await asyncio.sleep(5.0)
-            begun = here.now()
-            await here.commits.commit({P0: at(2)})
-            assert here.now() - begun < 2.0
-            with pytest.raises(UnknownTopicOrPartition, match="gone-0"):
-                await lost
-            assert await here.committed() == [2]
-
-    run_virtually(main())
-
-
-def test_loading_coordinators_are_waited_for() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            here.cluster.faults.error(COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=8)
-            outcome = here.commits.submit({P0: at(1)})
-            await asyncio.sleep(1.0)
-            assert isinstance(here.commits.last_error, CoordinatorLoadInProgress)
-            await outcome
-            assert here.commits.last_error is None
 
     run_virtually(main())
 

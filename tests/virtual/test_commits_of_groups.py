@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
 
 from kclient.broker_errors import (
@@ -16,7 +13,7 @@ from kclient.broker_errors import (
     UnstableOffsetCommit,
 )
 from kclient.error_codes import ErrorCode
-from kclient.errors import CommitFailed, ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
+from kclient.errors import CommitFailed, KafkaError, RequestTimedOut
 from kclient.testing import run_virtually
 from kclient.types import OffsetAndMetadata
 from tests.virtual.commit_scene import COMMIT, FETCH, P0, P1, P2, STRANGER, at, scene
@@ -111,23 +108,6 @@ def test_who_is_not_a_member_is_told_so() -> None:
     run_virtually(main())
 
 
-def test_the_coordinator_moves_while_a_commit_is_under_way() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            await here.commits.commit({P0: at(1)})
-            old = here.cluster.coordinator("g")
-            held = here.cluster.faults.hold(COMMIT)
-            commit = asyncio.create_task(here.commits.commit({P0: at(2)}))
-            await held.wait_hits()
-            here.cluster.move_coordinator("g", old % 3 + 1)
-            held.release()
-            await commit
-            assert await here.committed() == [2]
-            assert here.coordinator.node_id == old % 3 + 1
-
-    run_virtually(main())
-
-
 @pytest.mark.parametrize("way", ["lose_answers", "lose_requests"])
 def test_a_commit_whose_answer_is_lost_is_made_again(way: str) -> None:
     async def main() -> None:
@@ -146,39 +126,6 @@ def test_the_coordinator_dies_and_another_one_takes_over() -> None:
             await here.cluster.crash(here.cluster.coordinator("g"))
             await here.commits.commit({P0: at(2)})
             assert await here.committed() == [2]
-
-    run_virtually(main())
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_a_coordinator_that_somebody_gave_up_is_not_waited_for(known: bool) -> None:
-    async def main() -> None:
-        async with scene(known=known) as here:
-            await here.commits.commit({P0: at(1)})
-            silent = here.cluster.coordinator("g")
-            with here.cluster.faults.hang(broker=silent):
-                begun = here.now()
-                commit = asyncio.create_task(here.commits.commit({P0: at(2)}))
-                await asyncio.sleep(1.0)
-                here.cluster.move_coordinator("g", silent % 3 + 1)
-                here.coordinator.lost(silent, ConnectionLost("no heartbeat was answered"))
-                await commit
-                assert here.now() - begun < 10.0
-            assert await here.committed() == [2]
-
-    run_virtually(main())
-
-
-def test_offsets_that_a_transaction_is_about_to_change_are_waited_for() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            await here.commits.commit({P0: at(1), P1: at(1)})
-            fault = here.cluster.faults.error(
-                FETCH, ErrorCode.UNSTABLE_OFFSET_COMMIT, times=20, topic="flights", partition=1
-            )
-            found = await here.offsets.fetch([P0, P1])
-            assert found == {P0: at(1), P1: at(1)}
-            assert fault.hits == 20
 
     run_virtually(main())
 
@@ -203,35 +150,6 @@ def test_offsets_that_stay_unstable_are_an_error_and_not_a_default() -> None:
     run_virtually(main())
 
 
-def test_a_partition_that_the_answer_omits_is_an_error_of_its_own() -> None:
-    def omit(request: Any, response: Any) -> None:
-        for topic in response.groups[0].topics:
-            topic.partitions = [one for one in topic.partitions if one.partition_index != 1]
-
-    async def main() -> None:
-        async with scene() as here:
-            await here.commits.commit({P0: at(1), P1: at(1)})
-            here.cluster.faults.rewrite(FETCH, omit)
-            found = await here.offsets.fetch([P0, P1])
-            assert found[P0] == at(1)
-            assert isinstance(found[P1], ProtocolError)
-
-    run_virtually(main())
-
-
-def test_each_partition_of_a_fetch_has_its_own_outcome() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            here.cluster.faults.error(
-                FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="flights", partition=2
-            )
-            found = await here.offsets.fetch([P0, P1, P2])
-            assert isinstance(found[P2], TopicAuthorizationFailed)
-            assert found[P0] is found[P1] is None
-
-    run_virtually(main())
-
-
 def test_a_fetch_survives_a_coordinator_that_moves_loads_and_dies() -> None:
     async def main() -> None:
         async with scene() as here:
@@ -243,20 +161,5 @@ def test_a_fetch_survives_a_coordinator_that_moves_loads_and_dies() -> None:
             here.cluster.faults.lose_answers(FETCH)
             await here.cluster.crash(here.cluster.coordinator("g"))
             assert await here.committed() == [4]
-
-    run_virtually(main())
-
-
-def test_a_topic_made_anew_is_asked_about_by_its_new_id() -> None:
-    async def main() -> None:
-        async with scene() as here:
-            here.cluster.delete_topic("flights")
-            here.cluster.create_topic("flights", partitions=3)
-            await here.commits.commit({P0: at(4)})
-            here.cluster.delete_topic("flights")
-            here.cluster.create_topic("flights", partitions=3)
-            assert await here.offsets.fetch([P0]) == {P0: None}
-            await here.commits.commit({P0: at(5)})
-            assert await here.committed() == [5]
 
     run_virtually(main())

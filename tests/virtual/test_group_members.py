@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.errors import (
-    InvalidArgument,
-    InvalidConfig,
-    RequestTimedOut,
-    WrongContext,
-)
+from kclient.errors import InvalidArgument, InvalidConfig, RequestTimedOut, WrongContext
 from kclient.testing import Cluster, run_virtually
 from tests.virtual.pool import Pool, member_of
 
@@ -432,55 +427,6 @@ def test_health_says_which_function_of_the_protocol_runs_and_for_how_long() -> N
                 assert health.group.state == "PREPARING"
                 with pytest.raises(RequestTimedOut, match=r"PREPARING; on_revoked\(\) of its"):
                     await member.wait_for_rebalance(0.5)
-
-    run_virtually(main())
-
-
-def test_a_static_member_that_comes_back_in_time_is_not_noticed() -> None:
-    """R8: no revocation at the others in ten bounces."""
-
-    async def main() -> None:
-        async with Cluster() as cluster:
-            watching = Pool(b"a")
-            names = {"group_instance_id": "watching", "session_timeout": 30.0}
-            async with member_of(cluster, watching, **names) as other:
-                bounced = member_of(cluster, Pool(b"b"), group_instance_id="b")
-                await bounced.start()
-                await until_all_have(b"a,b", other, bounced)
-                before = list(watching.told)
-                for _ in range(10):
-                    await bounced.close()
-                    await asyncio.sleep(5)
-                    bounced = member_of(cluster, Pool(b"b"), group_instance_id="b")
-                    await bounced.start()
-                    assert (await bounced.joined(60.0)).data == b"a,b"
-                    await asyncio.sleep(5)
-                assert watching.told == before
-                await bounced.close(leave=True)
-                await until_all_have(b"a", other)
-
-    run_virtually(main())
-
-
-def test_two_members_of_one_name_do_not_fight() -> None:
-    """Pitfall 57."""
-
-    async def main() -> None:
-        async with Cluster() as cluster:
-            members = [member_of(cluster, group_instance_id="one") for _ in range(2)]
-            await members[0].start()
-            await members[0].joined()
-            await members[1].start()
-            await members[1].joined()
-            with pytest.raises(kclient.errors.FencedInstanceId, match="give each running member"):
-                await members[0].wait_for_rebalance(60.0)
-            joins = len(cluster.requests.of("JoinGroup"))
-            await asyncio.sleep(120)
-            assert len(cluster.requests.of("JoinGroup")) == joins
-            assert members[1].health().ok
-            assert not members[0].health().ok
-            for member in members:
-                await member.close()
 
     run_virtually(main())
 

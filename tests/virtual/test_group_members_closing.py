@@ -233,39 +233,6 @@ def test_the_others_have_the_work_of_who_leaves_within_a_heartbeat() -> None:
     run_virtually(main())
 
 
-def test_leaving_is_tried_again_where_the_coordinator_has_moved() -> None:
-    """Pitfall 56."""
-
-    async def main() -> None:
-        async with Cluster() as cluster:
-            member = member_of(cluster)
-            await member.start()
-            await member.joined()
-            moved = cluster.faults.error("LeaveGroup", ErrorCode.NOT_COORDINATOR)
-            await member.close()
-            assert moved.hits == 1
-            assert [r.errors for r in cluster.requests.of("LeaveGroup")][-1] == []
-
-    run_virtually(main())
-
-
-def test_who_is_not_known_any_more_has_left() -> None:
-    """Pitfall 56."""
-
-    async def main() -> None:
-        async with Cluster() as cluster:
-            member = member_of(cluster)
-            await member.start()
-            await member.joined()
-            gone = cluster.faults.error("LeaveGroup", ErrorCode.UNKNOWN_MEMBER_ID, times=None)
-            began = asyncio.get_running_loop().time()
-            await member.close()
-            assert gone.hits == 1
-            assert asyncio.get_running_loop().time() - began < 0.5
-
-    run_virtually(main())
-
-
 class Boom(RuntimeError):
     """What is thrown into a task."""
 

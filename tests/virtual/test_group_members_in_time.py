@@ -387,19 +387,6 @@ def test_a_sync_that_comes_too_late_joins_again_without_giving_up_twice() -> Non
     run_virtually(main())
 
 
-def test_a_lost_answer_to_a_sync_is_asked_for_again_without_another_rebalance() -> None:
-    async def main() -> None:
-        async with working(2) as (cluster, workers):
-            lost = cluster.faults.lose_answers("SyncGroup")
-            joins = len(cluster.requests.of("JoinGroup"))
-            workers[0].member.rejoin("a test")
-            await until(lambda: lost.hits == 1)
-            await until(lambda: all(w.count("assigned") >= 2 and w.stable for w in workers))
-            assert len(cluster.requests.of("JoinGroup")) == joins + 2
-
-    run_virtually(main())
-
-
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup", "Heartbeat"])
 @pytest.mark.parametrize(
     "code",
@@ -455,19 +442,6 @@ def test_what_can_not_be_mended_is_said_once_and_what_was_held_is_lost(
             await asyncio.sleep(60)
             after = [r for r in cluster.requests.of("JoinGroup") if r.client_id == "w0"]
             assert len(after) == joins
-
-    run_virtually(main())
-
-
-def test_settings_that_brokers_refuse_are_named() -> None:
-    async def main() -> None:
-        async with Cluster(broker_configs={"group.min.session.timeout.ms": 6_000}) as cluster:
-            worker = Worker(cluster, "w", session_timeout=5.0, heartbeat_interval=1.0)
-            await worker.start()
-            await until(lambda: worker.failure is not None)
-            assert "INVALID_SESSION_TIMEOUT" in str(worker.failure)
-            assert "set session_timeout within group.min.session" in str(worker.failure)
-            await worker.stop()
 
     run_virtually(main())
 

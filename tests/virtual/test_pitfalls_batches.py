@@ -249,17 +249,6 @@ async def test_pitfall_46_records_before_the_offset_asked_for_are_skipped(
 # 47: larger than the fetch, and cut off at its end
 
 
-async def test_pitfall_47_a_record_larger_than_the_fetch_is_still_given() -> None:
-    settings = {"max_partition_fetch_bytes": 1024, "fetch_max_bytes": 1024}
-    async with scene(0, 2, brokers=1, **settings) as (cluster, consumer):
-        size = 1024 * 1024
-        for index in (0, 1):
-            cluster.append(T, index, batch(0, 1) + batch(1, 1, value_bytes=size) + batch(2, 1))
-        records = await read(consumer, 6)
-        assert offsets(records) == {0: [0, 1, 2], 1: [0, 1, 2]}
-        assert sorted(len(record.value) for record in records) == [1, 1, 1, 1, size, size]
-
-
 @pytest.mark.parametrize("cut", [1, 20, 75])
 async def test_pitfall_47_a_last_batch_that_is_cut_off_is_ignored_and_fetched_again(
     cut: int,

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.consumer.running.dead_letters import failure_of
-from kclient.consumer.running.retries import Retries, RetryTopic
-from kclient.errors import DeserializationFailed, HandlerFailed, InvalidArgument
+from kclient.errors import DeserializationFailed, InvalidArgument
 from kclient.serializers import JsonDeserializer
 from kclient.testing import Cluster, run_virtually
 from kclient.types import TopicPartition
@@ -71,34 +69,6 @@ async def committed(cluster: Cluster, partitions: int = 4) -> list[int]:
     return [0 if found[one] is None else found[one].offset for one in wanted]
 
 
-@pytest.mark.parametrize("ordering", ["partition", "key", "none"])
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_members_that_come_and_go_handle_each_record_and_commit_it(
-    ordering: str, strategy: str
-) -> None:
-    async def main() -> None:
-        async with filled(200) as cluster:
-            settings: dict[str, Any] = {"partition_assignment_strategy": strategy}
-            members = [await Service(cluster, 0.2, **settings).start(ordering=ordering)]
-            for _ in range(2):
-                await asyncio.sleep(4)
-                members.append(await Service(cluster, 0.2, **settings).start(ordering=ordering))
-            await asyncio.sleep(4)
-            await members[0].stop()
-
-            def everything() -> Counter[tuple[int, int]]:
-                return Counter(one for member in members for one in member.handled)
-
-            await until(lambda: len(everything()) == 800)
-            for member in members[1:]:
-                await member.stop()
-            if ordering == "partition":  # then what is given up is all committed
-                assert max(everything().values()) == 1
-            assert await committed(cluster) == [200] * 4
-
-    run_virtually(main())
-
-
 def test_close_drains_and_commits_what_has_run(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with filled() as cluster:
@@ -148,97 +118,6 @@ def test_handlers_slower_than_max_poll_interval_are_named_and_the_member_stays()
             assert service.consumer.run_health().ok
             await service.stop()
             assert await committed(cluster) == [2] * 4
-
-    run_virtually(main())
-
-
-def test_after_a_cancelled_run_poll_gives_what_was_not_finished() -> None:
-    async def main() -> None:
-        async with filled(10, 1) as cluster:
-            service = Service(cluster, 1.0)
-            await service.start()
-            await until(lambda: len(service.handled) == 3)
-            assert service.task is not None
-            service.task.cancel()
-            await asyncio.wait([service.task])
-            records = await service.consumer.poll(timeout=5.0)
-            assert [record.offset for record in records] == list(range(3, 10))
-            await service.consumer.close()
-            assert await committed(cluster, 1) == [3]
-
-    run_virtually(main())
-
-
-def test_a_handler_that_fails_for_good_ends_the_run_and_the_next_run_goes_on_there() -> None:
-    async def main() -> None:
-        async with filled(10, 1) as cluster:
-            service = Service(cluster)
-            await service.consumer.start()
-            broken = True
-
-            async def handle(record: Any) -> None:
-                if broken and record.offset == 5:
-                    raise ValueError("not today")
-                await service.handle(record)
-
-            with pytest.raises(HandlerFailed, match="offset 5 of flights-0") as caught:
-                await service.consumer.run(handle, retries=Retries(max_attempts=1))
-            assert caught.value.topic_partition == TopicPartition(T, 0)
-            assert await committed(cluster, 1) == [5]
-            broken = False
-            service.task = asyncio.create_task(service.consumer.run(handle))
-            await until(lambda: len(service.handled) == 10)
-            await service.stop()
-            assert service.handled == [(0, offset) for offset in range(10)]
-            assert await committed(cluster, 1) == [10]
-
-    run_virtually(main())
-
-
-def test_retry_topics_and_dead_letters_go_round_through_a_broker() -> None:
-    async def main() -> None:
-        async with filled(3, 1) as cluster:
-            for topic in ("again", "dead"):
-                cluster.create_topic(topic, partitions=1)
-            seen: list[tuple[str, bool]] = []
-            begun = asyncio.get_running_loop().time()
-
-            async def handle(record: Any) -> None:
-                late = asyncio.get_running_loop().time() - begun >= 60
-                failure = failure_of(record)
-                if record.offset == 1 or failure is not None:
-                    seen.append((record.topic, late))
-                    raise ValueError("never")
-
-            async with (
-                kclient.Producer(cluster.bootstrap) as producer,
-                kclient.Consumer(
-                    cluster.bootstrap, T, "again", group=GROUP, **SETTINGS
-                ) as consumer,
-                kclient.Consumer(cluster.bootstrap, "dead", **ALONE) as dead,
-            ):
-                run = asyncio.create_task(
-                    consumer.run(
-                        handle,
-                        retries=Retries(max_attempts=1),
-                        retry_topics=[RetryTopic("again", 60.0)],
-                        dead_letter_topic="dead",
-                        producer=producer,
-                    )
-                )
-                records: list[Any] = []
-                while not records:
-                    records = await dead.poll(timeout=1.0)
-                await consumer.close(10)
-                await run
-            (letter,) = records
-            failure = failure_of(letter)
-            assert failure is not None
-            assert (failure.topic, failure.partition, failure.offset) == (T, 0, 1)
-            assert (failure.attempts, failure.exception) == (2, "ValueError")
-            assert failure.message == "never"
-            assert seen == [(T, False), ("again", True)]
-            assert await committed(cluster, 1) == [3]
 
     run_virtually(main())
 

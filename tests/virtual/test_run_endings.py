@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from kclient.consumer.running.retries import Retries
-from kclient.errors import BackgroundTaskDied, HandlerFailed
+from kclient.errors import BackgroundTaskDied
 from kclient.record import Record
 from kclient.testing import run_virtually
 from kclient.types import TopicPartition
@@ -155,25 +155,6 @@ def test_a_drain_that_is_cancelled_leaves_nothing_half_done() -> None:
             await host.caught_up()
             host.commit_nowait()
             assert host.committed == {T0: 10, T1: 10}
-
-    run_virtually(main())
-
-
-def test_a_run_ends_when_the_consumer_is_closed_having_drained_it() -> None:
-    async def main() -> None:
-        host = two_partitions()
-        steps = Steps(host, 2.0)
-        async with Run(host, steps) as run:
-            await asyncio.sleep(3)
-            for partition in (T0, T1):
-                host.held.add(partition)
-            await run.runner.drain([T0, T1], host.clock.now() + 5)
-            host.commit_nowait()
-            host.close()
-            assert await run.result() is None
-        assert host.committed == {T0: 2, T1: 2}
-        assert steps.cancelled == []
-        assert leftovers() == []
 
     run_virtually(main())
 
@@ -326,20 +307,6 @@ def test_a_second_cancellation_while_handlers_end_still_gives_everything_back() 
             assert host.positions == {T0: 0, T1: 0}
             await asyncio.sleep(5)
             assert leftovers() == []
-
-    run_virtually(main())
-
-
-def test_an_error_found_while_the_run_is_cancelled_is_not_lost_on_the_record() -> None:
-    async def main() -> None:
-        host = two_partitions(1)
-
-        async def handler(one: Record) -> None:
-            raise ValueError("no good")
-
-        async with Run(host, handler, plan(retries=Retries(max_attempts=1))) as run:
-            assert isinstance(await run.result(), HandlerFailed)
-        assert host.positions == {T0: 0, T1: 0}
 
     run_virtually(main())
 

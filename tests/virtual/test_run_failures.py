@@ -6,14 +6,12 @@ import asyncio
 
 import pytest
 
-from kclient.consumer.records import converter
 from kclient.consumer.running.dead_letters import failure_of
 from kclient.consumer.running.plan import Plan
 from kclient.consumer.running.retries import Retries, RetryTopic
 from kclient.consumer.running.runner import Runner
 from kclient.errors import BufferFull, HandlerFailed, RecordTooLarge
 from kclient.record import Record
-from kclient.serializers import JsonDeserializer
 from kclient.testing import run_virtually
 from kclient.types import TopicPartition
 from tests.virtual.running_rig import PlainHost, Run, Sent, plan, record
@@ -253,27 +251,6 @@ def test_a_dead_letter_that_can_not_be_sent_at_all_ends_the_run() -> None:
         assert "can't be sent to dead: too large" in str(error)
         assert error.__cause__ is failing.error
         assert host.positions == {T0: 0}
-
-    run_virtually(main())
-
-
-def test_a_record_that_can_not_be_deserialized_is_a_dead_letter_as_it_is_stored() -> None:
-    async def main() -> None:
-        host = PlainHost([Record("t", 0, 0, 0, None, b"{"), Record("t", 0, 1, 0, None, b"{}")])
-        host.convert = converter(None, JsonDeserializer())
-        values: list[object] = []
-
-        async def handler(one: Record) -> None:
-            values.append(one.value)
-
-        sent = Sent()
-        async with Run(host, handler, plan(dead_letter_topic="dead"), sent):
-            await asyncio.sleep(5)
-        assert values == [{}]
-        ((topic, value, _, told),) = sent.records
-        assert (topic, value) == ("dead", b"{")
-        assert told["kclient.exception"] == "kclient.errors.DeserializationFailed"
-        assert told["kclient.attempts"] == "1"
 
     run_virtually(main())
 

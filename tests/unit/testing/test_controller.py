@@ -93,25 +93,6 @@ def test_partitions_that_are_added_go_on_counting() -> None:
     assert realm.facts(2).index == 2
 
 
-def test_a_topic_that_is_made_again_has_another_id() -> None:
-    realm = Realm()
-    realm.create([1])
-    first = realm.registry.image.topics["t"]
-    realm.controller.delete_topic(first)
-    assert "t" not in realm.registry.image.topics
-    realm.create([1])
-    assert realm.registry.image.topics["t"].topic_id != first.topic_id
-
-
-def test_the_same_seed_gives_the_same_topic_ids() -> None:
-    ids = []
-    for _ in range(2):
-        realm = Realm()
-        realm.create([1])
-        ids.append(realm.registry.image.topics["t"].topic_id)
-    assert ids[0] == ids[1]
-
-
 def test_other_configurations_leave_partitions_alone() -> None:
     realm = Realm()
     realm.create([1, 2])
@@ -330,40 +311,6 @@ def test_moving_to_a_replica_that_is_down_is_refused() -> None:
     with pytest.raises(Refused) as caught:
         realm.controller.move_leader("t", 0, 2)
     assert caught.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
-
-
-def elect(realm: Realm, index: int = 0, *, unclean: bool = False) -> ErrorCode:
-    try:
-        realm.controller.elect("t", index, unclean=unclean)
-    except Refused as refused:
-        return refused.code
-    return ErrorCode.NONE
-
-
-def test_the_preferred_leader_is_elected_once_it_is_in_sync() -> None:
-    realm = Realm()
-    realm.create([2, 1])
-    assert elect(realm) is ErrorCode.ELECTION_NOT_NEEDED
-    realm.down(2)
-    assert elect(realm) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    realm.up(2)
-    assert elect(realm) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    assert realm.wish(2, 1) is ErrorCode.NONE
-    assert elect(realm) is ErrorCode.NONE
-    assert realm.facts().leader == 2
-    assert elect(realm, 3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_an_unclean_election_is_for_partitions_that_nobody_leads() -> None:
-    realm = Realm()
-    realm.create([2, 3])
-    assert elect(realm, unclean=True) is ErrorCode.ELECTION_NOT_NEEDED
-    realm.down(3, 2)
-    assert elect(realm, unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    realm.up(3)
-    assert elect(realm, unclean=True) is ErrorCode.NONE
-    assert (realm.facts().leader, realm.facts().isr, realm.facts().elr) == (3, (3,), ())
-    assert realm.tally.unclean_elections == 1
 
 
 # The end of a reign

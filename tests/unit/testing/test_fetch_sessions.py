@@ -1,4 +1,4 @@
-"""Incremental fetch sessions: epochs, news, eviction, topic ids."""
+"""Incremental fetch sessions, beside what `tests/conformance` compares: news, eviction."""
 
 from __future__ import annotations
 
@@ -57,37 +57,6 @@ def open_session(
     return session_id
 
 
-def test_a_full_fetch_opens_a_session_and_is_told_all() -> None:
-    cache = sessions()
-    assert open_session(cache, A, B) != 0
-    assert len(cache) == 1
-
-
-def test_a_sessionless_fetch_opens_none() -> None:
-    cache = sessions()
-    context = cache.open(0, -1, wanted(A), (), 12, 0)
-    assert cache.finish(context, answers(context), 0) == (ErrorCode.NONE, 0, answers(context))
-    assert len(cache) == 0
-
-
-def test_an_incremental_fetch_wants_what_the_session_remembers() -> None:
-    cache = sessions()
-    session = open_session(cache, A, B)
-    context = cache.open(session, 1, wanted(B, C, offset=7), [A], 12, 0)
-    assert [(one.key, one.fetch_offset) for one in context.wanted] == [(B, 7), (C, 7)]
-
-
-def test_an_incremental_fetch_is_told_news_only() -> None:
-    cache = sessions()
-    session = open_session(cache, A, B, C)
-    context = cache.open(session, 1, (), (), 12, 0)
-    assert cache.finish(context, answers(context), 0)[2] == []
-    context = cache.open(session, 2, (), (), 12, 0)
-    assert keys(cache.finish(context, answers(context, size=[B]), 0)[2]) == [B]
-    context = cache.open(session, 3, (), (), 12, 0)
-    assert set(keys(cache.finish(context, answers(context, high_watermark=6), 0)[2])) == {A, B, C}
-
-
 def test_partitions_with_data_come_last_next_time() -> None:
     cache = sessions()
     session = open_session(cache, A, B, C)
@@ -137,21 +106,6 @@ def test_a_divergence_is_told() -> None:
     assert keys(cache.finish(context, diverging, 0)[2]) == [A]
 
 
-def test_an_unknown_session_is_not_found() -> None:
-    context = sessions().open(99, 1, (), (), 12, 0)
-    assert context.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessions().finish(context, [], 0) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
-
-
-@pytest.mark.parametrize("epoch", [2, 5])
-def test_a_wrong_epoch_is_invalid_and_leaves_the_session(epoch: int) -> None:
-    cache = sessions()
-    session = open_session(cache, A)
-    context = cache.open(session, epoch, (), (), 12, 0)
-    assert context.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert cache.open(session, 1, (), (), 12, 0).error is ErrorCode.NONE
-
-
 def test_a_session_that_went_on_meanwhile_makes_the_answer_invalid() -> None:
     cache = sessions()
     session = open_session(cache, A)
@@ -159,34 +113,6 @@ def test_a_session_that_went_on_meanwhile_makes_the_answer_invalid() -> None:
     cache.open(session, 2, (), (), 12, 0)
     code, told_id, told = cache.finish(slow, answers(slow), 0)
     assert (code, told_id, told) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session, [])
-
-
-def test_names_and_ids_do_not_mix_in_a_session() -> None:
-    cache = sessions()
-    session = open_session(cache, A)
-    assert cache.open(session, 1, (), (), 13, 0).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-
-
-def test_a_full_fetch_ends_the_session_that_it_names() -> None:
-    cache = sessions()
-    session = open_session(cache, A)
-    cache.open(session, 0, wanted(A), (), 12, 0)
-    assert cache.get(session) is None
-
-
-def test_the_final_epoch_ends_the_session() -> None:
-    cache = sessions()
-    session = open_session(cache, A)
-    assert not cache.open(session, -1, (), (), 12, 0).creates
-    assert len(cache) == 0
-
-
-def test_a_session_without_partitions_ends() -> None:
-    cache = sessions()
-    session = open_session(cache, A)
-    context = cache.open(session, 1, (), [A], 12, 0)
-    assert cache.finish(context, [], 0) == (ErrorCode.NONE, 0, [])
-    assert len(cache) == 0
 
 
 def test_a_full_cache_gives_no_session() -> None:
@@ -212,10 +138,6 @@ def test_an_old_session_in_use_gives_way_to_a_larger_one_only() -> None:
     assert open_session(cache, C, now=late) == 0
     assert open_session(cache, A, B, C, now=late) != 0
     assert cache.get(first) is None
-
-
-def test_no_slots_give_no_session() -> None:
-    assert open_session(sessions(slots=0), A) == 0
 
 
 def test_sessions_of_followers_take_no_slot_and_are_never_evicted() -> None:

@@ -15,25 +15,6 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 # Joining
 
 
-def test_a_new_member_is_given_an_id_first() -> None:
-    room = Room()
-    (first,) = room.join()
-    assert (first.error_code, first.generation_id) == (ErrorCode.MEMBER_ID_REQUIRED, -1)
-    assert first.member_id == "client-id1"
-    joined = room.join(first.member_id)
-    room.pass_time(0)
-    assert codes(joined) == [NONE]
-    assert joined[0].leader == first.member_id
-
-
-def test_old_versions_join_at_once() -> None:
-    room = Room()
-    answers = room.join(version=3)
-    assert not answers
-    room.pass_time(0)
-    assert codes(answers) == [NONE]
-
-
 def test_an_id_that_was_not_used_is_forgotten_with_its_session() -> None:
     room = Room()
     (first,) = room.join(session_ms=7_000)
@@ -77,45 +58,6 @@ def test_the_first_rebalance_ends_after_one_delay_without_news() -> None:
     assert not first
     room.pass_time(0.1)
     assert codes(first) == [NONE]
-
-
-def test_only_the_leader_sees_the_members() -> None:
-    room = Room()
-    leader, other, _ = room.pair()
-    later = room.join(other, metadata=b"other")
-    (led,) = room.join(leader, metadata=b"mine")
-    assert [(one.member_id, one.metadata) for one in led.members] == [
-        (leader, b"mine"),
-        (other, b"other"),
-    ]
-    assert later[0].members == []
-    assert later[0].leader == leader
-
-
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"member_id": "nobody"}, UNKNOWN),
-    ],
-)
-def test_nobody_joins_without_a_protocol_or_under_a_strange_name(
-    options: dict[str, str], code: ErrorCode
-) -> None:
-    room = Room()
-    assert codes(room.join(**options)) == [code]
-
-
-@pytest.mark.parametrize("options", [{"protocol_type": "connect"}, {"protocols": ("other",)}])
-def test_who_shares_no_protocol_with_the_others_stays_out(options: dict[str, str]) -> None:
-    room = Room()
-    member, _ = room.alone()
-    assert codes(room.join(**options)) == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
-    (refused,) = room.join(member, **options)
-    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert refused.member_id == member
-    assert room.state is State.STABLE
 
 
 def test_a_full_group_lets_nobody_in() -> None:
@@ -164,22 +106,6 @@ def test_members_vote_for_the_protocol(
 
 
 # Joining again
-
-
-def test_a_follower_that_joins_again_unchanged_is_told_the_generation() -> None:
-    room = Room()
-    leader, other, generation = room.pair()
-    (again,) = room.join(other)
-    assert (again.generation_id, again.leader, again.members) == (generation, leader, [])
-    assert room.state is State.STABLE
-
-
-@pytest.mark.parametrize("who", [0, 1])
-def test_news_of_a_member_begin_a_rebalance(who: int) -> None:
-    room = Room()
-    members = room.pair()[:2]
-    room.join(members[who], metadata=b"news" if who else b"m")
-    assert room.state is State.PREPARING_REBALANCE
 
 
 def test_a_lost_answer_is_given_again_while_assignments_are_awaited() -> None:
@@ -235,53 +161,6 @@ def test_a_parked_newcomer_is_given_up_after_five_minutes() -> None:
 
 
 # Assignments
-
-
-def test_followers_wait_for_the_leaders_assignment() -> None:
-    room = Room()
-    leader, other, _ = room.pair()
-    room.join(other, metadata=b"news")
-    (led,) = room.join(leader)
-    waiting = room.sync(led.generation_id, other)
-    assert not waiting
-    given = {leader: b"1", other: b"2", "stranger": b"3"}
-    (own,) = room.sync(led.generation_id, leader, **given)
-    assert (own.assignment, waiting[0].assignment) == (b"1", b"2")
-    assert (own.protocol_type, own.protocol_name) == ("consumer", "range")
-    (again,) = room.sync(led.generation_id, other)
-    assert again.assignment == b"2"
-
-
-def test_who_is_assigned_nothing_is_told_so() -> None:
-    room = Room()
-    (joined,) = entered(room)
-    (answer,) = room.sync(joined.generation_id, joined.member_id)
-    assert (answer.error_code, answer.assignment) == (NONE, b"")
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"generation": 7}, ErrorCode.ILLEGAL_GENERATION),
-        ({"member_id": "nobody"}, UNKNOWN),
-        ({"instance": "i"}, UNKNOWN),
-        ({"protocol": "other"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol": None, "protocol_type": None}, NONE),
-    ],
-)
-def test_a_sync_that_does_not_fit_is_refused(change: dict[str, object], code: ErrorCode) -> None:
-    room = Room()
-    member_id, generation = room.alone()
-    request = {"generation": generation, "member_id": member_id, **change}
-    assert codes(room.sync(**request)) == [code]  # type: ignore[arg-type]
-
-
-def test_a_sync_is_too_late_when_a_rebalance_goes_on() -> None:
-    room = Room()
-    leader, other, generation = room.pair()
-    room.join(leader)
-    assert codes(room.sync(generation, other)) == [ErrorCode.REBALANCE_IN_PROGRESS]
 
 
 def test_parked_syncs_end_when_somebody_joins() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kclient.error_codes import ErrorCode
-from kclient.protocol.messages.leave_group import MemberIdentity
 from kclient.testing.groups.classic_group import State
 from tests.unit.testing.group_room import Room, codes, entered
 
@@ -54,27 +51,6 @@ def test_who_waits_for_the_others_needs_no_heartbeats() -> None:
     assert len(room.group().members) == 2
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({}, NONE),
-        ({"generation": 0}, ErrorCode.ILLEGAL_GENERATION),
-        ({"generation": 9}, ErrorCode.ILLEGAL_GENERATION),
-        ({"member_id": ""}, UNKNOWN),
-        ({"instance": "i"}, UNKNOWN),
-    ],
-)
-def test_a_heartbeat_tells_who_is_behind(change: dict[str, object], code: ErrorCode) -> None:
-    room = Room()
-    member_id, generation = room.alone()
-    request = {"generation": generation, "member_id": member_id, **change}
-    assert room.beat(**request) is code  # type: ignore[arg-type]
-
-
-def test_there_is_no_heartbeat_without_a_group() -> None:
-    assert Room().beat(1, "m") is UNKNOWN
-
-
 # Leaving
 
 
@@ -88,14 +64,6 @@ def test_a_group_is_empty_when_all_have_left() -> None:
     assert not len(room.deadlines)
 
 
-def test_the_others_rebalance_when_one_leaves() -> None:
-    room = Room()
-    leader, other, generation = room.pair()
-    assert room.leave(leader) == [NONE]
-    assert room.group().leader == other
-    assert room.beat(generation, other) is ErrorCode.REBALANCE_IN_PROGRESS
-
-
 def test_who_leaves_while_joining_gets_an_answer() -> None:
     room = Room()
     leader, _, _ = room.pair()
@@ -103,10 +71,6 @@ def test_who_leaves_while_joining_gets_an_answer() -> None:
     assert room.leave(leader) == [NONE]
     assert codes(joining) == [UNKNOWN]
     assert joining[0].member_id == ""
-
-
-def test_nobody_leaves_a_group_that_is_not_there() -> None:
-    assert Room().leave("a", "b") == [UNKNOWN, UNKNOWN]
 
 
 def test_leaving_is_answered_when_it_is_written_down() -> None:
@@ -121,32 +85,6 @@ def test_leaving_is_answered_when_it_is_written_down() -> None:
 
 
 # Static members (KIP-345)
-
-
-def test_a_static_member_comes_back_without_a_rebalance() -> None:
-    room = Room()
-    (joined,) = entered(room, instance="i")
-    old, generation = joined.member_id, joined.generation_id
-    room.sync(generation, old, instance="i", **{old: b"A"})
-    (back,) = room.join(instance="i")
-    assert (back.error_code, back.generation_id, back.skip_assignment) == (NONE, generation, True)
-    assert back.member_id not in ("", old)
-    assert back.leader == back.member_id
-    assert [one.group_instance_id for one in back.members] == ["i"]
-    (kept,) = room.sync(generation, back.member_id, instance="i")
-    assert kept.assignment == b"A"
-    assert room.beat(generation, old, "i") is ErrorCode.FENCED_INSTANCE_ID
-    assert room.beat(generation, old) is UNKNOWN
-    (fenced,) = room.join(old, instance="i")
-    assert (fenced.error_code, fenced.member_id) == (ErrorCode.FENCED_INSTANCE_ID, old)
-
-
-def test_older_clients_are_told_of_the_old_leader_lest_they_assign() -> None:
-    room = Room()
-    (joined,) = entered(room, instance="i")
-    room.sync(1, joined.member_id, instance="i")
-    (back,) = room.join(instance="i", version=8)
-    assert (back.leader, back.members, back.skip_assignment) == (joined.member_id, [], False)
 
 
 def test_a_static_member_with_another_protocol_brings_a_rebalance() -> None:
@@ -203,22 +141,6 @@ def test_a_new_id_is_taken_back_where_it_can_not_be_written_down() -> None:
     assert room.beat(1, joined.member_id, "i") is NONE
     assert room.group().leader == joined.member_id
     assert room.group().members[joined.member_id].metadata("range") == b"m"
-
-
-def test_an_admin_removes_static_members_by_name() -> None:
-    room = Room()
-    room.join(instance="i")
-    room.pass_time(0)
-    assert room.leave(MemberIdentity("", "other"), MemberIdentity("", "i")) == [UNKNOWN, NONE]
-    assert room.state is State.EMPTY
-
-
-def test_only_the_present_id_of_a_static_member_leaves() -> None:
-    room = Room()
-    (joined,) = entered(room, instance="i")
-    room.sync(1, joined.member_id, instance="i")
-    room.join(instance="i")
-    assert room.leave(MemberIdentity(joined.member_id, "i")) == [ErrorCode.FENCED_INSTANCE_ID]
 
 
 def test_an_id_that_was_given_to_a_dynamic_member_is_no_static_one() -> None:

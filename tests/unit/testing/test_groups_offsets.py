@@ -5,59 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.groups.classic_group import State
 from tests.unit.testing.group_room import Room
 
 NONE = ErrorCode.NONE
 MINUTE_MS = 60_000
 SUBSCRIBED_TO_T = b"\x00\x01\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff\x00\x00\x00\x00"
-
-
-def test_whoever_assigns_partitions_itself_needs_no_group() -> None:
-    room = Room()
-    assert room.commit(5) == [NONE]
-    assert room.fetch() == [{("t", 0): 5}]
-    group = room.group()
-    assert (group.state, group.protocol_type) == (State.EMPTY, None)
-
-
-def test_groups_do_not_see_each_others_offsets() -> None:
-    room = Room()
-    room.commit(5)
-    room.commit(6, group="other", partition=1)
-    assert room.fetch() == [{("t", 0): 5}]
-    assert room.fetch("other") == [{("t", 1): 6}]
-    assert room.fetch("none") == [{}]
-
-
-@pytest.mark.parametrize(
-    ("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
-)
-def test_a_member_of_no_group_commits_nothing(version: int, code: ErrorCode) -> None:
-    room = Room()
-    assert room.commit(5, generation=1, member_id="m", version=version) == [code]
-    assert not room.shard.groups
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({}, NONE),
-        ({"generation": 7}, ErrorCode.ILLEGAL_GENERATION),
-        ({"generation": -1}, ErrorCode.ILLEGAL_GENERATION),
-        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"member_id": "", "generation": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"instance": "i", "generation": -1, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_only_members_commit_for_a_group_at_work(
-    change: dict[str, object], code: ErrorCode
-) -> None:
-    room = Room()
-    member_id, generation = room.alone()
-    request = {"generation": generation, "member_id": member_id, **change}
-    assert room.commit(5, **request) == [code]  # type: ignore[arg-type]
 
 
 def test_anybody_commits_for_an_empty_group_but_not_as_a_member() -> None:
@@ -69,17 +21,6 @@ def test_anybody_commits_for_an_empty_group_but_not_as_a_member() -> None:
     assert code == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_members_commit_before_they_rejoin_but_not_before_they_sync() -> None:
-    room = Room()
-    leader, other, generation = room.pair()
-    room.join(leader)
-    assert room.commit(5, member_id=other, generation=generation) == [NONE]
-    room.join(other)
-    late = room.commit(6, member_id=other, generation=generation)
-    early = room.commit(6, member_id=other, generation=generation + 1)
-    assert (late, early) == ([ErrorCode.ILLEGAL_GENERATION], [ErrorCode.REBALANCE_IN_PROGRESS])
-
-
 def test_a_commit_is_a_sign_of_life() -> None:
     room = Room()
     member_id, generation = room.alone(session_ms=6_000)
@@ -87,22 +28,6 @@ def test_a_commit_is_a_sign_of_life() -> None:
     room.commit(5, member_id=member_id, generation=generation)
     room.pass_time(5)
     assert room.beat(generation, member_id) is NONE
-
-
-@pytest.mark.parametrize(
-    ("metadata", "code"),
-    [
-        ("x" * 4096, NONE),
-        ("x" * 4097, ErrorCode.OFFSET_METADATA_TOO_LARGE),
-        ("é" * 4096, NONE),
-        (None, NONE),
-    ],
-)
-def test_metadata_has_a_longest_length(metadata: str | None, code: ErrorCode) -> None:
-    room = Room()
-    assert room.commit(5, metadata=metadata) == [code]
-    assert room.fetch() == [{("t", 0): 5} if code is NONE else {}]
-    assert "g" in room.shard.groups
 
 
 # With replication
@@ -176,42 +101,11 @@ def test_what_is_not_committed_fails_with_the_coordinator() -> None:
 # Deletion
 
 
-def test_offsets_are_deleted_one_by_one() -> None:
-    room = Room()
-    room.commit(5)
-    room.commit(6, partition=1)
-    assert room.delete_offsets(("t", 0), ("t", 9)) == [NONE, NONE]
-    assert room.fetch() == [{("t", 1): 6}]
-    assert len([value for _, value in room.log if value is None]) == 1
-
-
-def test_offsets_of_topics_that_are_consumed_stay() -> None:
-    room = Room()
-    room.topics["u"] = b"u" * 16
-    member_id, generation = room.alone(metadata=SUBSCRIBED_TO_T)
-    for topic in ("t", "u"):
-        room.commit(5, topic=topic, member_id=member_id, generation=generation)
-    answers = room.delete_offsets(("t", 0), ("u", 0))
-    assert answers == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE]
-    assert room.fetch() == [{("t", 0): 5}]
-    room.leave(member_id)
-    assert room.delete_offsets(("t", 0)) == [NONE]
-
-
 @pytest.mark.parametrize("metadata", [b"", b"m", b"\xff\xff", SUBSCRIBED_TO_T[:7]])
 def test_consumers_with_strange_metadata_may_consume_anything(metadata: bytes) -> None:
     room = Room()
     room.alone(metadata=metadata)
     assert room.delete_offsets(("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
-
-
-def test_offsets_of_others_than_consumers_stay_while_they_work() -> None:
-    room = Room()
-    member_id, _ = room.alone(protocol_type="connect")
-    assert room.delete_offsets(("t", 0)) == [ErrorCode.NON_EMPTY_GROUP]
-    room.leave(member_id)
-    assert room.delete_offsets(("t", 0)) == [NONE]
-    assert room.delete_offsets(("t", 0), group="none") == [ErrorCode.GROUP_ID_NOT_FOUND]
 
 
 def test_a_group_is_deleted_with_its_offsets_when_it_is_empty() -> None:

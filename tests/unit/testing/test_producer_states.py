@@ -1,4 +1,4 @@
-"""Sequences of idempotent producers: duplicates, gaps, epochs, the window of five."""
+"""Sequences of idempotent producers, beside what `tests/conformance` compares with Kafka."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from kclient.error_codes import ErrorCode
 from kclient.testing.log import PartitionLog
 from kclient.testing.refused import Refused
 from tests.unit.testing.batches import NOW, stored
-
-MAX = 2**31 - 1
 
 
 def produce(log: PartitionLog, sequence: int, count: int = 1, epoch: int = 0) -> int:
@@ -25,32 +23,11 @@ def refusal(log: PartitionLog, sequence: int, count: int = 1, epoch: int = 0) ->
     return caught.value.code
 
 
-def test_batches_in_sequence_are_appended() -> None:
-    log = PartitionLog()
-    assert [produce(log, 0, 3), produce(log, 3, 2), produce(log, 5)] == [0, 3, 5]
-    assert log.end_offset == 6
-
-
-def test_a_duplicate_is_acknowledged_with_its_first_offset_and_not_appended() -> None:
-    log = PartitionLog()
-    for step in range(5):
-        produce(log, step * 2, 2)
-    assert [produce(log, step * 2, 2) for step in range(5)] == [0, 2, 4, 6, 8]
-    assert log.end_offset == 10
-
-
 def test_a_duplicate_tells_the_greatest_timestamp_of_the_first_copy() -> None:
     log = PartitionLog()
     first = log.append(stored(2, producer=(5, 0, 0)), 0, None)
     again = log.append(stored(2, producer=(5, 0, 0)), 0, None)
     assert (first.timestamp, again.timestamp) == (-1, NOW + 1)
-
-
-def test_a_batch_older_than_five_is_out_of_order() -> None:
-    log = PartitionLog()
-    for step in range(6):
-        produce(log, step)
-    assert refusal(log, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_an_overlap_that_is_no_exact_copy_is_out_of_order() -> None:
@@ -60,37 +37,11 @@ def test_an_overlap_that_is_no_exact_copy_is_out_of_order() -> None:
     assert refusal(log, 2, 3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_gap_is_out_of_order() -> None:
-    log = PartitionLog()
-    produce(log, 0, 3)
-    assert refusal(log, 4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
-def test_an_older_epoch_is_refused() -> None:
-    log = PartitionLog()
-    produce(log, 0, epoch=3)
-    assert refusal(log, 1, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-def test_a_newer_epoch_begins_at_zero() -> None:
-    log = PartitionLog()
-    produce(log, 0, 3)
-    assert refusal(log, 3, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert produce(log, 0, epoch=1) == 3
-    assert refusal(log, 3) is ErrorCode.INVALID_PRODUCER_EPOCH
-
-
 def test_a_duplicate_of_an_older_epoch_is_none() -> None:
     log = PartitionLog()
     produce(log, 0, 3)
     produce(log, 0, epoch=1)
     assert refusal(log, 0, 3) is ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
-    log = PartitionLog()
-    assert produce(log, 77) == 0
-    assert refusal(log, 90) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_forgotten_producer_may_begin_anywhere() -> None:
@@ -100,15 +51,6 @@ def test_a_forgotten_producer_may_begin_anywhere() -> None:
     assert produce(log, 40) == 1
     log.producers.forget()
     assert log.producers.get(5) is None
-
-
-def test_sequences_wrap_within_and_after_a_batch() -> None:
-    log = PartitionLog()
-    assert produce(log, MAX - 1, 3) == 0  # MAX - 1, MAX, 0
-    assert produce(log, 1) == 3
-    other = PartitionLog()
-    assert produce(other, MAX) == 0
-    assert produce(other, 0) == 1
 
 
 def test_producers_do_not_disturb_each_other() -> None:
