@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kclient.cluster.view import Broker
+from kclient.cluster.broker import Broker
 from kclient.errors import KafkaError, broker_error
 
 if TYPE_CHECKING:

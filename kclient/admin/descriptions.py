@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kclient.admin.topics import TopicRef, name_of
 from kclient.cluster.merge import read_topic
-from kclient.cluster.view import NO_TOPIC_ID, Partition
+from kclient.cluster.partition import Partition
+from kclient.cluster.topic import NO_TOPIC_ID
 from kclient.errors import KafkaError, NoCommonVersion, broker_error
 from kclient.protocol.messages.metadata import (
     MetadataRequest,

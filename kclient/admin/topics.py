@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
 from kclient.broker_errors import UnknownTopicId, UnknownTopicOrPartition
-from kclient.cluster.view import NO_TOPIC_ID
+from kclient.cluster.topic import NO_TOPIC_ID
 from kclient.errors import KafkaError, NoCommonVersion, broker_error
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -395,8 +395,8 @@ class MetadataState:
         for new in said:
             name, old = new[0], known.get(new[0])
             if ask.everything or name in self._wanted:
-                before = None if old is None else Topic.of_facts(old)
-                topics[name] = merged = self._past.merged(before, Topic.of_facts(new)).facts
+                before = None if old is None else Topic(old)
+                topics[name] = merged = self._past.merged(before, Topic(new)).facts
                 changed = changed or merged != old
                 self.unknown_topics.note(new, node_id, ask.at, now)
                 self._note_missed(new, old)
@@ -450,7 +450,7 @@ class MetadataState:
         for name, facts in self.view.topics.raw.items():
             if name not in topics or facts is base.topics.raw.get(name):
                 continue
-            hinted, new = Topic.of_facts(facts), Topic.of_facts(topics[name])
+            hinted, new = Topic(facts), Topic(topics[name])
             if not new.error and merge.goes_back(hinted, new):
                 topics[name] = merge.keep_newest(hinted, new).facts
 
@@ -492,7 +492,7 @@ class MetadataState:
         for hint in hints:
             if hint.topic not in topics:
                 continue
-            topic = Topic.of_facts(topics[hint.topic])
+            topic = Topic(topics[hint.topic])
             if not 0 <= hint.partition < len(topic.leaders):
                 continue
             newer = hint.leader_epoch > topic.leader_epochs[hint.partition]
@@ -502,12 +502,11 @@ class MetadataState:
                 ).facts
                 news = True
         if news:
-            self.view = Cluster(
-                self.view.version + 1,
-                self.view.cluster_id,
-                self.view.controller_id,
-                MappingProxyType(brokers),
-                Topics(topics),
+            self.view = replace(
+                self.view,
+                version=self.view.version + 1,
+                brokers=MappingProxyType(brokers),
+                topics=Topics(topics),
             )
         return news
 
@@ -516,13 +515,8 @@ class MetadataState:
         known = self.view.broker(broker.node_id)
         if known is not None and (known.host, known.port) == (broker.host, broker.port):
             return False
-        self.view = Cluster(
-            self.view.version + 1,
-            self.view.cluster_id,
-            self.view.controller_id,
-            MappingProxyType({**self.view.brokers, broker.node_id: broker}),
-            self.view.topics,
-        )
+        brokers = MappingProxyType({**self.view.brokers, broker.node_id: broker})
+        self.view = replace(self.view, version=self.view.version + 1, brokers=brokers)
         return True
 
     # What a waiter for a topic should do.

@@ -9,7 +9,7 @@ from kclient.admin.cluster import from_describe_cluster, from_metadata
 from kclient.admin.descriptions import TopicDescription, TopicListing
 from kclient.admin.outcomes import values_or_raise
 from kclient.broker_errors import UnknownTopicOrPartition
-from kclient.cluster.view import Broker
+from kclient.cluster.broker import Broker
 from kclient.errors import NoCommonVersion, broker_error
 from kclient.protocol.messages.describe_cluster import (
     DescribeClusterBroker,

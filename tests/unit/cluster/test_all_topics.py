@@ -8,10 +8,11 @@ import pytest
 
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.metadata import Ask, MetadataState, metadata_request
-from kclient.cluster.view import Cluster, Topic
+from kclient.cluster.topic import Topic
 from kclient.errors import BrokerUnreachable, ClientClosed, MetadataTimedOut
 from kclient.protocol.message import Request
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.views import topic_of, view_of
 from tests.unit.cluster.answers import A, B, answer, topic
 from tests.unit.cluster.test_metadata import absorb, ask, ready, state
 from tests.unit.cluster.test_updater import make, running
@@ -204,12 +205,12 @@ class TestView:
         assert ask(meta, 2.0).everything
 
     def test_internal_topics_and_those_with_errors(self) -> None:
-        view = Cluster.of(
+        view = view_of(
             topics=[
                 Topic.of_columns("mine", A, True, 0, [1], [1], [b""]),
-                Topic("broken", error=UNKNOWN),
+                topic_of("broken", error=UNKNOWN),
                 Topic.of_columns("t", A, False, 0, [1], [1], [b""]),
-                Topic("empty"),
+                topic_of("empty"),
             ]
         )
         assert [view.is_internal(name) for name in ("mine", "t", "nowhere")] == [True, False, False]
