@@ -182,8 +182,6 @@ def keep_newest(old: Topic, new: Topic) -> Topic:
 class Past:
     """What is remembered of topics beyond the view, so that no answer turns it back."""
 
-    __slots__ = ("_doubts", "_former_ids", "_lost")
-
     def __init__(self) -> None:
         self._lost: dict[str, Topic] = {}
         self._doubts: dict[str, int] = {}

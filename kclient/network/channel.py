@@ -68,22 +68,6 @@ class Channel(asyncio.BufferedProtocol):
         bytes_out: Handed to the transport so far.
     """
 
-    __slots__ = (
-        "_flush_is_due",
-        "_gone",
-        "_now",
-        "_owner",
-        "_told_closed",
-        "_told_ready",
-        "_transport",
-        "blameless",
-        "bytes_in",
-        "bytes_out",
-        "connection",
-        "full_since",
-        "setup_deadline",
-    )
-
     def __init__(
         self,
         connection: Connection,

@@ -72,28 +72,6 @@ class Connection:
         answers: What ``take_answers`` gives, likewise.
     """
 
-    __slots__ = (
-        "_client_id",
-        "_correlation_id",
-        "_frame_limit",
-        "_frames",
-        "_handshake",
-        "_setup_deadline",
-        "address",
-        "answered",
-        "answers",
-        "error",
-        "in_flight",
-        "key",
-        "last_used",
-        "lost_requests",
-        "output",
-        "setup_timed_out",
-        "state",
-        "throttled_until",
-        "versions",
-    )
-
     def __init__(
         self,
         key: ConnectionKey,

@@ -83,24 +83,6 @@ class Line:
         channel: The present connection, in whatever state; None if there is none.
     """
 
-    __slots__ = (
-        "_closed",
-        "_dialed",
-        "_drained_by",
-        "_established",
-        "_limit",
-        "_opened_at",
-        "_owner",
-        "_proved",
-        "_refused",
-        "_timer",
-        "_timer_at",
-        "answered_at",
-        "channel",
-        "key",
-        "waiting",
-    )
-
     def __init__(self, key: ConnectionKey, owner: LineOwner) -> None:
         self.key = key
         self.waiting: deque[PendingRequest] = deque()

@@ -54,8 +54,6 @@ class NodeStates:
         rng: Source of the jitter.
     """
 
-    __slots__ = ("_backoff", "_nodes", "_rng", "_setup")
-
     def __init__(self, backoff: Backoff, setup: Backoff, rng: random.Random) -> None:
         self._backoff = backoff
         self._setup = setup

@@ -51,8 +51,6 @@ class Reporter:
         keeper: Hears of each exception that escaped from a listener.
     """
 
-    __slots__ = ("_counters", "_hooks", "_keeper", "_log", "_troubles")
-
     def __init__(self, hooks: Hooks, counters: Counters, keeper: TaskKeeper) -> None:
         self._hooks = hooks
         self._log = hooks.log(logger)

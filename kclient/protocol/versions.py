@@ -47,15 +47,6 @@ class NodeApiVersions:
         node_id: The broker, for error texts; None if not known.
     """
 
-    __slots__ = (
-        "_usable",
-        "finalized_features",
-        "finalized_features_epoch",
-        "node_id",
-        "ranges",
-        "supported_features",
-    )
-
     def __init__(
         self,
         ranges: Mapping[int, VersionRange],
