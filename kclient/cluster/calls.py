@@ -17,7 +17,6 @@ from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from kclient.cluster.retry import Attempts, NoSuchPartition, Verdict, judge
 from kclient.cluster.targets import AnyNode, ControllerTarget, LeaderTarget, NodeTarget, Target
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, broker_error, fresh
-from kclient.network import Lane
 from kclient.protocol.message import Request
 from kclient.types import TopicPartition
 
@@ -72,7 +71,6 @@ class Calls:
         *,
         api: type[Request] | None = None,
         timeout: float | None = None,
-        lane: Lane = Lane.GENERAL,
         check: Check | None = None,
         max_version: int | None = None,
         raw: bool = False,
@@ -85,7 +83,6 @@ class Calls:
             request: A message, or a callable that makes it for the negotiated version.
             api: The request class; needed where ``request`` is a callable.
             timeout: Seconds for all attempts together; ``api_timeout`` by default.
-            lane: The kind of connection.
             check: Finds the error in a response; without it every response is a success.
             max_version: Highest version to use.
             raw: Give the bytes (a ``RawResponse``), which the caller releases; without ``check``.
@@ -117,7 +114,6 @@ class Calls:
                     node_id,
                     request,
                     api=api,
-                    lane=lane,
                     timeout=effort.time_for_request(),
                     limit=effort.deadline,
                     max_version=max_version,

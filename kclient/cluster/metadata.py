@@ -183,12 +183,9 @@ class MetadataState:
         self._missed: dict[str, None] = {}
         """Topics that were there and that a broker doesn't know, as long as that isn't sure."""
         self._watchers = 0
-        self._watched_from = 0
         self._listed_at = -math.inf
         self.listing = 0.0
         """Seconds that the latest list of all topics took to be absorbed."""
-        self.complete = False
-        """The view comes from a list of all topics that was asked for since somebody watches."""
 
     # What is wanted.
 
@@ -225,14 +222,12 @@ class MetadataState:
         self._watchers += 1
         if self._watchers == 1:
             self.need_listing()
-            self._watched_from = self._needs.serial
         return self._watchers == 1
 
     def unwatch_all(self) -> None:
         """Take one ``watch_all`` back. After the last, others than wanted leave with an answer."""
         self._watchers = max(0, self._watchers - 1)
         if not self._watchers:
-            self.complete = False
             self._needs.listing = 0
 
     def need_listing(self) -> None:
@@ -465,8 +460,6 @@ class MetadataState:
             self.refreshed_at = now
         if ask.everything:
             self._listed_at = now
-            if self._watchers and self._watched_from <= ask.serial:
-                self.complete = True
 
     def _until_next_look(self, now: float) -> float:
         wait = self._backoff.delay(max(0, self._stalls - 1), self._rng)

@@ -182,25 +182,15 @@ class MetadataUpdater:
         """Have ``listener(view)`` called after each refresh; it must be quick and not raise."""
         self._listeners.append(listener)
 
-    def apply_leader_hint(
-        self,
-        topic: str,
-        partition: int,
-        leader_id: int,
-        leader_epoch: int,
-        endpoints: Iterable[Endpoint] = (),
-    ) -> bool:
-        """Take a broker's word on the new leader of a partition (KIP-951). True if it was news.
-
-        ``endpoints`` are the addresses that came along with it.
-        """
-        hint = LeaderHint(topic, partition, leader_id, leader_epoch)
-        return self.apply_leader_hints([hint], endpoints)
-
     def apply_leader_hints(
         self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()
     ) -> bool:
-        """The same for all hints of one response, with one new view."""
+        """Take a broker's word on the new leaders of partitions (KIP-951). True if any was news.
+
+        Args:
+            hints: All of one response; they make one new view.
+            endpoints: The addresses that came along with them.
+        """
         news = self._state.hint(hints, endpoints)
         if news:
             self._counters.add("metadata.leader_hints")
@@ -237,32 +227,6 @@ class MetadataUpdater:
                     await self._wait_for_news()
         except TimeoutError:
             raise self._timed_out("no newer metadata", timeout) from self.last_error
-        return self.view
-
-    async def wait_for_all(self, timeout: float) -> Cluster:
-        """Return a view with all topics that there are.
-
-        Asked for once since somebody watches all (see ``watch_all``); without suspending if it is
-        there already. Where nobody does, they are watched for as long as this takes.
-
-        Args:
-            timeout: Seconds.
-
-        Raises:
-            MetadataTimedOut: No list of all topics in time; the text has the latest refusal.
-            BackgroundTaskDied, ClientClosed: The client ended meanwhile.
-
-        Cancellation: leaves nothing behind.
-        """
-        self.watch_all()
-        try:
-            async with asyncio.timeout(timeout):
-                while not self._state.complete:
-                    await self._wait_for_news()
-        except TimeoutError:
-            raise self._timed_out("no list of all topics", timeout) from self.last_error
-        finally:
-            self.unwatch_all()
         return self.view
 
     async def wait_for_topic(

@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from kclient.clock import Clock
     from kclient.config import NetworkConfig
     from kclient.hooks import Counters, Dialer, Hooks
-    from kclient.network.channel import Channel
     from kclient.network.health import ConnectionHealth, NodeHealth
     from kclient.network.requests import RequestBuilder
-    from kclient.protocol.versions import NodeApiVersions
 
 SOFTWARE_NAME = "kclient"
 """What we call ourselves to brokers (KIP-511)."""
@@ -90,7 +88,6 @@ class NetworkClient:
         self._config = config
         self._rng = rng
         self._lines: dict[tuple[int, int], Line] = {}
-        self._versions: dict[int, NodeApiVersions] = {}
         self._room_listeners: list[Callable[[int, Lane], object]] = []
         self._running = False
         self._closed = False
@@ -164,7 +161,6 @@ class NetworkClient:
             known = (*self.book.nodes.values(), *self.book.bootstrap.values())
             self.states.trim(self.clock.now(), {node.address for node in known})
         for node_id in gone | moved:
-            self._versions.pop(node_id, None)
             for line in self._lines_of(node_id):
                 if node_id in gone:
                     line.fail_waiting(not_known(node_id))
@@ -180,10 +176,6 @@ class NetworkClient:
             now = self.clock.now()
             for line in list(self._lines.values()):
                 line.reconsider(now)
-
-    def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        """What the node said last that it speaks; None before it was ever connected."""
-        return self._versions.get(node_id)
 
     # Requests
 
@@ -343,11 +335,6 @@ class NetworkClient:
         """
         self._room_listeners.append(listener)
 
-    def remove_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
-        """Call ``listener`` no more; nothing happens if it isn't registered."""
-        if listener in self._room_listeners:
-            self._room_listeners.remove(listener)
-
     def least_loaded(
         self, node_ids: Iterable[int] | None = None, lane: Lane = Lane.GENERAL
     ) -> int | None:
@@ -391,11 +378,8 @@ class NetworkClient:
 
     # What lines tell
 
-    def line_ready(self, line: Line, channel: Channel) -> None:
+    def line_ready(self, line: Line) -> None:
         """The node is usable: other lanes may open now."""
-        versions = channel.connection.versions
-        if versions is not None:
-            self._versions[line.key.node_id] = versions
         self._reconsider(line)
 
     def line_failed(self, line: Line, error: KafkaError) -> None:

@@ -53,7 +53,7 @@ class LineOwner(Protocol):
     selector: Selector
     reporter: Reporter
 
-    def line_ready(self, line: Line, channel: Channel) -> None:
+    def line_ready(self, line: Line) -> None:
         """The node proved usable on that line."""
         ...
 
@@ -263,7 +263,7 @@ class Line:
         owner.states.usable(self._dialed, now)
         owner.reporter.opened(channel, now - self._opened_at, now)
         self._opened_at = now
-        owner.line_ready(self, channel)
+        owner.line_ready(self)
         if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it
             self._refused = True
             self._arm(channel.connection.throttled_until)
