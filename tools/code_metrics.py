@@ -45,7 +45,7 @@ SANS_IO = tuple(
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
         "durations.py foreign_settings.py settings.py snapshot.py config.py",
         "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
-        "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
+        "handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
         "cluster": "broker.py merge.py metadata.py missing.py offset_query.py "
         "partition.py retry.py targets.py topic.py unknown_topics.py view.py",
         "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py "

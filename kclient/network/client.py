@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.backoff import Backoff
 from kclient.errors import ClientClosed, InvalidArgument, KafkaError
@@ -17,7 +17,6 @@ from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
-from kclient.network.keeper import TaskKeeper, Unsupervised
 from kclient.network.line import Line, not_known
 from kclient.network.node_states import NodeStates
 from kclient.network.reporter import Reporter
@@ -26,8 +25,9 @@ from kclient.network.selector import Selector
 from kclient.protocol.message import Request
 
 if TYPE_CHECKING:
+    import asyncio
     import random
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from kclient.clock import Clock
     from kclient.config import NetworkConfig
@@ -37,6 +37,22 @@ if TYPE_CHECKING:
 
 SOFTWARE_NAME = "kclient"
 """What we call ourselves to brokers (KIP-511)."""
+
+
+class TaskKeeper(Protocol):
+    """The supervisor of one client, ``cluster.supervision``, as its network sees it."""
+
+    def lend(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task whose end, of whatever kind, the network deals with."""
+        ...
+
+    def restarting(self, name: str, why: str) -> None:
+        """A task of ``lend`` was killed by somebody else; another will take its place."""
+        ...
+
+    def fault(self, error: Exception) -> None:
+        """A listener of ours raised: a defect, to fail the client with."""
+        ...
 
 
 class NetworkClient:
@@ -66,10 +82,9 @@ class NetworkClient:
         hooks: Hooks,
         counters: Counters,
         rng: random.Random,
+        keeper: TaskKeeper,
         dialer: Dialer | None = None,
-        keeper: TaskKeeper | None = None,
     ) -> None:
-        keeper = Unsupervised() if keeper is None else keeper
         self.clock = clock
         self.book = AddressBook(config.bootstrap)
         self.states = NodeStates(

@@ -12,21 +12,18 @@ import asyncio
 import copy
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, KafkaError, NoCommonVersion, RequestTimedOut
-from kclient.network.addresses import AddressBook, ConnectionKey
+from kclient.network.addresses import ConnectionKey
 from kclient.network.channel import Channel, closed_by_us
 from kclient.network.connection_errors import doesnt_read
 from kclient.network.connection_states import HANDSHAKE, ConnectionState
 from kclient.network.requests import RawResponse
 
 if TYPE_CHECKING:
-    from kclient.clock import Clock
-    from kclient.network.node_states import NodeStates
-    from kclient.network.reporter import Reporter
+    from kclient.network.client import NetworkClient
     from kclient.network.requests import PendingRequest
-    from kclient.network.selector import Selector
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _READY = ConnectionState.READY
@@ -44,32 +41,6 @@ DRAIN_TIME = 1.0
 _NEVER = math.inf
 
 
-class LineOwner(Protocol):
-    """What a line needs of its client."""
-
-    clock: Clock
-    book: AddressBook
-    states: NodeStates
-    selector: Selector
-    reporter: Reporter
-
-    def line_ready(self, line: Line) -> None:
-        """The node proved usable on that line."""
-        ...
-
-    def line_failed(self, line: Line, error: KafkaError) -> None:
-        """The node could not be reached on that line."""
-        ...
-
-    def line_abandoned(self, line: Line) -> None:
-        """An attempt on that line ended without saying anything about the node."""
-        ...
-
-    def line_changed(self, line: Line) -> None:
-        """The line became ready, gained room, or went away."""
-        ...
-
-
 class Line:
     """One ConnectionKey of a client. Has no task; timers: one.
 
@@ -83,7 +54,7 @@ class Line:
         channel: The present connection, in whatever state; None if there is none.
     """
 
-    def __init__(self, key: ConnectionKey, owner: LineOwner) -> None:
+    def __init__(self, key: ConnectionKey, owner: NetworkClient) -> None:
         self.key = key
         self.waiting: deque[PendingRequest] = deque()
         self.channel: Channel | None = None
@@ -330,10 +301,6 @@ class Line:
         else:
             self._await_back_off(now)
         owner.line_changed(self)
-
-    def channel_is_needed(self, channel: Channel) -> bool:
-        """Requests wait for it."""
-        return bool(self.waiting)
 
     # Requests
 

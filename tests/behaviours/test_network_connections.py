@@ -42,6 +42,7 @@ from kclient.protocol.messages.produce import ProduceRequest
 from kclient.security import Security
 from tests.support import tls
 from tests.support.broker_fixtures import Broker, TopicFactory
+from tests.support.unsupervised import Unsupervised
 from tests.unit.network.scripted_broker import ScriptedBroker
 
 FIRST = -1
@@ -60,6 +61,7 @@ async def network(broker: Broker) -> AsyncIterator[NetworkFactory]:
             client = NetworkClient(
                 NetworkConfig(**settings),
                 clock=SystemClock(),
+                keeper=Unsupervised(),
                 hooks=Hooks(),
                 counters=Counters(),
                 rng=random.Random(7),
