@@ -8,7 +8,6 @@ the same ``Effort`` for requests about many things at once.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +15,7 @@ from kclient.backoff import Backoff
 from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from kclient.cluster.retry import Attempts, NoSuchPartition, Verdict, judge
 from kclient.cluster.targets import AnyNode, ControllerTarget, LeaderTarget, NodeTarget, Target
+from kclient.cluster.wakeups import Bell
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, broker_error, fresh
 from kclient.protocol.message import Request
 from kclient.types import TopicPartition
@@ -62,7 +62,7 @@ class Calls:
         self.counters = counters
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._ended: KafkaError | None = None
-        self._sleepers: dict[asyncio.Future[None], None] = {}
+        self._end = Bell()
 
     async def call(
         self,
@@ -145,9 +145,7 @@ class Calls:
     def end(self, error: KafkaError) -> None:
         """No attempt will be made any more: all who back off get ``error``."""
         self._ended = error
-        for sleeper in self._sleepers:
-            if not sleeper.done():
-                sleeper.set_result(None)
+        self._end.ring()
 
     def check_ended(self) -> None:
         """Raise what ``end`` was given, if it was called."""
@@ -157,15 +155,7 @@ class Calls:
     async def pause(self, seconds: float) -> None:
         """Sleep, unless the client ends: then raise why."""
         self.check_ended()
-        loop = asyncio.get_running_loop()
-        sleeper: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(max(0.0, seconds), _wake, sleeper)
-        self._sleepers[sleeper] = None
-        try:
-            await sleeper
-        finally:
-            timer.cancel()
-            self._sleepers.pop(sleeper, None)
+        await self._end.wait(seconds)
         self.check_ended()
 
     async def _locate(self, target: Target, effort: Effort) -> int:
@@ -291,8 +281,3 @@ class Effort:
             error = self.attempts.out_of_time(self._calls.clock.now())
             error.add_note(str(late))
             raise error from error.__cause__
-
-
-def _wake(sleeper: asyncio.Future[None]) -> None:
-    if not sleeper.done():
-        sleeper.set_result(None)

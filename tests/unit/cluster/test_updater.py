@@ -542,7 +542,7 @@ def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
         await turns()
         waiter.cancel()
         await asyncio.wait([waiter])
-        assert not updater._waiters
+        assert not updater._news._waiters
 
     run(main())
 
