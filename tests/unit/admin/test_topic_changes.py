@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kclient.admin.visibility import GONE, wait_until_seen
+from kclient.admin.topic_changes import GONE, wait_until_seen
 from kclient.clock import SystemClock
 from kclient.cluster.broker import Broker
 from kclient.cluster.calls import Calls
