@@ -44,10 +44,10 @@ SANS_IO = tuple(
     for package, files in {
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
         "durations.py foreign_settings.py settings.py snapshot.py config.py",
-        "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
+        "network": "addresses.py connection.py connection_states.py frames.py "
         "handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
         "cluster": "broker.py merge.py metadata.py missing.py offset_lookup.py "
-        "partition.py retry.py targets.py topic.py unknown_topics.py view.py",
+        "partition.py retry.py topic.py unknown_topics.py view.py",
         "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py "
         "feed.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
         "serializing.py shipment.py transactions.py verdict.py",

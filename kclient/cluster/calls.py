@@ -9,14 +9,15 @@ the same ``Effort`` for requests about many things at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.backoff import Backoff
 from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from kclient.cluster.retry import Attempts, NoSuchPartition, Verdict, judge
-from kclient.cluster.targets import AnyNode, ControllerTarget, LeaderTarget, NodeTarget, Target
 from kclient.cluster.wakeups import Bell
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, broker_error, fresh
+from kclient.frozen import Frozen, frozen
 from kclient.protocol.message import Request
 from kclient.types import TopicPartition
 
@@ -29,10 +30,49 @@ if TYPE_CHECKING:
     from kclient.hooks import Counters
     from kclient.network import NetworkClient, RequestBuilder
 
-__all__ = ["AnyNode", "Calls", "ControllerTarget", "Effort", "LeaderTarget", "NodeTarget", "Target"]
-
 Check: TypeAlias = Callable[[Any], "int | KafkaError | None"]
 """Finds the error in a response: Kafka's code, an error made by the caller, or None or 0."""
+
+
+@frozen
+class AnyNode(Frozen):
+    """The broker that has least to do."""
+
+    def __str__(self) -> str:
+        return "any broker"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTarget:
+    """One broker, whatever happens."""
+
+    node_id: int
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id}"
+
+
+@frozen
+class ControllerTarget(Frozen):
+    """The controller (in KRaft clusters: a broker that forwards to it)."""
+
+    def __str__(self) -> str:
+        return "the controller"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderTarget:
+    """The leader of a partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"the leader of {self.topic}-{self.partition}"
+
+
+Target: TypeAlias = AnyNode | NodeTarget | ControllerTarget | LeaderTarget
+"""Who a request is for. A plain value: the node behind it is found anew for each attempt."""
 
 
 class Calls:

@@ -127,6 +127,12 @@ class Channel(asyncio.BufferedProtocol):
             self.connection.end(error)
             self._settle(abort=abort)
 
+    def close(self, why: str, *, abort: bool = True) -> None:
+        """Close for a reason that is nobody's fault; ``abort`` as in ``end``."""
+        where, node_id = self.connection.where, self.connection.key.node_id
+        error = ConnectionLost(f"the connection to {where} was closed: {why}", node_id=node_id)
+        self.end(error, abort=abort, blameless=True)
+
     async def wait_closed(self) -> None:
         """Wait until the transport is gone; at once if there is none."""
         if self._transport is not None:
@@ -235,8 +241,3 @@ class Channel(asyncio.BufferedProtocol):
     def _hand_over(self) -> None:
         for request, outcome in self.connection.take_answers():
             self.owner.channel_answered(self, request, outcome)
-
-
-def closed_by_us(where: str, why: str, node_id: int) -> ConnectionLost:
-    """The reason of an end that is nobody's fault."""
-    return ConnectionLost(f"the connection to {where} was closed: {why}", node_id=node_id)

@@ -14,10 +14,15 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kclient.errors import BrokerUnreachable, KafkaError, NoCommonVersion, RequestTimedOut
+from kclient.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    KafkaError,
+    NoCommonVersion,
+    RequestTimedOut,
+)
 from kclient.network.addresses import ConnectionKey
-from kclient.network.channel import Channel, closed_by_us
-from kclient.network.connection_errors import doesnt_read
+from kclient.network.channel import Channel
 from kclient.network.connection_states import HANDSHAKE, ConnectionState
 from kclient.network.requests import RawResponse
 
@@ -193,9 +198,7 @@ class Line:
         if channel is None:
             return
         if channel.connection.state in HANDSHAKE:
-            channel.end(
-                closed_by_us(channel.connection.where, why, self.key.node_id), blameless=True
-            )
+            channel.close(why)
         else:
             channel.retire()
             self._bound_drain()
@@ -215,8 +218,7 @@ class Line:
         """The usable connection, if there is one, closes now, whatever is under way on it."""
         channel = self.channel
         if channel is not None and self._established:
-            where, node_id = channel.connection.where, self.key.node_id
-            channel.end(closed_by_us(where, why, node_id), blameless=True)
+            channel.close(why)
 
     def close(self, error: KafkaError) -> None:
         """Fail what waits and stop the timer, for good; the selector ends the channel."""
@@ -387,7 +389,12 @@ class Line:
         patience = self._owner.selector.request_timeout
         if channel.full_since is not None and now >= channel.full_since + patience:
             # Requests without an answer have no deadline that would tell of a peer that is gone.
-            channel.end(doesnt_read(connection.where, patience, self.key.node_id))
+            error = ConnectionLost(
+                f"the connection to {connection.where} was closed, since it took no bytes for "
+                f"{patience:g} s",
+                node_id=self.key.node_id,
+            )
+            channel.end(error)
         if connection.state is _READY:
             self.channel_has_room(channel)  # a time of silence may be over
 

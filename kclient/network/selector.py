@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kclient.errors import BrokerUnreachable, ClientClosed, KafkaError
 from kclient.hooks import DialTarget
 from kclient.network.addresses import ConnectionKey, Lane, Node
-from kclient.network.channel import Channel, closed_by_us
+from kclient.network.channel import Channel
 from kclient.network.connection import Connection
 from kclient.network.connection_states import ConnectionState
 from kclient.network.frames import FramePool
@@ -146,12 +146,7 @@ class Selector:
             idle = not len(connection.in_flight) and connection.state is ConnectionState.READY
             if idle and now - connection.last_used >= limit:
                 if not channel.owner.waiting:
-                    why = f"unused for {limit:g} s"
-                    channel.end(
-                        closed_by_us(connection.where, why, connection.key.node_id),
-                        abort=False,
-                        blameless=True,
-                    )
+                    channel.close(f"unused for {limit:g} s", abort=False)
                     continue
             due = connection.last_used + limit
             due = due if due > now else now + limit
