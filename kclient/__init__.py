@@ -9,110 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from kclient import errors as errors
-    from kclient import partitioners as partitioners
-    from kclient import serializers as serializers
-    from kclient import testing as testing
-    from kclient.admin import Admin as Admin
-    from kclient.admin import ClusterDescription as ClusterDescription
-    from kclient.admin import CreatedTopic as CreatedTopic
-    from kclient.admin import DeletedTopic as DeletedTopic
-    from kclient.admin import NewTopic as NewTopic
-    from kclient.admin import TopicDescription as TopicDescription
-    from kclient.admin import TopicListing as TopicListing
-    from kclient.config import AdminConfig as AdminConfig
-    from kclient.config import ConsumerConfig as ConsumerConfig
-    from kclient.config import GroupMemberConfig as GroupMemberConfig
-    from kclient.config import ProducerConfig as ProducerConfig
-    from kclient.consumer import Consumer as Consumer
-    from kclient.consumer import ConsumerRecord as ConsumerRecord
-    from kclient.consumer import DeadLetters as DeadLetters
-    from kclient.consumer.running.dead_letters import failure_of as failure_of
-    from kclient.consumer.running.retries import Retries as Retries
-    from kclient.consumer.running.retries import RetryTopic as RetryTopic
-    from kclient.errors import BackgroundTaskDied as BackgroundTaskDied
-    from kclient.errors import BootstrapFailed as BootstrapFailed
-    from kclient.errors import BrokerError as BrokerError
-    from kclient.errors import BrokerInvalidConfig as BrokerInvalidConfig
-    from kclient.errors import BrokerUnreachable as BrokerUnreachable
-    from kclient.errors import BufferFull as BufferFull
-    from kclient.errors import ClientClosed as ClientClosed
-    from kclient.errors import ClientError as ClientError
-    from kclient.errors import CodecUnavailable as CodecUnavailable
-    from kclient.errors import CommitFailed as CommitFailed
-    from kclient.errors import ConnectionLost as ConnectionLost
-    from kclient.errors import ConsumerStalled as ConsumerStalled
-    from kclient.errors import CorruptRecord as CorruptRecord
-    from kclient.errors import DecompressionFailed as DecompressionFailed
-    from kclient.errors import DeliveryTimedOut as DeliveryTimedOut
-    from kclient.errors import DeserializationFailed as DeserializationFailed
-    from kclient.errors import FencedInstanceId as FencedInstanceId
-    from kclient.errors import FlushFailed as FlushFailed
-    from kclient.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
-    from kclient.errors import GroupMaxSizeReached as GroupMaxSizeReached
-    from kclient.errors import HandlerFailed as HandlerFailed
-    from kclient.errors import InconsistentGroupProtocol as InconsistentGroupProtocol
-    from kclient.errors import InvalidArgument as InvalidArgument
-    from kclient.errors import InvalidConfig as InvalidConfig
-    from kclient.errors import InvalidFrame as InvalidFrame
-    from kclient.errors import InvalidPartitions as InvalidPartitions
-    from kclient.errors import InvalidReplicaAssignment as InvalidReplicaAssignment
-    from kclient.errors import InvalidReplicationFactor as InvalidReplicationFactor
-    from kclient.errors import InvalidSessionTimeout as InvalidSessionTimeout
-    from kclient.errors import InvalidTopic as InvalidTopic
-    from kclient.errors import KafkaError as KafkaError
-    from kclient.errors import LeaderNotAvailable as LeaderNotAvailable
-    from kclient.errors import LogTruncated as LogTruncated
-    from kclient.errors import MaxPollExceeded as MaxPollExceeded
-    from kclient.errors import MetadataTimedOut as MetadataTimedOut
-    from kclient.errors import NoCommonVersion as NoCommonVersion
-    from kclient.errors import NoPosition as NoPosition
-    from kclient.errors import OffsetError as OffsetError
-    from kclient.errors import OffsetOutOfRange as OffsetOutOfRange
-    from kclient.errors import PolicyViolation as PolicyViolation
-    from kclient.errors import ProtocolError as ProtocolError
-    from kclient.errors import RecordTooLarge as RecordTooLarge
-    from kclient.errors import RequestTimedOut as RequestTimedOut
-    from kclient.errors import RowsNotDelivered as RowsNotDelivered
-    from kclient.errors import RowsRejected as RowsRejected
-    from kclient.errors import SerializationFailed as SerializationFailed
-    from kclient.errors import TopicAlreadyExists as TopicAlreadyExists
-    from kclient.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
-    from kclient.errors import TopicDeletionDisabled as TopicDeletionDisabled
-    from kclient.errors import UnknownTopicId as UnknownTopicId
-    from kclient.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
-    from kclient.errors import WrongContext as WrongContext
-    from kclient.group.group_member import GroupMember as GroupMember
-    from kclient.group.host import JoinedMember as JoinedMember
-    from kclient.group.user_protocol import GroupAssignment as GroupAssignment
-    from kclient.group.user_protocol import GroupProtocol as GroupProtocol
-    from kclient.producer import Delivery as Delivery
-    from kclient.producer import Outgoing as Outgoing
-    from kclient.producer import Producer as Producer
-    from kclient.record import Record as Record
-    from kclient.security import Security as Security
-    from kclient.types import IsolationLevel as IsolationLevel
-    from kclient.types import OffsetAndMetadata as OffsetAndMetadata
-    from kclient.types import OffsetAndTimestamp as OffsetAndTimestamp
-    from kclient.types import OffsetSpec as OffsetSpec
-    from kclient.types import RecordMetadata as RecordMetadata
-    from kclient.types import TimestampType as TimestampType
-    from kclient.types import TopicPartition as TopicPartition
-else:
-
-    def __getattr__(name: str) -> Any:
-        """Import a public name; type checkers don't see this, so that they know a wrong name."""
-        if name in _HOME:
-            value = getattr(import_module(_HOME[name]), name)
-        elif name in _MODULES:
-            value = import_module(f"kclient.{name}")
-        else:
-            raise AttributeError(f"module 'kclient' has no attribute {name!r}")
-        globals()[name] = value
-        return value
-
-
 __version__ = "0.1.0"
 
 _HOME = {
@@ -204,99 +100,109 @@ _HOME = {
 }
 _MODULES = ("errors", "partitioners", "serializers", "testing")
 
-__all__ = [
-    "Admin",
-    "AdminConfig",
-    "BackgroundTaskDied",
-    "BootstrapFailed",
-    "BrokerError",
-    "BrokerInvalidConfig",
-    "BrokerUnreachable",
-    "BufferFull",
-    "ClientClosed",
-    "ClientError",
-    "ClusterDescription",
-    "CodecUnavailable",
-    "CommitFailed",
-    "ConnectionLost",
-    "Consumer",
-    "ConsumerConfig",
-    "ConsumerRecord",
-    "ConsumerStalled",
-    "CorruptRecord",
-    "CreatedTopic",
-    "DeadLetters",
-    "DecompressionFailed",
-    "DeletedTopic",
-    "Delivery",
-    "DeliveryTimedOut",
-    "DeserializationFailed",
-    "FencedInstanceId",
-    "FlushFailed",
-    "GroupAssignment",
-    "GroupAuthorizationFailed",
-    "GroupMaxSizeReached",
-    "GroupMember",
-    "GroupMemberConfig",
-    "GroupProtocol",
-    "HandlerFailed",
-    "InconsistentGroupProtocol",
-    "InvalidArgument",
-    "InvalidConfig",
-    "InvalidFrame",
-    "InvalidPartitions",
-    "InvalidReplicaAssignment",
-    "InvalidReplicationFactor",
-    "InvalidSessionTimeout",
-    "InvalidTopic",
-    "IsolationLevel",
-    "JoinedMember",
-    "KafkaError",
-    "LeaderNotAvailable",
-    "LogTruncated",
-    "MaxPollExceeded",
-    "MetadataTimedOut",
-    "NewTopic",
-    "NoCommonVersion",
-    "NoPosition",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
-    "OffsetError",
-    "OffsetOutOfRange",
-    "OffsetSpec",
-    "Outgoing",
-    "PolicyViolation",
-    "Producer",
-    "ProducerConfig",
-    "ProtocolError",
-    "Record",
-    "RecordMetadata",
-    "RecordTooLarge",
-    "RequestTimedOut",
-    "Retries",
-    "RetryTopic",
-    "RowsNotDelivered",
-    "RowsRejected",
-    "Security",
-    "SerializationFailed",
-    "TimestampType",
-    "TopicAlreadyExists",
-    "TopicAuthorizationFailed",
-    "TopicDeletionDisabled",
-    "TopicDescription",
-    "TopicListing",
-    "TopicPartition",
-    "UnknownTopicId",
-    "UnknownTopicOrPartition",
-    "WrongContext",
-    "__version__",
-    "errors",
-    "failure_of",
-    "partitioners",
-    "serializers",
-    "testing",
-]
+if TYPE_CHECKING:
+    from kclient import errors as errors
+    from kclient import partitioners as partitioners
+    from kclient import serializers as serializers
+    from kclient import testing as testing
+    from kclient.admin import Admin as Admin
+    from kclient.admin import ClusterDescription as ClusterDescription
+    from kclient.admin import CreatedTopic as CreatedTopic
+    from kclient.admin import DeletedTopic as DeletedTopic
+    from kclient.admin import NewTopic as NewTopic
+    from kclient.admin import TopicDescription as TopicDescription
+    from kclient.admin import TopicListing as TopicListing
+    from kclient.config import AdminConfig as AdminConfig
+    from kclient.config import ConsumerConfig as ConsumerConfig
+    from kclient.config import GroupMemberConfig as GroupMemberConfig
+    from kclient.config import ProducerConfig as ProducerConfig
+    from kclient.consumer import Consumer as Consumer
+    from kclient.consumer import ConsumerRecord as ConsumerRecord
+    from kclient.consumer import DeadLetters as DeadLetters
+    from kclient.consumer.running.dead_letters import failure_of as failure_of
+    from kclient.consumer.running.retries import Retries as Retries
+    from kclient.consumer.running.retries import RetryTopic as RetryTopic
+    from kclient.errors import BackgroundTaskDied as BackgroundTaskDied
+    from kclient.errors import BootstrapFailed as BootstrapFailed
+    from kclient.errors import BrokerError as BrokerError
+    from kclient.errors import BrokerInvalidConfig as BrokerInvalidConfig
+    from kclient.errors import BrokerUnreachable as BrokerUnreachable
+    from kclient.errors import BufferFull as BufferFull
+    from kclient.errors import ClientClosed as ClientClosed
+    from kclient.errors import ClientError as ClientError
+    from kclient.errors import CodecUnavailable as CodecUnavailable
+    from kclient.errors import CommitFailed as CommitFailed
+    from kclient.errors import ConnectionLost as ConnectionLost
+    from kclient.errors import ConsumerStalled as ConsumerStalled
+    from kclient.errors import CorruptRecord as CorruptRecord
+    from kclient.errors import DecompressionFailed as DecompressionFailed
+    from kclient.errors import DeliveryTimedOut as DeliveryTimedOut
+    from kclient.errors import DeserializationFailed as DeserializationFailed
+    from kclient.errors import FencedInstanceId as FencedInstanceId
+    from kclient.errors import FlushFailed as FlushFailed
+    from kclient.errors import GroupAuthorizationFailed as GroupAuthorizationFailed
+    from kclient.errors import GroupMaxSizeReached as GroupMaxSizeReached
+    from kclient.errors import HandlerFailed as HandlerFailed
+    from kclient.errors import InconsistentGroupProtocol as InconsistentGroupProtocol
+    from kclient.errors import InvalidArgument as InvalidArgument
+    from kclient.errors import InvalidConfig as InvalidConfig
+    from kclient.errors import InvalidFrame as InvalidFrame
+    from kclient.errors import InvalidPartitions as InvalidPartitions
+    from kclient.errors import InvalidReplicaAssignment as InvalidReplicaAssignment
+    from kclient.errors import InvalidReplicationFactor as InvalidReplicationFactor
+    from kclient.errors import InvalidSessionTimeout as InvalidSessionTimeout
+    from kclient.errors import InvalidTopic as InvalidTopic
+    from kclient.errors import KafkaError as KafkaError
+    from kclient.errors import LeaderNotAvailable as LeaderNotAvailable
+    from kclient.errors import LogTruncated as LogTruncated
+    from kclient.errors import MaxPollExceeded as MaxPollExceeded
+    from kclient.errors import MetadataTimedOut as MetadataTimedOut
+    from kclient.errors import NoCommonVersion as NoCommonVersion
+    from kclient.errors import NoPosition as NoPosition
+    from kclient.errors import OffsetError as OffsetError
+    from kclient.errors import OffsetOutOfRange as OffsetOutOfRange
+    from kclient.errors import PolicyViolation as PolicyViolation
+    from kclient.errors import ProtocolError as ProtocolError
+    from kclient.errors import RecordTooLarge as RecordTooLarge
+    from kclient.errors import RequestTimedOut as RequestTimedOut
+    from kclient.errors import RowsNotDelivered as RowsNotDelivered
+    from kclient.errors import RowsRejected as RowsRejected
+    from kclient.errors import SerializationFailed as SerializationFailed
+    from kclient.errors import TopicAlreadyExists as TopicAlreadyExists
+    from kclient.errors import TopicAuthorizationFailed as TopicAuthorizationFailed
+    from kclient.errors import TopicDeletionDisabled as TopicDeletionDisabled
+    from kclient.errors import UnknownTopicId as UnknownTopicId
+    from kclient.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
+    from kclient.errors import WrongContext as WrongContext
+    from kclient.group.group_member import GroupMember as GroupMember
+    from kclient.group.host import JoinedMember as JoinedMember
+    from kclient.group.user_protocol import GroupAssignment as GroupAssignment
+    from kclient.group.user_protocol import GroupProtocol as GroupProtocol
+    from kclient.producer import Delivery as Delivery
+    from kclient.producer import Outgoing as Outgoing
+    from kclient.producer import Producer as Producer
+    from kclient.record import Record as Record
+    from kclient.security import Security as Security
+    from kclient.types import IsolationLevel as IsolationLevel
+    from kclient.types import OffsetAndMetadata as OffsetAndMetadata
+    from kclient.types import OffsetAndTimestamp as OffsetAndTimestamp
+    from kclient.types import OffsetSpec as OffsetSpec
+    from kclient.types import RecordMetadata as RecordMetadata
+    from kclient.types import TimestampType as TimestampType
+    from kclient.types import TopicPartition as TopicPartition
+else:  # which type checkers don't see, so that they know a wrong name
+    __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 
+    def __dir__() -> list[str]:
+        return list(__all__)
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    def __getattr__(name: str) -> Any:
+        """Import a public name on its first use."""
+        if name in _HOME:
+            value = getattr(import_module(_HOME[name]), name)
+        elif name in _MODULES:
+            value = import_module(f"kclient.{name}")
+        else:
+            raise AttributeError(f"module 'kclient' has no attribute {name!r}")
+        globals()[name] = value
+        return value

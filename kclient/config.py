@@ -7,7 +7,6 @@ The ``*Settings`` TypedDicts give the same names to type checkers; a test holds 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -161,18 +160,8 @@ class NetworkConfig(Settings):
     )
 
     def _check_together(self) -> None:
-        if self.reconnect_backoff_max < self.reconnect_backoff:
-            raise InvalidConfig(
-                f"reconnect_backoff_max={self.reconnect_backoff_max} is below "
-                f"reconnect_backoff={self.reconnect_backoff}",
-                hint=IN_SECONDS,
-            )
-        if self.connection_setup_timeout_max < self.connection_setup_timeout:
-            raise InvalidConfig(
-                f"connection_setup_timeout_max={self.connection_setup_timeout_max} is below "
-                f"connection_setup_timeout={self.connection_setup_timeout}",
-                hint=IN_SECONDS,
-            )
+        self._check_order("reconnect_backoff", "reconnect_backoff_max")
+        self._check_order("connection_setup_timeout", "connection_setup_timeout_max")
 
 
 @settings_class
@@ -224,12 +213,7 @@ class CommonConfig(NetworkConfig):
 
     def _check_together(self) -> None:
         NetworkConfig._check_together(self)
-        if self.retry_backoff_max < self.retry_backoff:
-            raise InvalidConfig(
-                f"retry_backoff_max={self.retry_backoff_max} is below "
-                f"retry_backoff={self.retry_backoff}",
-                hint=IN_SECONDS,
-            )
+        self._check_order("retry_backoff", "retry_backoff_max")
 
 
 @settings_class
@@ -317,11 +301,7 @@ class ProducerConfig(CommonConfig):
             )
         if self.transactional_id is not None and not self.idempotence:
             raise InvalidConfig("transactional_id needs idempotence=True")
-        if self.delivery_timeout < self.linger:
-            raise InvalidConfig(
-                f"delivery_timeout={self.delivery_timeout} is below linger={self.linger}",
-                hint=IN_SECONDS,
-            )
+        self._check_order("linger", "delivery_timeout")
         if self.batch_size > self.buffer_memory:
             raise InvalidConfig(
                 f"batch_size={self.batch_size} is above buffer_memory={self.buffer_memory}"
@@ -531,31 +511,3 @@ class ConsumerConfig(MembershipConfig):
                 f"request_timeout={self.request_timeout}",
                 hint=IN_SECONDS,
             )
-
-
-def describe(config: type[Settings]) -> list[tuple[str, Any, str, str, str | None]]:
-    """The table of a settings class: name, default, allowed, doc and Kafka's name of each."""
-    return [
-        (
-            field.name,
-            field.default,
-            field.metadata["check"].__doc__ or "",
-            field.metadata["doc"],
-            field.metadata["kafka"],
-        )
-        for field in dataclasses.fields(config)
-    ]
-
-
-__all__ = [
-    "AdminConfig",
-    "Bootstrap",
-    "CommonConfig",
-    "ConsumerConfig",
-    "GroupMemberConfig",
-    "MembershipConfig",
-    "NetworkConfig",
-    "ProducerConfig",
-    "describe",
-    "parse_bootstrap",
-]

@@ -316,6 +316,3 @@ def advice(name: str, value: Any, known: Collection[str]) -> str | None:
     if key.endswith("_kbytes") and number:
         return f"sizes are bytes: {ours}={value * 1024}"
     return f"use {ours}" + (note and f": {note}")
-
-
-__all__ = ["ARGUMENTS", "TABLE", "Counterpart", "advice", "counterpart", "normalised"]

@@ -78,8 +78,6 @@ class Hooks:
         client: The name of the client in log lines.
     """
 
-    __slots__ = ("_broken", "_observers", "active", "client")
-
     def __init__(self, observers: Sequence[Observer] = (), client: str = "") -> None:
         self.client = client
         if not hasattr(observers, "__iter__"):
@@ -111,8 +109,6 @@ class Counters:
     Plain dict arithmetic; updated per request, batch or connection. ``snapshot`` also asks the
     registered gauges.
     """
-
-    __slots__ = ("_gauges", "_values")
 
     def __init__(self) -> None:
         self._values: dict[str, float] = {}

@@ -241,6 +241,12 @@ class Settings(Frozen):
     def _check_together(self) -> None:
         """Refuse combinations of settings that can't work. Subclasses extend it."""
 
+    def _check_order(self, lower: str, upper: str) -> None:
+        """Refuse a duration that is below another one, which it bounds."""
+        low, high = getattr(self, lower), getattr(self, upper)
+        if high < low:
+            raise InvalidConfig(f"{upper}={high} is below {lower}={low}", hint=IN_SECONDS)
+
     @classmethod
     def of(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
         """``config`` (or the defaults) with ``settings`` laid over it.

@@ -44,10 +44,10 @@ SANS_IO = tuple(
     for package, files in {
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
         "durations.py foreign_settings.py settings.py snapshot.py config.py",
-        "network": "addresses.py connection.py connection_errors.py connection_states.py frames.py "
-        "future.py handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
-        "cluster": "broker.py merge.py metadata.py missing.py offset_query.py "
-        "partition.py retry.py targets.py topic.py unknown_topics.py view.py",
+        "network": "addresses.py connection.py connection_states.py frames.py "
+        "handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
+        "cluster": "broker.py merge.py metadata.py missing.py offset_lookup.py "
+        "partition.py retry.py topic.py unknown_topics.py view.py",
         "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py "
         "feed.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
         "serializing.py shipment.py transactions.py verdict.py",
@@ -59,7 +59,7 @@ SANS_IO = tuple(
         "running/retries.py running/schedule.py running/tracker.py",
         "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "
         "generation.py host.py",
-        "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
+        "admin": "descriptions.py new_topic.py topics.py",
         "testing": "batch_rules.py broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py elections.py "
         "events.py follower_fetch.py groups/classic_group.py groups/deadlines.py "
@@ -328,7 +328,8 @@ def main(arguments: list[str] | None = None) -> int:
         for ring in one["circles"]:
             print(f"circle in {name}: {', '.join(part.rpartition('.')[2] for part in ring)}")
     if options.json is not None:
-        options.json.write_text(json.dumps(measured, indent=1) + "\n")
+        options.json.write_text(json.dumps(measured, indent=1) + "\
+")
     return 0
 
 

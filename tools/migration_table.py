@@ -5,9 +5,10 @@ They come from ``kclient.foreign_settings``, by which errors about unknown names
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
-from kclient.config import ConsumerConfig, GroupMemberConfig, ProducerConfig, describe
+from kclient.config import ConsumerConfig, GroupMemberConfig, ProducerConfig
 from kclient.foreign_settings import TABLE
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "migrating.md"
@@ -38,7 +39,8 @@ def _defaults() -> dict[str, str]:
     """Ours by name; where producer and consumer differ, first the producer's."""
     defaults: dict[str, str] = {}
     for config in (ProducerConfig, ConsumerConfig, GroupMemberConfig):
-        for name, default, *_ in describe(config):
+        for field in dataclasses.fields(config):
+            name, default = field.name, field.default
             shown = f"`{default!r}`"
             if not isinstance(default, str | int | float | tuple | None):
                 continue

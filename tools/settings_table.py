@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kclient.config import (
-    AdminConfig,
-    ConsumerConfig,
-    GroupMemberConfig,
-    ProducerConfig,
-    describe,
-)
+from kclient.config import AdminConfig, ConsumerConfig, GroupMemberConfig, ProducerConfig
 from kclient.settings import Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
@@ -55,7 +50,7 @@ CLIENTS: dict[str, type[Settings]] = {
 
 def page() -> str:
     """The whole page as text."""
-    common = {row[0] for row in describe(AdminConfig)}
+    common = {field.name for field in dataclasses.fields(AdminConfig)}
     parts = [
         "# Settings",
         "",
@@ -79,10 +74,13 @@ def _table(config: type[Settings], wanted: Callable[[str], bool]) -> list[str]:
         "| setting | default | allowed | what it is | Java's name |",
         "|---|---|---|---|---|",
     ]
-    for name, default, allowed, doc, kafka in describe(config):
-        if wanted(name):
+    for field in dataclasses.fields(config):
+        if wanted(field.name):
+            doc, kafka = field.metadata["doc"], field.metadata["kafka"]
+            allowed = field.metadata["check"].__doc__
             java = f"`{kafka}`" if kafka else ""
-            lines.append(f"| `{name}` | `{_shown(default)}` | {allowed} | {doc} | {java} |")
+            shown = _shown(field.default)
+            lines.append(f"| `{field.name}` | `{shown}` | {allowed} | {doc} | {java} |")
     return lines
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kclient.admin.admin import Admin
-from kclient.admin.cluster import ClusterDescription
-from kclient.admin.descriptions import TopicDescription, TopicListing
+from kclient.admin.descriptions import ClusterDescription, TopicDescription, TopicListing
 from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
 
 __all__ = [

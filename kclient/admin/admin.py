@@ -6,16 +6,14 @@ values. What is asked and how answers are read is in the S file of each subject.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 
 from kclient.admin import arguments
 from kclient.admin.arguments import When
-from kclient.admin.cluster import ClusterDescription
-from kclient.admin.descriptions import TopicDescription, TopicListing
+from kclient.admin.descriptions import ClusterDescription, TopicDescription, TopicListing
 from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
-from kclient.admin.outcomes import values_or_raise
 from kclient.admin.topics import TopicRef
 from kclient.cluster.async_only import AsyncOnly
 from kclient.cluster.core import ClientCore, Health
@@ -29,6 +27,12 @@ if TYPE_CHECKING:
 
     from kclient.hooks import Dialer, Observer
     from kclient.keywords import AdminSettings
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+SHOWN = 5
+"""Other errors that the raised one tells of."""
 
 
 class Admin(AsyncOnly):
@@ -166,7 +170,7 @@ class Admin(AsyncOnly):
                 [NewTopic("flights", partitions=6, configs={"retention.ms": 86_400_000})]
             )
         """
-        from kclient.admin.creation import create_topics
+        from kclient.admin.topic_changes import create_topics
 
         self._core.check_usable()
         chosen = arguments.new_topics(topics)
@@ -220,7 +224,7 @@ class Admin(AsyncOnly):
         Cancellation: abandons the answer. Topics may be deleted, now or a moment later; the client
         can be used on.
         """
-        from kclient.admin.creation import delete_topics
+        from kclient.admin.topic_changes import delete_topics
 
         self._core.check_usable()
         refs = arguments.topic_refs(topics)
@@ -278,7 +282,7 @@ class Admin(AsyncOnly):
         Cancellation: abandons the answer. Partitions may be added, now or a moment later; the
         client can be used on.
         """
-        from kclient.admin.creation import create_partitions
+        from kclient.admin.topic_changes import create_partitions
 
         self._core.check_usable()
         checked = arguments.totals(totals, assignments)
@@ -450,3 +454,24 @@ class Admin(AsyncOnly):
 
     def _time(self, timeout: float | None) -> float:
         return self._core.config.api_timeout if timeout is None else arguments.seconds(timeout)
+
+
+def values_or_raise(outcomes: Mapping[K, V | KafkaError]) -> dict[K, V]:
+    """The values if all items have one; else the first error, with notes about the others.
+
+    Raises:
+        KafkaError: That of the first item that failed, in the order of asking. Its notes name the
+            other failures, and how many items succeeded.
+    """
+    errors = {key: value for key, value in outcomes.items() if isinstance(value, KafkaError)}
+    values = {key: value for key, value in outcomes.items() if not isinstance(value, KafkaError)}
+    if not errors:
+        return values
+    (_, first), *others = errors.items()
+    for key, error in others[:SHOWN]:
+        first.add_note(f"{key} failed, too: {error}")
+    if len(others) > SHOWN:
+        first.add_note(f"... and {len(others) - SHOWN} more failed")
+    if values:
+        first.add_note(f"{len(values)} of {len(outcomes)} succeeded")
+    raise first

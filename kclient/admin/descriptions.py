@@ -1,7 +1,8 @@
-"""Describing and listing topics: the values, the Metadata requests, and how answers are read.
+"""Describing topics and the cluster: the values, the requests, and how answers are read.
 
 Sans-IO. Admin asks for metadata of its own instead of waiting for the client's view, since its user
-wants to know how things are now.
+wants to know how things are now. DescribeCluster is there since Apache Kafka 2.8; older brokers
+tell the same of the cluster through Metadata.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kclient.admin.topics import TopicRef, name_of
+from kclient.cluster.broker import Broker
 from kclient.cluster.merge import read_topic
-from kclient.cluster.view import NO_TOPIC_ID, Partition
+from kclient.cluster.partition import Partition
+from kclient.cluster.topic import NO_TOPIC_ID
 from kclient.errors import KafkaError, NoCommonVersion, broker_error
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -22,6 +25,7 @@ from kclient.protocol.messages.metadata import (
 
 if TYPE_CHECKING:
     from kclient.cluster.topic import Row, Topic
+    from kclient.protocol.messages.describe_cluster import DescribeClusterResponse
 
 IDS_SINCE = 12
 """Metadata version that can be asked by topic id: Apache Kafka 3.0."""
@@ -77,6 +81,27 @@ class TopicDescription:
     def offline(self) -> list[Partition]:
         """The partitions without a leader."""
         return [p for p in self.partitions if p.offline]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster as it is now.
+
+    Attributes:
+        cluster_id: The cluster's own id; None where the brokers don't tell.
+        controller_id: The node to send topic administration to (in KRaft clusters any broker,
+            which forwards it); None while there is none.
+        brokers: In order of their ids.
+    """
+
+    cluster_id: str | None
+    controller_id: int | None
+    brokers: tuple[Broker, ...]
+
+    @property
+    def controller(self) -> Broker | None:
+        """The controller as a broker; None while there is none."""
+        return next((b for b in self.brokers if b.node_id == self.controller_id), None)
 
 
 def request_for(refs: Sequence[TopicRef], version: int) -> MetadataRequest:
@@ -154,3 +179,37 @@ def listing_steps(
 
 def _id(topic: Topic) -> bytes | None:
     return topic.topic_id if topic.topic_id != NO_TOPIC_ID else None
+
+
+def cluster_error(response: DescribeClusterResponse) -> KafkaError | None:
+    """The error of a whole answer."""
+    if not response.error_code:
+        return None
+    return broker_error(
+        response.error_code,
+        "describing the cluster failed",
+        broker_message=response.error_message,
+    )
+
+
+def cluster_from_describe_cluster(response: DescribeClusterResponse) -> ClusterDescription:
+    """What DescribeCluster says."""
+    brokers = [
+        Broker(b.broker_id, b.host, b.port, b.rack, fenced=b.is_fenced) for b in response.brokers
+    ]
+    return _cluster(response.cluster_id, response.controller_id, brokers)
+
+
+def cluster_from_metadata(response: MetadataResponse) -> ClusterDescription:
+    """What Metadata says of the cluster."""
+    brokers = [Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
+    return _cluster(response.cluster_id, response.controller_id, brokers)
+
+
+def _cluster(
+    cluster_id: str | None, controller_id: int, brokers: list[Broker]
+) -> ClusterDescription:
+    ordered = sorted(brokers, key=lambda broker: broker.node_id)
+    return ClusterDescription(
+        cluster_id or None, controller_id if controller_id >= 0 else None, tuple(ordered)
+    )

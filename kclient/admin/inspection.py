@@ -1,6 +1,6 @@
 """Looking at topics, offsets and the cluster: asks any broker, or the leaders. Changes nothing.
 
-Called by ``Admin``. What is asked and how it is read is in ``descriptions`` and ``cluster``.
+Called by ``Admin``. What is asked and how it is read is in ``descriptions``.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kclient.admin import cluster, descriptions
-from kclient.admin.cluster import ClusterDescription
-from kclient.admin.descriptions import TopicDescription, TopicListing
+from kclient.admin import descriptions
+from kclient.admin.descriptions import ClusterDescription, TopicDescription, TopicListing
 from kclient.admin.topics import TopicRef
 from kclient.cluster import offset_lookup
 from kclient.cluster.calls import AnyNode
@@ -65,7 +64,7 @@ async def describe_cluster(core: ClientCore, timeout: float) -> ClusterDescripti
     effort = core.calls.effort("DescribeCluster", timeout)
     try:
         response = await core.calls.call(
-            AnyNode(), DescribeClusterRequest(), timeout=timeout, check=cluster.error_of
+            AnyNode(), DescribeClusterRequest(), timeout=timeout, check=descriptions.cluster_error
         )
     except NoCommonVersion:
         said: MetadataResponse = await core.calls.call(
@@ -74,8 +73,8 @@ async def describe_cluster(core: ClientCore, timeout: float) -> ClusterDescripti
             api=MetadataRequest,
             timeout=effort.time_left(),
         )
-        return cluster.from_metadata(said)
-    return cluster.from_describe_cluster(response)
+        return descriptions.cluster_from_metadata(said)
+    return descriptions.cluster_from_describe_cluster(response)
 
 
 async def list_offsets(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
 from kclient.broker_errors import UnknownTopicId, UnknownTopicOrPartition
-from kclient.cluster.view import NO_TOPIC_ID
+from kclient.cluster.offset_lookup import broker_timeout_ms
+from kclient.cluster.topic import NO_TOPIC_ID
 from kclient.errors import KafkaError, NoCommonVersion, broker_error
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -46,9 +47,6 @@ DEFAULTS_SINCE = 4
 
 IDS_SINCE = 6
 """DeleteTopics version that can name topics by id: Apache Kafka 2.8."""
-
-BROKER_SHARE = 0.8
-"""Part of the request's time that the controller may use up; the rest is for the way."""
 
 TopicRef = str | bytes
 """A topic by its name, or by its id of 16 bytes."""
@@ -254,11 +252,6 @@ class CreatePartitions(_ControllerQuestion):
             elif said.name in self._totals:
                 found[said.name] = self._totals[said.name]
         return found
-
-
-def broker_timeout_ms(seconds: float) -> int:
-    """How long a controller may work on a request that we wait ``seconds`` for."""
-    return max(1, int(seconds * 1000 * BROKER_SHARE))
 
 
 def name_of(ref: TopicRef) -> str:

@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kclient.cluster.updater import release_late
+from kclient.cluster.wakeups import Alarm
 from kclient.errors import (
     BackgroundTaskDied,
     BootstrapFailed,
@@ -62,7 +63,7 @@ class Bootstrap:
         self._retry_at = dict.fromkeys(self._addresses, 0.0)
         self._under_way: dict[int, RequestFuture[RawResponse]] = {}
         self._next_start = 0.0
-        self._news = asyncio.Event()
+        self._news = Alarm()
 
     async def run(self, timeout: float) -> None:
         """Give the updater its first view.
@@ -87,7 +88,6 @@ class Bootstrap:
 
     async def _collect(self, ask: Ask) -> bool:
         """Look at what came in; True once an answer became the view."""
-        self._news.clear()
         for node_id, future in [*self._under_way.items()]:
             if future.done:
                 del self._under_way[node_id]
@@ -120,7 +120,7 @@ class Bootstrap:
             future = self._updater.send(ask, node_id)
             self._under_way[node_id] = future
             self._next_start = now + STAGGER
-            future.add_listener(lambda _: self._news.set())
+            future.add_listener(lambda _: self._news.ring())
 
     async def _wait(self) -> None:
         """Until something comes in (a failure lets the next one begin), or time is up for that."""
@@ -128,11 +128,7 @@ class Bootstrap:
         due = min((self._retry_at[n] for n in idle), default=self._clock.now() + STAGGER)
         if self._under_way:
             due = max(due, self._next_start)
-        try:
-            async with asyncio.timeout(max(0.0, due - self._clock.now())):
-                await self._news.wait()
-        except TimeoutError:
-            return
+        await self._news.sleep(due - self._clock.now())
 
     def _hopeless(self) -> bool:
         """Every address has shown that it is not to be reached with these settings."""

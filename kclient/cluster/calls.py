@@ -8,16 +8,16 @@ the same ``Effort`` for requests about many things at once.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.backoff import Backoff
 from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
 from kclient.cluster.retry import Attempts, NoSuchPartition, Verdict, judge
-from kclient.cluster.targets import AnyNode, ControllerTarget, LeaderTarget, NodeTarget, Target
+from kclient.cluster.wakeups import Bell
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, broker_error, fresh
-from kclient.network import Lane
+from kclient.frozen import Frozen, frozen
 from kclient.protocol.message import Request
 from kclient.types import TopicPartition
 
@@ -30,10 +30,49 @@ if TYPE_CHECKING:
     from kclient.hooks import Counters
     from kclient.network import NetworkClient, RequestBuilder
 
-__all__ = ["AnyNode", "Calls", "ControllerTarget", "Effort", "LeaderTarget", "NodeTarget", "Target"]
-
 Check: TypeAlias = Callable[[Any], "int | KafkaError | None"]
 """Finds the error in a response: Kafka's code, an error made by the caller, or None or 0."""
+
+
+@frozen
+class AnyNode(Frozen):
+    """The broker that has least to do."""
+
+    def __str__(self) -> str:
+        return "any broker"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTarget:
+    """One broker, whatever happens."""
+
+    node_id: int
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id}"
+
+
+@frozen
+class ControllerTarget(Frozen):
+    """The controller (in KRaft clusters: a broker that forwards to it)."""
+
+    def __str__(self) -> str:
+        return "the controller"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderTarget:
+    """The leader of a partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"the leader of {self.topic}-{self.partition}"
+
+
+Target: TypeAlias = AnyNode | NodeTarget | ControllerTarget | LeaderTarget
+"""Who a request is for. A plain value: the node behind it is found anew for each attempt."""
 
 
 class Calls:
@@ -63,7 +102,7 @@ class Calls:
         self.counters = counters
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._ended: KafkaError | None = None
-        self._sleepers: dict[asyncio.Future[None], None] = {}
+        self._end = Bell()
 
     async def call(
         self,
@@ -72,7 +111,6 @@ class Calls:
         *,
         api: type[Request] | None = None,
         timeout: float | None = None,
-        lane: Lane = Lane.GENERAL,
         check: Check | None = None,
         max_version: int | None = None,
         raw: bool = False,
@@ -85,7 +123,6 @@ class Calls:
             request: A message, or a callable that makes it for the negotiated version.
             api: The request class; needed where ``request`` is a callable.
             timeout: Seconds for all attempts together; ``api_timeout`` by default.
-            lane: The kind of connection.
             check: Finds the error in a response; without it every response is a success.
             max_version: Highest version to use.
             raw: Give the bytes (a ``RawResponse``), which the caller releases; without ``check``.
@@ -117,7 +154,6 @@ class Calls:
                     node_id,
                     request,
                     api=api,
-                    lane=lane,
                     timeout=effort.time_for_request(),
                     limit=effort.deadline,
                     max_version=max_version,
@@ -149,9 +185,7 @@ class Calls:
     def end(self, error: KafkaError) -> None:
         """No attempt will be made any more: all who back off get ``error``."""
         self._ended = error
-        for sleeper in self._sleepers:
-            if not sleeper.done():
-                sleeper.set_result(None)
+        self._end.ring()
 
     def check_ended(self) -> None:
         """Raise what ``end`` was given, if it was called."""
@@ -161,15 +195,7 @@ class Calls:
     async def pause(self, seconds: float) -> None:
         """Sleep, unless the client ends: then raise why."""
         self.check_ended()
-        loop = asyncio.get_running_loop()
-        sleeper: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(max(0.0, seconds), _wake, sleeper)
-        self._sleepers[sleeper] = None
-        try:
-            await sleeper
-        finally:
-            timer.cancel()
-            self._sleepers.pop(sleeper, None)
+        await self._end.wait(seconds)
         self.check_ended()
 
     async def _locate(self, target: Target, effort: Effort) -> int:
@@ -295,8 +321,3 @@ class Effort:
             error = self.attempts.out_of_time(self._calls.clock.now())
             error.add_note(str(late))
             raise error from error.__cause__
-
-
-def _wake(sleeper: asyncio.Future[None]) -> None:
-    if not sleeper.done():
-        sleeper.set_result(None)

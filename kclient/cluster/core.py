@@ -32,7 +32,7 @@ from kclient.surroundings import surroundings
 if TYPE_CHECKING:
     from kclient.config import CommonConfig
     from kclient.hooks import Dialer
-    from kclient.network import ConnectionHealth, NodeHealth
+    from kclient.network.health import ConnectionHealth, NodeHealth
 
 logger = logging.getLogger("kclient.cluster")
 

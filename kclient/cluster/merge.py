@@ -160,7 +160,7 @@ def keep_newest(old: Topic, new: Topic) -> Topic:
     """
     count = len(new.leaders)
     leaders, epochs = list(new.leaders), list(new.leader_epochs)
-    rows, errors = list(new.rows), new.partition_errors
+    rows, errors = list(new.rows), dict(new.partition_errors)
     old_errors = old.partition_errors
     for index in range(len(old.leaders)):
         if index < count and not NO_EPOCH < epochs[index] < old.leader_epochs[index]:
@@ -182,8 +182,6 @@ def keep_newest(old: Topic, new: Topic) -> Topic:
 class Past:
     """What is remembered of topics beyond the view, so that no answer turns it back."""
 
-    __slots__ = ("_doubts", "_former_ids", "_lost")
-
     def __init__(self) -> None:
         self._lost: dict[str, Topic] = {}
         self._doubts: dict[str, int] = {}
@@ -202,7 +200,7 @@ class Past:
             # Without an id there is no telling whether it will be the same topic again.
             if floor is not None and floor.topic_id != NO_TOPIC_ID:
                 self._lost[name] = floor
-            return Topic(name, topic_id=new.topic_id, is_internal=new.is_internal, error=new.error)
+            return Topic.of_columns(name, new.topic_id, new.is_internal, new.error)
         self._lost.pop(name, None)
         if floor is None:
             return new

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -183,12 +183,9 @@ class MetadataState:
         self._missed: dict[str, None] = {}
         """Topics that were there and that a broker doesn't know, as long as that isn't sure."""
         self._watchers = 0
-        self._watched_from = 0
         self._listed_at = -math.inf
         self.listing = 0.0
         """Seconds that the latest list of all topics took to be absorbed."""
-        self.complete = False
-        """The view comes from a list of all topics that was asked for since somebody watches."""
 
     # What is wanted.
 
@@ -225,14 +222,12 @@ class MetadataState:
         self._watchers += 1
         if self._watchers == 1:
             self.need_listing()
-            self._watched_from = self._needs.serial
         return self._watchers == 1
 
     def unwatch_all(self) -> None:
         """Take one ``watch_all`` back. After the last, others than wanted leave with an answer."""
         self._watchers = max(0, self._watchers - 1)
         if not self._watchers:
-            self.complete = False
             self._needs.listing = 0
 
     def need_listing(self) -> None:
@@ -395,8 +390,8 @@ class MetadataState:
         for new in said:
             name, old = new[0], known.get(new[0])
             if ask.everything or name in self._wanted:
-                before = None if old is None else Topic.of_facts(old)
-                topics[name] = merged = self._past.merged(before, Topic.of_facts(new)).facts
+                before = None if old is None else Topic(old)
+                topics[name] = merged = self._past.merged(before, Topic(new)).facts
                 changed = changed or merged != old
                 self.unknown_topics.note(new, node_id, ask.at, now)
                 self._note_missed(new, old)
@@ -450,7 +445,7 @@ class MetadataState:
         for name, facts in self.view.topics.raw.items():
             if name not in topics or facts is base.topics.raw.get(name):
                 continue
-            hinted, new = Topic.of_facts(facts), Topic.of_facts(topics[name])
+            hinted, new = Topic(facts), Topic(topics[name])
             if not new.error and merge.goes_back(hinted, new):
                 topics[name] = merge.keep_newest(hinted, new).facts
 
@@ -465,8 +460,6 @@ class MetadataState:
             self.refreshed_at = now
         if ask.everything:
             self._listed_at = now
-            if self._watchers and self._watched_from <= ask.serial:
-                self.complete = True
 
     def _until_next_look(self, now: float) -> float:
         wait = self._backoff.delay(max(0, self._stalls - 1), self._rng)
@@ -492,7 +485,7 @@ class MetadataState:
         for hint in hints:
             if hint.topic not in topics:
                 continue
-            topic = Topic.of_facts(topics[hint.topic])
+            topic = Topic(topics[hint.topic])
             if not 0 <= hint.partition < len(topic.leaders):
                 continue
             newer = hint.leader_epoch > topic.leader_epochs[hint.partition]
@@ -502,12 +495,11 @@ class MetadataState:
                 ).facts
                 news = True
         if news:
-            self.view = Cluster(
-                self.view.version + 1,
-                self.view.cluster_id,
-                self.view.controller_id,
-                MappingProxyType(brokers),
-                Topics(topics),
+            self.view = replace(
+                self.view,
+                version=self.view.version + 1,
+                brokers=MappingProxyType(brokers),
+                topics=Topics(topics),
             )
         return news
 
@@ -516,13 +508,8 @@ class MetadataState:
         known = self.view.broker(broker.node_id)
         if known is not None and (known.host, known.port) == (broker.host, broker.port):
             return False
-        self.view = Cluster(
-            self.view.version + 1,
-            self.view.cluster_id,
-            self.view.controller_id,
-            MappingProxyType({**self.view.brokers, broker.node_id: broker}),
-            self.view.topics,
-        )
+        brokers = MappingProxyType({**self.view.brokers, broker.node_id: broker})
+        self.view = replace(self.view, version=self.view.version + 1, brokers=brokers)
         return True
 
     # What a waiter for a topic should do.

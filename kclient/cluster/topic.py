@@ -8,11 +8,10 @@ looks at one.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, overload
 
 from kclient.cluster.partition import Partition
-from kclient.errors import InvalidArgument
 
 NO_TOPIC_ID = bytes(16)
 """The topic id of a broker that doesn't tell ids (Metadata before version 10)."""
@@ -41,13 +40,11 @@ def unpack_row(row: Row) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, .
 
 EMPTY_ROW = pack_row((), (), ())
 
-Exceptions = dict[int, tuple[int | None, int | None, int]]
-"""High watermark, log end and error code of those partitions that have one."""
-
 Facts = tuple[
-    str, bytes, bool, int, tuple[int, ...], tuple[int, ...], tuple[Row, ...], Exceptions | None
+    str, bytes, bool, int, tuple[int, ...], tuple[int, ...], tuple[Row, ...], dict[int, int] | None
 ]
-"""A topic as a plain tuple: name, id, whether internal, error code, leaders, epochs, rows, rest."""
+"""A topic as a plain tuple: name, id, whether internal, error code, leaders, epochs, rows, and the
+error codes of those partitions that have one."""
 
 IS_INTERNAL: Final = 2
 """Where it is in ``Facts``."""
@@ -60,44 +57,16 @@ LEADER_EPOCHS: Final = 5
 
 
 class Topic:
-    """One topic and its partitions, in columns. Immutable."""
+    """One topic and its partitions, in columns. Immutable.
+
+    Args:
+        facts: All of it, as a plain tuple.
+    """
 
     __slots__ = ("facts",)
 
-    facts: Facts
-    """All of it, as a plain tuple."""
-
-    def __init__(
-        self,
-        name: str,
-        partitions: Iterable[Partition] = (),
-        *,
-        topic_id: bytes = NO_TOPIC_ID,
-        is_internal: bool = False,
-        error: int = 0,
-    ) -> None:
-        listed = sorted(partitions, key=lambda partition: partition.index)
-        if [partition.index for partition in listed] != list(range(len(listed))):
-            raise InvalidArgument(
-                f"the partitions of topic {name} must be numbered from 0 without holes, not "
-                f"{[partition.index for partition in listed][:10]}"
-            )
-        # Offsets and error codes are rare: only those partitions that have one are kept whole.
-        exceptions = {
-            p.index: (p.high_watermark, p.log_end_offset, p.error)
-            for p in listed
-            if p.error or p.high_watermark is not None or p.log_end_offset is not None
-        }
-        self.facts = (
-            name,
-            topic_id,
-            is_internal,
-            error,
-            tuple(NO_NODE if p.leader is None else p.leader for p in listed),
-            tuple(p.leader_epoch for p in listed),
-            tuple(pack_row(p.replicas, p.isr, p.offline_replicas) for p in listed),
-            exceptions or None,
-        )
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
 
     @classmethod
     def of_columns(
@@ -106,34 +75,14 @@ class Topic:
         topic_id: bytes,
         is_internal: bool,
         error: int,
-        leaders: Sequence[int],
-        leader_epochs: Sequence[int],
-        rows: Sequence[Row],
-        partition_errors: Mapping[int, int] | None = None,
+        leaders: Sequence[int] = (),
+        leader_epochs: Sequence[int] = (),
+        rows: Sequence[Row] = (),
+        partition_errors: dict[int, int] | None = None,
     ) -> Topic:
         """A topic out of columns of equal length, without a Partition object in between."""
-        exceptions: Exceptions | None = None
-        if partition_errors:
-            exceptions = {i: (None, None, code) for i, code in partition_errors.items()}
-        return cls.of_facts(
-            (
-                name,
-                topic_id,
-                is_internal,
-                error,
-                tuple(leaders),
-                tuple(leader_epochs),
-                tuple(rows),
-                exceptions,
-            )
-        )
-
-    @classmethod
-    def of_facts(cls, facts: Facts) -> Topic:
-        """The topic that ``facts`` are of."""
-        self = cls.__new__(cls)
-        self.facts = facts
-        return self
+        columns = tuple(leaders), tuple(leader_epochs), tuple(rows)
+        return cls((name, topic_id, is_internal, error, *columns, partition_errors or None))
 
     @property
     def name(self) -> str:
@@ -181,10 +130,6 @@ class Topic:
     @property
     def partition_errors(self) -> dict[int, int]:
         """Kafka's error code of those partitions that have one."""
-        return {index: row[2] for index, row in self._exceptions.items() if row[2]}
-
-    @property
-    def _exceptions(self) -> Exceptions:
         return self.facts[7] or {}
 
     def partition(self, index: int) -> Partition:
@@ -193,7 +138,6 @@ class Topic:
             raise IndexError(f"partition index {index} is negative")
         leader = self.leaders[index]
         replicas, isr, offline = unpack_row(self.rows[index])
-        high, end, error = self._exceptions.get(index, (None, None, 0))
         return Partition(
             self.name,
             index,
@@ -202,21 +146,7 @@ class Topic:
             replicas,
             isr,
             offline,
-            high,
-            end,
-            error,
-        )
-
-    def with_partition(self, partition: Partition) -> Topic:
-        """The same topic with one partition replaced, or added at the end."""
-        partitions = list(self.partitions)
-        partitions[partition.index : partition.index + 1] = [partition]
-        return Topic(
-            self.name,
-            partitions,
-            topic_id=self.topic_id,
-            is_internal=self.is_internal,
-            error=self.error,
+            error=self.partition_errors.get(index, 0),
         )
 
     def with_leader(self, index: int, leader: int, leader_epoch: int) -> Topic:
@@ -239,9 +169,6 @@ class Topic:
         if not isinstance(other, Topic):
             return NotImplemented
         return self.facts == other.facts
-
-    def __hash__(self) -> int:
-        return hash(self.facts[:7])
 
     def __repr__(self) -> str:
         text = f"Topic({self.name!r}, {len(self.leaders)} partitions"
@@ -269,13 +196,8 @@ class Topics(Mapping[str, Topic]):
     def __init__(self, raw: Mapping[str, Facts]) -> None:
         self.raw = raw
 
-    @classmethod
-    def of(cls, topics: Iterable[Topic]) -> Topics:
-        """Topics by their own names."""
-        return cls({topic.name: topic.facts for topic in topics})
-
     def __getitem__(self, name: str) -> Topic:
-        return Topic.of_facts(self.raw[name])
+        return Topic(self.raw[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self.raw

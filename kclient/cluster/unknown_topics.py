@@ -38,8 +38,6 @@ class _Unknown:
 class UnknownTopics:
     """Topics of one client that brokers don't know, as long as none says otherwise."""
 
-    __slots__ = ("_unknown",)
-
     def __init__(self) -> None:
         self._unknown: dict[str, _Unknown] = {}
 

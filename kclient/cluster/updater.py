@@ -7,7 +7,6 @@ in ``metadata``; here are the one task, the request, the slices and the waiters.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.metadata import Ask, Endpoint, LeaderHint, MetadataState, metadata_request
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.cluster.slices import run_sliced
+from kclient.cluster.wakeups import Alarm, Bell
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, fresh
 from kclient.network import Node
 
@@ -67,8 +67,8 @@ class MetadataUpdater:
         self._counters = counters
         self._allow_auto_create = allow_auto_create
         self._listeners: list[Callable[[Cluster], object]] = []
-        self._waiters: dict[asyncio.Future[None], None] = {}
-        self._alarm: asyncio.Future[None] | None = None
+        self._news = Bell()
+        self._alarm = Alarm()
         self._ended: KafkaError | None = None
         self._tried: list[int] = []
         self._doubts: dict[int, asyncio.TimerHandle] = {}
@@ -108,7 +108,7 @@ class MetadataUpdater:
             InvalidArgument: Kafka can't have a topic of that name.
         """
         if self._state.pin(topic):
-            self._wake()
+            self._alarm.ring()
 
     def remove_topic(self, topic: str) -> None:
         """Take back one ``add_topic``. The topic then expires unless somebody uses it."""
@@ -120,7 +120,7 @@ class MetadataUpdater:
         Cheap; for those who use a topic as long as records for it come (once per batch, say).
         """
         if self._state.touch(topic, self._clock.now()):
-            self._wake()
+            self._alarm.ring()
 
     def watch_all(self) -> None:
         """Keep all topics that there are in the view, until ``unwatch_all``; calls are counted.
@@ -131,7 +131,7 @@ class MetadataUpdater:
         ``Cluster.listed``.
         """
         if self._state.watch_all():
-            self._wake()
+            self._alarm.ring()
 
     def unwatch_all(self) -> None:
         """Take back one ``watch_all``. After the last, what nobody else uses leaves the view."""
@@ -147,7 +147,7 @@ class MetadataUpdater:
         self._state.need(topic)
         if topic is None:
             self._state.need_listing()
-        self._wake()
+        self._alarm.ring()
 
     def leader_failed(self, node_id: int) -> None:
         """A broker that was taken for a leader gave no answer: look whether another leads now.
@@ -156,7 +156,7 @@ class MetadataUpdater:
         reached: an election takes a while. It is forgotten a minute after it was last wanted.
         """
         self._state.miss(node_id, self._clock.now())
-        self._wake()
+        self._alarm.ring()
 
     def doubt_leader(self, node_id: int, lane: Lane) -> None:
         """The same for one that is asked now, if the last connection to it broke and none is made.
@@ -182,25 +182,15 @@ class MetadataUpdater:
         """Have ``listener(view)`` called after each refresh; it must be quick and not raise."""
         self._listeners.append(listener)
 
-    def apply_leader_hint(
-        self,
-        topic: str,
-        partition: int,
-        leader_id: int,
-        leader_epoch: int,
-        endpoints: Iterable[Endpoint] = (),
-    ) -> bool:
-        """Take a broker's word on the new leader of a partition (KIP-951). True if it was news.
-
-        ``endpoints`` are the addresses that came along with it.
-        """
-        hint = LeaderHint(topic, partition, leader_id, leader_epoch)
-        return self.apply_leader_hints([hint], endpoints)
-
     def apply_leader_hints(
         self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()
     ) -> bool:
-        """The same for all hints of one response, with one new view."""
+        """Take a broker's word on the new leaders of partitions (KIP-951). True if any was news.
+
+        Args:
+            hints: All of one response; they make one new view.
+            endpoints: The addresses that came along with them.
+        """
         news = self._state.hint(hints, endpoints)
         if news:
             self._counters.add("metadata.leader_hints")
@@ -231,38 +221,14 @@ class MetadataUpdater:
 
         Cancellation: leaves nothing behind.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                while self.view.version <= version:
-                    await self._wait_for_news()
-        except TimeoutError:
-            raise self._timed_out("no newer metadata", timeout) from self.last_error
-        return self.view
-
-    async def wait_for_all(self, timeout: float) -> Cluster:
-        """Return a view with all topics that there are.
-
-        Asked for once since somebody watches all (see ``watch_all``); without suspending if it is
-        there already. Where nobody does, they are watched for as long as this takes.
-
-        Args:
-            timeout: Seconds.
-
-        Raises:
-            MetadataTimedOut: No list of all topics in time; the text has the latest refusal.
-            BackgroundTaskDied, ClientClosed: The client ended meanwhile.
-
-        Cancellation: leaves nothing behind.
-        """
-        self.watch_all()
-        try:
-            async with asyncio.timeout(timeout):
-                while not self._state.complete:
-                    await self._wait_for_news()
-        except TimeoutError:
-            raise self._timed_out("no list of all topics", timeout) from self.last_error
-        finally:
-            self.unwatch_all()
+        deadline = self._clock.now() + timeout
+        while self.view.version <= version:
+            if self._ended is not None:
+                raise fresh(self._ended)
+            left = deadline - self._clock.now()
+            if left <= 0.0:
+                raise self._timed_out("no newer metadata", timeout) from self.last_error
+            await self._news.wait(left)
         return self.view
 
     async def wait_for_topic(
@@ -340,23 +306,13 @@ class MetadataUpdater:
             hint="check that the brokers are up and reachable from here",
         )
 
-    async def _wait_for_news(self) -> None:
-        if self._ended is not None:
-            raise fresh(self._ended)
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = None
-        try:
-            await waiter
-        finally:
-            self._waiters.pop(waiter, None)
-
     def end(self, error: KafkaError) -> None:
         """No refresh will come any more: all who wait, now or later, get ``error``."""
         self._ended = error
         for timer in self._doubts.values():
             timer.cancel()
         self._doubts.clear()
-        self._wake_waiters()
+        self._news.ring()
 
     # The task, and the pieces of it that the first refresh is made of, too.
 
@@ -372,7 +328,7 @@ class MetadataUpdater:
         while True:
             step = self._state.decide(self._clock.now())
             if isinstance(step, float):
-                await self._sleep(step - self._clock.now())
+                await self._alarm.sleep(step - self._clock.now())
             else:
                 await self._refresh(step)
 
@@ -385,7 +341,7 @@ class MetadataUpdater:
         error: KafkaError = BrokerUnreachable("no broker can be asked for metadata at the moment")
         pending: dict[RequestFuture[RawResponse], int] = {}
         asked: set[int] = set()
-        news = asyncio.Event()
+        news = Alarm()
         silence = SILENCE
         try:
             while True:
@@ -394,9 +350,13 @@ class MetadataUpdater:
                     asked.add(node_id)
                     future = self.send(ask, node_id)
                     pending[future] = node_id
-                    future.add_listener(lambda _: news.set())
-                while pending and await self._heard(news, silence):
-                    for future in [future for future in pending if future.done]:
+                    future.add_listener(lambda _: news.ring())
+                while pending:
+                    await news.sleep(silence)
+                    done = [future for future in pending if future.done]
+                    if not done:
+                        break
+                    for future in done:
                         node_id = pending.pop(future)
                         try:
                             await self.absorb(ask, future.result(), node_id)
@@ -411,14 +371,6 @@ class MetadataUpdater:
         finally:
             for future in pending:
                 future.add_listener(release_late)
-
-    async def _heard(self, news: asyncio.Event, timeout: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await news.wait()
-        heard = news.is_set()
-        news.clear()
-        return heard
 
     def _choose(self, ask: Ask, asked: Collection[int] = ()) -> int | None:
         """The broker to ask; one that is not among ``asked`` where it is for the same refresh."""
@@ -517,29 +469,9 @@ class MetadataUpdater:
         self._network.update_nodes(
             Node(b.node_id, b.host, b.port, b.rack) for b in view.brokers.values()
         )
-        self._wake_waiters()
+        self._news.ring()
         for listener in self._listeners:
             listener(view)
-
-    def _wake_waiters(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def _sleep(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._alarm = alarm = loop.create_future()
-        # Infinity is no time of day for a timer; a day is.
-        timer = loop.call_later(max(0.0, min(seconds, 86_400.0)), self._wake)
-        try:
-            await alarm
-        finally:
-            timer.cancel()
-            self._alarm = None
-
-    def _wake(self) -> None:
-        if self._alarm is not None and not self._alarm.done():
-            self._alarm.set_result(None)
 
 
 def release_late(future: RequestFuture[RawResponse]) -> None:

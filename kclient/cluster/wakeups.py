@@ -15,8 +15,6 @@ LONGEST_SLEEP = 3600.0
 class Alarm:
     """Wakes one sleeper. What rings while nobody sleeps ends the next sleep at once."""
 
-    __slots__ = ("_future", "_rung")
-
     def __init__(self) -> None:
         self._future: asyncio.Future[None] | None = None
         self._rung = False
@@ -46,8 +44,6 @@ class Alarm:
 
 class Bell:
     """Wakes all who wait."""
-
-    __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
         # In the order of their coming, so that a run can be repeated exactly.

@@ -60,8 +60,6 @@ class AddressBook:
     reachable any more, they are where to start again.
     """
 
-    __slots__ = ("bootstrap", "nodes")
-
     def __init__(self, bootstrap: Sequence[tuple[str, int]]) -> None:
         self.bootstrap: Mapping[int, Node] = {
             -index: Node(-index, host, port) for index, (host, port) in enumerate(bootstrap, 1)

@@ -9,7 +9,7 @@ calls ``expire``.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from kclient.errors import ConnectionLost, KafkaError
 from kclient.network.connection_states import ConnectionState
@@ -18,38 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.network.connection import Connection
+    from kclient.network.line import Line
     from kclient.network.requests import PendingRequest
 
 _LARGE = 16 * 1024
 _READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED
-
-
-class ChannelOwner(Protocol):
-    """Who is told what happens on a channel, on the loop, and must not raise."""
-
-    def channel_ready(self, channel: Channel) -> None:
-        """It became usable."""
-        ...
-
-    def channel_answered(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
-        """A request has its outcome: an exception or a value."""
-        ...
-
-    def channel_setup_limited(self, channel: Channel) -> None:
-        """Its ``setup_deadline`` is earlier now."""
-        ...
-
-    def channel_has_room(self, channel: Channel) -> None:
-        """Answers came, or the transport takes bytes again: more may be sent."""
-        ...
-
-    def channel_is_full(self, channel: Channel) -> None:
-        """The transport takes no more bytes for now."""
-        ...
-
-    def channel_closed(self, channel: Channel) -> None:
-        """It is closed; ``channel.connection.error`` says why."""
-        ...
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -57,7 +30,7 @@ class Channel(asyncio.BufferedProtocol):
 
     Args:
         connection: The machine.
-        owner: Who is told.
+        owner: The line, which is told what happens, on the loop, and must not raise.
         now: Reads the clock.
         setup_deadline: When the handshake must be over.
 
@@ -68,37 +41,21 @@ class Channel(asyncio.BufferedProtocol):
         bytes_out: Handed to the transport so far.
     """
 
-    __slots__ = (
-        "_flush_is_due",
-        "_gone",
-        "_now",
-        "_owner",
-        "_told_closed",
-        "_told_ready",
-        "_transport",
-        "blameless",
-        "bytes_in",
-        "bytes_out",
-        "connection",
-        "full_since",
-        "setup_deadline",
-    )
-
     def __init__(
         self,
         connection: Connection,
-        owner: ChannelOwner,
+        owner: Line,
         now: Callable[[], float],
         setup_deadline: float,
     ) -> None:
         self.connection = connection
+        self.owner = owner
         self.setup_deadline = setup_deadline
         self.full_since: float | None = None
         self.bytes_in = 0
         self.bytes_out = 0
         self.blameless = False
         self._gone = asyncio.Event()
-        self._owner = owner
         self._now = now
         self._transport: asyncio.Transport | None = None
         self._flush_is_due = False
@@ -125,7 +82,7 @@ class Channel(asyncio.BufferedProtocol):
         """Move the handshake's deadline forward; to be called before the transport is open."""
         if deadline < self.setup_deadline:
             self.setup_deadline = deadline
-            self._owner.channel_setup_limited(self)
+            self.owner.channel_setup_limited(self)
 
     def submit(self, request: PendingRequest, now: float) -> None:
         """Queue a request for the next ``flush``; raises what ``Connection.submit`` does."""
@@ -169,6 +126,12 @@ class Channel(asyncio.BufferedProtocol):
             self.blameless = blameless
             self.connection.end(error)
             self._settle(abort=abort)
+
+    def close(self, why: str, *, abort: bool = True) -> None:
+        """Close for a reason that is nobody's fault; ``abort`` as in ``end``."""
+        where, node_id = self.connection.where, self.connection.key.node_id
+        error = ConnectionLost(f"the connection to {where} was closed: {why}", node_id=node_id)
+        self.end(error, abort=abort, blameless=True)
 
     async def wait_closed(self) -> None:
         """Wait until the transport is gone; at once if there is none."""
@@ -216,7 +179,7 @@ class Channel(asyncio.BufferedProtocol):
         else:
             self._settle()
         if connection.state is not _CLOSED:
-            self._owner.channel_has_room(self)
+            self.owner.channel_has_room(self)
 
     def eof_received(self) -> None:
         """The peer closes; ``connection_lost`` follows."""
@@ -225,13 +188,13 @@ class Channel(asyncio.BufferedProtocol):
         """The transport's buffer is full: no more requests until it drained."""
         self.full_since = self._now()
         if not self.connection.is_closed:
-            self._owner.channel_is_full(self)
+            self.owner.channel_is_full(self)
 
     def resume_writing(self) -> None:
         """The transport's buffer drained."""
         self.full_since = None
         if not self.connection.is_closed:
-            self._owner.channel_has_room(self)
+            self.owner.channel_has_room(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
@@ -255,12 +218,12 @@ class Channel(asyncio.BufferedProtocol):
             self._hand_over()
             if not self._told_closed:
                 self._told_closed = True
-                self._owner.channel_closed(self)
+                self.owner.channel_closed(self)
             return
         self.flush()
         if not self._told_ready and connection.state is _READY:
             self._told_ready = True
-            self._owner.channel_ready(self)
+            self.owner.channel_ready(self)
 
     def _flush_now_due(self) -> None:
         self._flush_is_due = False
@@ -277,9 +240,4 @@ class Channel(asyncio.BufferedProtocol):
 
     def _hand_over(self) -> None:
         for request, outcome in self.connection.take_answers():
-            self._owner.channel_answered(self, request, outcome)
-
-
-def closed_by_us(where: str, why: str, node_id: int) -> ConnectionLost:
-    """The reason of an end that is nobody's fault."""
-    return ConnectionLost(f"the connection to {where} was closed: {why}", node_id=node_id)
+            self.owner.channel_answered(self, request, outcome)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.backoff import Backoff
 from kclient.errors import ClientClosed, InvalidArgument, KafkaError
@@ -17,7 +17,6 @@ from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
-from kclient.network.keeper import TaskKeeper, Unsupervised
 from kclient.network.line import Line, not_known
 from kclient.network.node_states import NodeStates
 from kclient.network.reporter import Reporter
@@ -26,19 +25,34 @@ from kclient.network.selector import Selector
 from kclient.protocol.message import Request
 
 if TYPE_CHECKING:
+    import asyncio
     import random
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from kclient.clock import Clock
     from kclient.config import NetworkConfig
     from kclient.hooks import Counters, Dialer, Hooks
-    from kclient.network.channel import Channel
     from kclient.network.health import ConnectionHealth, NodeHealth
     from kclient.network.requests import RequestBuilder
-    from kclient.protocol.versions import NodeApiVersions
 
 SOFTWARE_NAME = "kclient"
 """What we call ourselves to brokers (KIP-511)."""
+
+
+class TaskKeeper(Protocol):
+    """The supervisor of one client, ``cluster.supervision``, as its network sees it."""
+
+    def lend(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task whose end, of whatever kind, the network deals with."""
+        ...
+
+    def restarting(self, name: str, why: str) -> None:
+        """A task of ``lend`` was killed by somebody else; another will take its place."""
+        ...
+
+    def fault(self, error: Exception) -> None:
+        """A listener of ours raised: a defect, to fail the client with."""
+        ...
 
 
 class NetworkClient:
@@ -68,10 +82,9 @@ class NetworkClient:
         hooks: Hooks,
         counters: Counters,
         rng: random.Random,
+        keeper: TaskKeeper,
         dialer: Dialer | None = None,
-        keeper: TaskKeeper | None = None,
     ) -> None:
-        keeper = Unsupervised() if keeper is None else keeper
         self.clock = clock
         self.book = AddressBook(config.bootstrap)
         self.states = NodeStates(
@@ -90,7 +103,6 @@ class NetworkClient:
         self._config = config
         self._rng = rng
         self._lines: dict[tuple[int, int], Line] = {}
-        self._versions: dict[int, NodeApiVersions] = {}
         self._room_listeners: list[Callable[[int, Lane], object]] = []
         self._running = False
         self._closed = False
@@ -164,7 +176,6 @@ class NetworkClient:
             known = (*self.book.nodes.values(), *self.book.bootstrap.values())
             self.states.trim(self.clock.now(), {node.address for node in known})
         for node_id in gone | moved:
-            self._versions.pop(node_id, None)
             for line in self._lines_of(node_id):
                 if node_id in gone:
                     line.fail_waiting(not_known(node_id))
@@ -180,10 +191,6 @@ class NetworkClient:
             now = self.clock.now()
             for line in list(self._lines.values()):
                 line.reconsider(now)
-
-    def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        """What the node said last that it speaks; None before it was ever connected."""
-        return self._versions.get(node_id)
 
     # Requests
 
@@ -343,11 +350,6 @@ class NetworkClient:
         """
         self._room_listeners.append(listener)
 
-    def remove_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
-        """Call ``listener`` no more; nothing happens if it isn't registered."""
-        if listener in self._room_listeners:
-            self._room_listeners.remove(listener)
-
     def least_loaded(
         self, node_ids: Iterable[int] | None = None, lane: Lane = Lane.GENERAL
     ) -> int | None:
@@ -391,11 +393,8 @@ class NetworkClient:
 
     # What lines tell
 
-    def line_ready(self, line: Line, channel: Channel) -> None:
+    def line_ready(self, line: Line) -> None:
         """The node is usable: other lanes may open now."""
-        versions = channel.connection.versions
-        if versions is not None:
-            self._versions[line.key.node_id] = versions
         self._reconsider(line)
 
     def line_failed(self, line: Line, error: KafkaError) -> None:

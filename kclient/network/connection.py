@@ -14,18 +14,24 @@ This file must not import asyncio, sockets or clocks.
 
 from __future__ import annotations
 
+import copy
 import struct
 from typing import TYPE_CHECKING, Any
 
-from kclient.errors import ConnectionLost, KafkaError, ProtocolError
-from kclient.network import connection_errors
+from kclient.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    KafkaError,
+    ProtocolError,
+    RequestTimedOut,
+)
 from kclient.network.connection_states import (
     HANDSHAKE,
     TRANSITIONS,
     ConnectionEvent,
     ConnectionState,
 )
-from kclient.network.frames import FramePool, FrameReader
+from kclient.network.frames import TLS_LISTENER, FramePool, FrameReader
 from kclient.network.handshake import Handshake, Identity, Step
 from kclient.network.in_flight import InFlightRequests
 from kclient.network.requests import PendingRequest, RawResponse
@@ -71,28 +77,6 @@ class Connection:
         output: What ``take_output`` gives, in pieces; for whoever wants to know if there is any.
         answers: What ``take_answers`` gives, likewise.
     """
-
-    __slots__ = (
-        "_client_id",
-        "_correlation_id",
-        "_frame_limit",
-        "_frames",
-        "_handshake",
-        "_setup_deadline",
-        "address",
-        "answered",
-        "answers",
-        "error",
-        "in_flight",
-        "key",
-        "last_used",
-        "lost_requests",
-        "output",
-        "setup_timed_out",
-        "state",
-        "throttled_until",
-        "versions",
-    )
 
     def __init__(
         self,
@@ -214,12 +198,7 @@ class Connection:
                 else:
                     self._take_response(frame, now)
         except ProtocolError as error:
-            in_handshake = self.state in HANDSHAKE
-            self._end(
-                connection_errors.unreadable(
-                    error, self.where, self.key.node_id, in_handshake=in_handshake
-                )
-            )
+            self._end(self._unreadable(error))
         finally:
             if self.state is _CLOSED:
                 self._frames.close()
@@ -234,16 +213,23 @@ class Connection:
             return
         if not self.in_flight.has_expired(now):
             for request in self.in_flight.take_impatient(now):
-                late = connection_errors.too_late(request, self.where, self.key.node_id, now)
-                self.answers.append((request, late))
+                self.answers.append((request, self._too_late(request, now)))
             return
-        where, node_id = self.where, self.key.node_id
         if self.state in HANDSHAKE:
             self.setup_timed_out = True
             doing = "ApiVersions" if self.versions is None else "authentication"
-            self._end(connection_errors.no_handshake(doing, where, node_id))
+            error = BrokerUnreachable(
+                f"{self.where} accepted the connection but gave no answer to {doing} in time",
+                node_id=self.key.node_id,
+            )
+            self._end(error)
         else:
-            self._end(connection_errors.behind_a_timeout(where, node_id), expired_at=now)
+            # For those that stand behind such a request, or before it with more time.
+            behind = ConnectionLost(
+                f"the connection to {self.where} was closed, since another request on it timed out",
+                node_id=self.key.node_id,
+            )
+            self._end(behind, expired_at=now)
         self._frames.close()
 
     def retire(self) -> None:
@@ -259,19 +245,8 @@ class Connection:
 
     def lost(self, cause: Exception | None) -> None:
         """The transport is gone; ``cause`` is None where the peer closed in good order."""
-        if self.is_closed:
-            return
-        partial, where, node_id = self._frames.received_of_frame, self.where, self.key.node_id
-        error: KafkaError
-        if self.state in HANDSHAKE:
-            said_nothing = self.versions is None and not partial
-            error = connection_errors.lost_in_handshake(
-                cause, partial, where, node_id, said_nothing=said_nothing
-            )
-        else:
-            answered = self.answered > 0
-            error = connection_errors.lost(cause, partial, where, node_id, answered=answered)
-        self.end(error)
+        if not self.is_closed:
+            self.end(self._lost(cause))
 
     def end(self, error: KafkaError) -> None:
         """Close for the given reason; whatever is under way fails with it."""
@@ -372,9 +347,73 @@ class Connection:
         self.lost_requests = len(requests)
         for request in requests:
             if expired_at is not None and request.deadline <= expired_at:
-                outcome: KafkaError = connection_errors.timed_out(
-                    request, self.where, self.key.node_id
-                )
+                outcome: KafkaError = self._timed_out(request)
             else:
-                outcome = connection_errors.under_way(request, error)
+                outcome = _under_way(request, error)
             self.answers.append((request, outcome))
+
+    # Its errors. ``maybe_written`` is True in all that concern a request under way: it was handed
+    # to the transport, and nobody can say how far it came.
+
+    def _timed_out(self, request: PendingRequest) -> RequestTimedOut:
+        """For the request whose deadline is over."""
+        return RequestTimedOut(
+            f"{request} to {self.where} got no answer within {request.timeout:g} s, so the "
+            "connection was closed",
+            node_id=self.key.node_id,
+            maybe_written=True,
+        )
+
+    def _too_late(self, request: PendingRequest, now: float) -> RequestTimedOut:
+        """For the request whose caller waits no longer, though the broker still may."""
+        waited = request.sent_at - request.asked_at
+        return RequestTimedOut(
+            f"{request} to {self.where} got no answer in time: it waited {waited:.3g} s for a "
+            f"connection, and {now - request.sent_at:.3g} s for the answer",
+            node_id=self.key.node_id,
+            maybe_written=True,
+        )
+
+    def _lost(self, cause: Exception | None) -> BrokerUnreachable | ConnectionLost:
+        """The transport went away, ``cause`` says why."""
+        partial = self._frames.received_of_frame
+        how = f"broke: {cause or type(cause).__name__}" if cause else "was closed by the broker"
+        if partial:
+            how += f" in the middle of a response, after {partial} bytes of it"
+        text = f"the connection to {self.where} {how}"
+        error: BrokerUnreachable | ConnectionLost
+        if self.state in HANDSHAKE:
+            error = BrokerUnreachable(f"{text} before it was usable")
+            error.hint = "see the broker's log for the reason"
+            if self.versions is None and not partial:
+                error.hint = "that listener may want TLS or SASL: see security="
+        else:
+            error = ConnectionLost(text)
+            if not self.answered:
+                # A SASL listener answers ApiVersions, and hangs up on the first other request.
+                error.hint = "a listener that wants SASL behaves like that: see security="
+        error.node_id = self.key.node_id
+        error.__cause__ = cause
+        return error
+
+    def _unreadable(self, cause: ProtocolError) -> BrokerUnreachable | ConnectionLost:
+        """The peer sent what can't be read, so nothing after it can be trusted."""
+        kind = BrokerUnreachable if self.state in HANDSHAKE else ConnectionLost
+        text = f"{self.where} sent what can't be read: {cause.message}"
+        error = kind(text, node_id=self.key.node_id, hint=cause.hint)
+        error.__cause__ = cause
+        if cause.hint == TLS_LISTENER:
+            error.retriable = False  # it would be the same again
+        return error
+
+
+def _under_way(request: PendingRequest, error: KafkaError) -> KafkaError:
+    """``error``, the end of a connection, as the outcome of one request on it.
+
+    Each gets an instance of its own, since tracebacks and notes are kept in it.
+    """
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    own.message = f"{request} got no answer: {error.message}"
+    own.maybe_written = True
+    return own

@@ -91,16 +91,6 @@ class TcpDialer:
         resolver: Looks names up.
     """
 
-    __slots__ = (
-        "_clock",
-        "_hang_ups",
-        "_receive_buffer",
-        "_resolver",
-        "_send_buffer",
-        "_spoke_tls",
-        "_tried",
-    )
-
     def __init__(
         self,
         clock: Clock,

@@ -58,8 +58,6 @@ class FramePool:
     a buffer would be memory that is touched and never used.
     """
 
-    __slots__ = ("_idle_low", "_stacks", "retained_bytes", "retained_limit")
-
     def __init__(self, retained_limit: int = RETAINED_BYTES) -> None:
         self.retained_limit = retained_limit
         self.retained_bytes = 0
@@ -166,18 +164,6 @@ class FrameReader:
     Attributes:
         limit: Largest size that the next frame may announce.
     """
-
-    __slots__ = (
-        "_buffer",
-        "_end",
-        "_expected",
-        "_frame_start",
-        "_pool",
-        "_size",
-        "_start",
-        "frames",
-        "limit",
-    )
 
     def __init__(self, pool: FramePool, limit: int) -> None:
         self.limit = limit

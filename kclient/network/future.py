@@ -2,16 +2,16 @@
 
 Made by ``NetworkClient.send`` for each request and composed by the rooms above it. An outcome is
 given once, by ``complete`` or ``fail``, and listeners run at once in the callback that gave it.
-An exception is never a value, so one slot holds the outcome of either kind. This file must not
-import asyncio: the loop is touched in ``waiting.py``, by an ``await`` that has to wait.
+An exception is never a value, so one slot holds the outcome of either kind. The loop is touched
+by an ``await`` that has to wait, and by nothing else.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from kclient.errors import KafkaError, fresh
-from kclient.network import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -197,10 +197,11 @@ class RequestFuture(Generic[T]):
 
     def __await__(self) -> Generator[object, None, T]:
         if self._outcome is _PENDING:
-            waiter = waiting.new_waiter()
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
             def wake(_: RequestFuture[T]) -> None:
-                waiting.wake(waiter)
+                if not waiter.done():  # it may be cancelled
+                    waiter.set_result(None)
 
             self.add_listener(wake)
             try:

@@ -58,16 +58,6 @@ class Handshake:
         throttle_ms: Silence that it asked for while it said so (KIP-219).
     """
 
-    __slots__ = (
-        "_authenticator",
-        "_identity",
-        "_node_id",
-        "_version",
-        "_where",
-        "throttle_ms",
-        "versions",
-    )
-
     def __init__(
         self, identity: Identity, authenticator: Authenticator | None, where: str, node_id: int
     ) -> None:

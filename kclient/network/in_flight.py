@@ -24,8 +24,6 @@ class InFlightRequests:
         can_send_more: One more may be written.
     """
 
-    __slots__ = ("_queue", "can_send_more", "limit")
-
     def __init__(self, limit: int) -> None:
         self._queue: deque[PendingRequest] = deque()
         self.limit = limit

@@ -12,21 +12,23 @@ import asyncio
 import copy
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from kclient.errors import BrokerUnreachable, KafkaError, NoCommonVersion, RequestTimedOut
-from kclient.network.addresses import AddressBook, ConnectionKey
-from kclient.network.channel import Channel, closed_by_us
-from kclient.network.connection_errors import doesnt_read
+from kclient.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    KafkaError,
+    NoCommonVersion,
+    RequestTimedOut,
+)
+from kclient.network.addresses import ConnectionKey
+from kclient.network.channel import Channel
 from kclient.network.connection_states import HANDSHAKE, ConnectionState
 from kclient.network.requests import RawResponse
 
 if TYPE_CHECKING:
-    from kclient.clock import Clock
-    from kclient.network.node_states import NodeStates
-    from kclient.network.reporter import Reporter
+    from kclient.network.client import NetworkClient
     from kclient.network.requests import PendingRequest
-    from kclient.network.selector import Selector
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _READY = ConnectionState.READY
@@ -44,32 +46,6 @@ DRAIN_TIME = 1.0
 _NEVER = math.inf
 
 
-class LineOwner(Protocol):
-    """What a line needs of its client."""
-
-    clock: Clock
-    book: AddressBook
-    states: NodeStates
-    selector: Selector
-    reporter: Reporter
-
-    def line_ready(self, line: Line, channel: Channel) -> None:
-        """The node proved usable on that line."""
-        ...
-
-    def line_failed(self, line: Line, error: KafkaError) -> None:
-        """The node could not be reached on that line."""
-        ...
-
-    def line_abandoned(self, line: Line) -> None:
-        """An attempt on that line ended without saying anything about the node."""
-        ...
-
-    def line_changed(self, line: Line) -> None:
-        """The line became ready, gained room, or went away."""
-        ...
-
-
 class Line:
     """One ConnectionKey of a client. Has no task; timers: one.
 
@@ -83,25 +59,7 @@ class Line:
         channel: The present connection, in whatever state; None if there is none.
     """
 
-    __slots__ = (
-        "_closed",
-        "_dialed",
-        "_drained_by",
-        "_established",
-        "_limit",
-        "_opened_at",
-        "_owner",
-        "_proved",
-        "_refused",
-        "_timer",
-        "_timer_at",
-        "answered_at",
-        "channel",
-        "key",
-        "waiting",
-    )
-
-    def __init__(self, key: ConnectionKey, owner: LineOwner) -> None:
+    def __init__(self, key: ConnectionKey, owner: NetworkClient) -> None:
         self.key = key
         self.waiting: deque[PendingRequest] = deque()
         self.channel: Channel | None = None
@@ -240,9 +198,7 @@ class Line:
         if channel is None:
             return
         if channel.connection.state in HANDSHAKE:
-            channel.end(
-                closed_by_us(channel.connection.where, why, self.key.node_id), blameless=True
-            )
+            channel.close(why)
         else:
             channel.retire()
             self._bound_drain()
@@ -262,8 +218,7 @@ class Line:
         """The usable connection, if there is one, closes now, whatever is under way on it."""
         channel = self.channel
         if channel is not None and self._established:
-            where, node_id = channel.connection.where, self.key.node_id
-            channel.end(closed_by_us(where, why, node_id), blameless=True)
+            channel.close(why)
 
     def close(self, error: KafkaError) -> None:
         """Fail what waits and stop the timer, for good; the selector ends the channel."""
@@ -281,7 +236,7 @@ class Line:
         owner.states.usable(self._dialed, now)
         owner.reporter.opened(channel, now - self._opened_at, now)
         self._opened_at = now
-        owner.line_ready(self, channel)
+        owner.line_ready(self)
         if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it
             self._refused = True
             self._arm(channel.connection.throttled_until)
@@ -348,10 +303,6 @@ class Line:
         else:
             self._await_back_off(now)
         owner.line_changed(self)
-
-    def channel_is_needed(self, channel: Channel) -> bool:
-        """Requests wait for it."""
-        return bool(self.waiting)
 
     # Requests
 
@@ -438,7 +389,12 @@ class Line:
         patience = self._owner.selector.request_timeout
         if channel.full_since is not None and now >= channel.full_since + patience:
             # Requests without an answer have no deadline that would tell of a peer that is gone.
-            channel.end(doesnt_read(connection.where, patience, self.key.node_id))
+            error = ConnectionLost(
+                f"the connection to {connection.where} was closed, since it took no bytes for "
+                f"{patience:g} s",
+                node_id=self.key.node_id,
+            )
+            channel.end(error)
         if connection.state is _READY:
             self.channel_has_room(channel)  # a time of silence may be over
 

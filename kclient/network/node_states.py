@@ -13,6 +13,7 @@ is per connection and so lives in ``connection.py``. Sans-IO: ``now`` and ``rng`
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,27 +23,33 @@ if TYPE_CHECKING:
     from kclient.backoff import Backoff
 
 
+@dataclass(slots=True)
 class _NodeState:
-    __slots__ = (
-        "failures",
-        "last_error",
-        "latest_failure",
-        "probing",
-        "retry_at",
-        "setup_timeouts",
-        "streak",
-        "unusable",
-    )
+    """One address.
 
-    def __init__(self) -> None:
-        self.failures = 0  # since the last usable connection
-        self.streak = 0  # since the last one that proved itself
-        self.unusable = 0  # attempts in a row that gave no usable connection
-        self.setup_timeouts = 0
-        self.retry_at = 0.0
-        self.probing = 0
-        self.last_error: Exception | None = None
-        self.latest_failure: tuple[float, Exception] | None = None
+    Attributes:
+        failures: Since its last usable connection.
+        streak: Failures since the last connection that proved itself.
+        unusable: Attempts in a row that gave no usable connection.
+        setup_timeouts: Attempts since then that took too long.
+        retry_at: When it may be dialed again.
+        probing: Attempts under way.
+        last_error: The latest failure since its last usable connection.
+        latest_failure: When it failed last and how.
+    """
+
+    failures: int = 0
+    streak: int = 0
+    unusable: int = 0
+    setup_timeouts: int = 0
+    retry_at: float = 0.0
+    probing: int = 0
+    last_error: Exception | None = None
+    latest_failure: tuple[float, Exception] | None = None
+
+
+_FINE = _NodeState()
+"""An address that nothing is known of."""
 
 
 class NodeStates:
@@ -54,8 +61,6 @@ class NodeStates:
         rng: Source of the jitter.
     """
 
-    __slots__ = ("_backoff", "_nodes", "_rng", "_setup")
-
     def __init__(self, backoff: Backoff, setup: Backoff, rng: random.Random) -> None:
         self._backoff = backoff
         self._setup = setup
@@ -64,48 +69,35 @@ class NodeStates:
 
     def can_dial(self, address: str, now: float) -> bool:
         """A connection may be opened now: no back-off, and nobody else is probing a failed one."""
-        state = self._nodes.get(address)
-        if state is None:
-            return True
+        state = self._nodes.get(address, _FINE)
         return now >= state.retry_at and not (state.failures and state.probing)
 
     def retry_at(self, address: str) -> float:
         """When it may be dialed again; 0.0 where there was no reason to wait."""
-        state = self._nodes.get(address)
-        return state.retry_at if state is not None else 0.0
-
-    def is_probed(self, address: str) -> bool:
-        """It has failed, and a connection that was opened since is not usable yet."""
-        state = self._nodes.get(address)
-        return state is not None and state.failures > 0 and state.probing > 0
+        return self._nodes.get(address, _FINE).retry_at
 
     def failures(self, address: str) -> int:
         """Consecutive failures since it was last usable."""
-        state = self._nodes.get(address)
-        return state.failures if state is not None else 0
+        return self._nodes.get(address, _FINE).failures
 
     def unusable(self, address: str) -> int:
         """Attempts in a row that gave no usable connection; a lost one doesn't count."""
-        state = self._nodes.get(address)
-        return state.unusable if state is not None else 0
+        return self._nodes.get(address, _FINE).unusable
 
     def last_error(self, address: str) -> Exception | None:
         """The latest failure since it was last usable."""
-        state = self._nodes.get(address)
-        return state.last_error if state is not None else None
+        return self._nodes.get(address, _FINE).last_error
 
     def latest_failure(self, address: str) -> tuple[float, Exception] | None:
         """When it failed last and how, also where it was usable since; None if it never did.
 
         For people to look at; ``last_error`` is what counts.
         """
-        state = self._nodes.get(address)
-        return state.latest_failure if state is not None else None
+        return self._nodes.get(address, _FINE).latest_failure
 
     def setup_timeout(self, address: str) -> float:
         """Seconds for the next attempt, from the start of the dial to a usable connection."""
-        state = self._nodes.get(address)
-        return self._setup.delay(state.setup_timeouts if state is not None else 0, self._rng)
+        return self._setup.delay(self._nodes.get(address, _FINE).setup_timeouts, self._rng)
 
     def dialing(self, address: str) -> None:
         """An attempt begins. It must end in ``usable``, ``failed`` or ``abandoned``."""
@@ -168,7 +160,4 @@ class NodeStates:
         return True
 
     def _state(self, address: str) -> _NodeState:
-        state = self._nodes.get(address)
-        if state is None:
-            state = self._nodes[address] = _NodeState()
-        return state
+        return self._nodes.setdefault(address, _NodeState())

@@ -8,6 +8,7 @@ handed to whoever supervises the client.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from kclient.hooks import Counters, Hooks
     from kclient.network.addresses import ConnectionKey
     from kclient.network.channel import Channel
+    from kclient.network.client import TaskKeeper
     from kclient.network.connection import Connection
-    from kclient.network.keeper import TaskKeeper
     from kclient.network.requests import PendingRequest
 
 logger = logging.getLogger("kclient.network")
@@ -30,16 +31,21 @@ REMEMBERED = 1000
 """Addresses whose latest trouble is remembered."""
 
 
+@dataclass(slots=True)
 class _Trouble:
-    """What was logged about an address that failed."""
+    """What was logged about an address that failed.
 
-    __slots__ = ("failures", "gap", "since", "warned_at")
+    Attributes:
+        since: When it failed first since it was usable.
+        failures: How often, since then.
+        warned_at: When there was a warning about it.
+        gap: Seconds until the next warning.
+    """
 
-    def __init__(self, now: float) -> None:
-        self.since = now  # of the first failure since it was usable
-        self.failures = 0
-        self.warned_at = -WARN_SELDOM
-        self.gap = WARN_EVERY
+    since: float
+    failures: int = 0
+    warned_at: float = -WARN_SELDOM
+    gap: float = WARN_EVERY
 
 
 class Reporter:
@@ -50,8 +56,6 @@ class Reporter:
         counters: The client's numbers; ours begin with ``network.``.
         keeper: Hears of each exception that escaped from a listener.
     """
-
-    __slots__ = ("_counters", "_hooks", "_keeper", "_log", "_troubles")
 
     def __init__(self, hooks: Hooks, counters: Counters, keeper: TaskKeeper) -> None:
         self._hooks = hooks

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.network.future import RequestFuture
@@ -20,6 +21,7 @@ RequestBuilder: TypeAlias = Request | Callable[[int], Request]
 """A message, or a callable that is given the negotiated version and returns the message for it."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingRequest:
     """One request from ``send`` to its outcome.
 
@@ -43,56 +45,26 @@ class PendingRequest:
         throttle: Seconds of silence that its answer asked for.
     """
 
-    __slots__ = (
-        "api",
-        "asked_at",
-        "build",
-        "correlation_id",
-        "deadline",
-        "expect_response",
-        "future",
-        "limit",
-        "max_version",
-        "raw",
-        "received_bytes",
-        "request_bytes",
-        "response_bytes",
-        "sent_at",
-        "throttle",
-        "timeout",
-        "version",
-    )
+    api: type[Request]
+    build: RequestBuilder
+    timeout: float = field(kw_only=True)
+    deadline: float = field(kw_only=True)
+    limit: float = field(default=math.inf, kw_only=True)
+    max_version: int | None = field(default=None, kw_only=True)
+    raw: bool = field(default=False, kw_only=True)
+    expect_response: bool = field(default=True, kw_only=True)
+    response_bytes: int = field(default=0, kw_only=True)
+    asked_at: float = field(init=False)
+    future: RequestFuture[Any] = field(default_factory=RequestFuture, init=False)
+    version: int = field(default=-1, init=False)
+    correlation_id: int = field(default=-1, init=False)
+    sent_at: float = field(default=0.0, init=False)
+    request_bytes: int = field(default=0, init=False)
+    received_bytes: int = field(default=0, init=False)
+    throttle: float = field(default=0.0, init=False)
 
-    def __init__(
-        self,
-        api: type[Request],
-        build: RequestBuilder,
-        *,
-        timeout: float,
-        deadline: float,
-        limit: float = math.inf,
-        max_version: int | None = None,
-        raw: bool = False,
-        expect_response: bool = True,
-        response_bytes: int = 0,
-    ) -> None:
-        self.api = api
-        self.build = build
-        self.timeout = timeout
-        self.asked_at = deadline - timeout
-        self.deadline = deadline
-        self.limit = limit
-        self.max_version = max_version
-        self.raw = raw
-        self.expect_response = expect_response
-        self.response_bytes = response_bytes
-        self.future: RequestFuture[Any] = RequestFuture()
-        self.version = -1
-        self.correlation_id = -1
-        self.sent_at = 0.0
-        self.request_bytes = 0
-        self.received_bytes = 0
-        self.throttle = 0.0
+    def __post_init__(self) -> None:
+        self.asked_at = self.deadline - self.timeout
 
     @property
     def was_sent(self) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, ClientClosed, KafkaError
 from kclient.hooks import DialTarget
 from kclient.network.addresses import ConnectionKey, Lane, Node
-from kclient.network.channel import Channel, ChannelOwner, closed_by_us
+from kclient.network.channel import Channel
 from kclient.network.connection import Connection
 from kclient.network.connection_states import ConnectionState
 from kclient.network.frames import FramePool
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from kclient.clock import Clock
     from kclient.config import NetworkConfig
     from kclient.hooks import Dialer
+    from kclient.network.client import TaskKeeper
     from kclient.network.handshake import Identity
-    from kclient.network.keeper import TaskKeeper
+    from kclient.network.line import Line
     from kclient.network.sasl import Authenticator
 
 GENERAL_IDLE = 30.0
@@ -36,14 +37,6 @@ _LAST_ROUNDS = 1.0
 """Seconds for the end of aborted transports, which takes a few rounds of the loop."""
 _OVERRUN = 0.5
 """Seconds by which a dialer may overrun its time before it is cut off."""
-
-
-class SelectorOwner(ChannelOwner, Protocol):
-    """A channel's owner, as the selector needs it."""
-
-    def channel_is_needed(self, channel: Channel) -> bool:
-        """Requests wait for it, so it must not be closed as idle."""
-        ...
 
 
 class Selector:
@@ -77,7 +70,7 @@ class Selector:
         self._keeper = keeper
         self._authenticator = authenticator
         self._pool = FramePool()
-        self._owners: dict[Channel, SelectorOwner] = {}
+        self._channels: dict[Channel, None] = {}
         self._leaving: dict[Channel, None] = {}
         self._dials: dict[Channel, asyncio.Task[None]] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -100,7 +93,7 @@ class Selector:
         key: ConnectionKey,
         node: Node,
         setup_timeout: float,
-        owner: SelectorOwner,
+        owner: Line,
         *,
         failures: int = 0,
     ) -> Channel:
@@ -121,7 +114,7 @@ class Selector:
         channel = Channel(connection, owner, self._clock.now, now + setup_timeout)
         context = self._config.security.ssl_context
         target = DialTarget(node.host, node.port, context, setup_timeout, failures)
-        self._owners[channel] = owner
+        self._channels[channel] = None
         dial = self._keeper.lend(self._dial(target, channel), _name_of(key))
         self._dials[channel] = dial
         # Not in the task itself: one that is cancelled before its first step never runs a line.
@@ -131,7 +124,7 @@ class Selector:
 
     def forget(self, channel: Channel) -> None:
         """The channel is closed: stop its dial if that is still under way."""
-        self._owners.pop(channel, None)
+        self._channels.pop(channel, None)
         # One that is closed in order may still hold bytes for a peer that doesn't take them.
         self._leaving = {each: None for each in self._leaving if not each.gone}
         if not channel.gone:
@@ -147,18 +140,13 @@ class Selector:
             When to look again; None if there is no connection.
         """
         next_look: float | None = None
-        for channel in sorted(self._owners, key=lambda c: c.connection.last_used):
+        for channel in sorted(self._channels, key=lambda c: c.connection.last_used):
             connection = channel.connection
             limit = self._idle_limit(connection.key)
             idle = not len(connection.in_flight) and connection.state is ConnectionState.READY
             if idle and now - connection.last_used >= limit:
-                if not self._owners[channel].channel_is_needed(channel):
-                    why = f"unused for {limit:g} s"
-                    channel.end(
-                        closed_by_us(connection.where, why, connection.key.node_id),
-                        abort=False,
-                        blameless=True,
-                    )
+                if not channel.owner.waiting:
+                    channel.close(f"unused for {limit:g} s", abort=False)
                     continue
             due = connection.last_used + limit
             due = due if due > now else now + limit
@@ -167,7 +155,7 @@ class Selector:
 
     def drop(self, error: KafkaError) -> None:
         """End all channels at once for the given reason."""
-        for channel in list(self._owners):
+        for channel in list(self._channels):
             self._leaving[channel] = None
             channel.end(error, blameless=True)
 
@@ -179,7 +167,7 @@ class Selector:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        for channel in list(self._owners):
+        for channel in list(self._channels):
             self._leaving[channel] = None
             channel.end(ClientClosed("the client was closed"), abort=False, blameless=True)
         for dial in self._dials.values():

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from kclient.cluster.view import Partition
+    from kclient.cluster.partition import Partition
     from kclient.config import Bootstrap
     from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer

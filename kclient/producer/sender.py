@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kclient.backoff import Backoff
-from kclient.cluster.targets import AnyNode
+from kclient.cluster.calls import AnyNode
 from kclient.errors import (
     BrokerError,
     BrokerUnreachable,

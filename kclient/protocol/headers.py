@@ -1,9 +1,9 @@
 """Frames: the size, the header and the message, in both directions.
 
-Clients use ``encode_request`` and ``decode_response_header``, the embedded broker the other two.
-A request's header is version 2 for flexible versions of the API and 1 for the others; a
-response's is 1 and 0, but always 0 for ApiVersions, whose sender may not know what the peer
-speaks (KIP-511).
+Clients use ``encode_request`` and ``decode_response_header``, the embedded broker reads requests
+by ``decode_request_header``. A request's header is version 2 for flexible versions of the API and
+1 for the others; a response's is 1 and 0, but always 0 for ApiVersions, whose sender may not know
+what the peer speaks (KIP-511).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kclient.errors import ProtocolError
 from kclient.protocol import registry
-from kclient.protocol.message import PiecewiseRequest, Request, Response
+from kclient.protocol.message import PiecewiseRequest, Request
 from kclient.protocol.primitives import DECODE_ERRORS, Buffer, put_string, read_unknown_tags
 
 API_VERSIONS_KEY = 18
@@ -80,21 +80,6 @@ def _sender(client_id: str | None, flexible: bool) -> bytes:
             ) from problem
     if flexible:
         out.append(0)
-    return bytes(out)
-
-
-def encode_response(response: Response, version: int, correlation_id: int) -> bytes:
-    """A whole frame: size, header, message; raises ProtocolError like ``encode_request``."""
-    out = bytearray(4)
-    out += _CORRELATION.pack(correlation_id)
-    if (
-        response.FIRST_FLEXIBLE is not None
-        and version >= response.FIRST_FLEXIBLE
-        and response.API_KEY != API_VERSIONS_KEY
-    ):
-        out.append(0)
-    response.encode_into(out, version)
-    _SIZE.pack_into(out, 0, len(out) - 4)
     return bytes(out)
 
 

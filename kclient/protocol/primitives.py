@@ -62,16 +62,6 @@ def put_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """A signed (zigzag) varint of at most five bytes and 32 bits."""
-    return _read_zigzag(buf, pos, 32)
-
-
-def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """A signed (zigzag) varint of at most ten bytes and 64 bits."""
-    return _read_zigzag(buf, pos, 64)
-
-
 def put_varint(out: bytearray, value: int) -> None:
     """Append a signed (zigzag) varint of 32 or 64 bits."""
     if not -(1 << 63) <= value < 1 << 63:
@@ -81,20 +71,6 @@ def put_varint(out: bytearray, value: int) -> None:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
-
-
-def _read_zigzag(buf: Buffer, pos: int, bits: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < bits:
-        byte = buf[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >> bits:
-                raise Malformed
-            return (value >> 1) ^ -(value & 1), pos
-        shift += 7
-    raise Malformed
 
 
 def read_compact_string(buf: Buffer, pos: int, end: int) -> tuple[str, int]:

@@ -6,7 +6,7 @@ import importlib
 from typing import NamedTuple, cast
 
 from kclient.errors import ProtocolError
-from kclient.protocol.message import Request, Response
+from kclient.protocol.message import Request
 from kclient.protocol.messages import APIS, UNSPOKEN
 
 
@@ -50,21 +50,12 @@ def api(api_key: int) -> Api:
 
 def request_class(api_key: int) -> type[Request]:
     """The request class of an API; raises ProtocolError if this client doesn't speak it."""
-    return cast(type[Request], _load(api_key, "Request"))
-
-
-def response_class(api_key: int) -> type[Response]:
-    """The response class of an API; raises ProtocolError if this client doesn't speak it."""
-    return cast(type[Response], _load(api_key, "Response"))
+    found = api(api_key)
+    module = importlib.import_module(f"kclient.protocol.messages.{found.module}")
+    return cast(type[Request], getattr(module, f"{found.name}Request"))
 
 
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether headers and body of this version have tagged fields."""
     first = api(api_key).first_flexible
     return first is not None and version >= first
-
-
-def _load(api_key: int, kind: str) -> object:
-    found = api(api_key)
-    module = importlib.import_module(f"kclient.protocol.messages.{found.module}")
-    return getattr(module, found.name + kind)

@@ -23,9 +23,6 @@ class VersionRange(NamedTuple):
     min: int
     max: int
 
-    def __contains__(self, version: object) -> bool:
-        return isinstance(version, int) and self.min <= version <= self.max
-
     def __str__(self) -> str:
         return str(self.min) if self.min == self.max else f"{self.min} to {self.max}"
 
@@ -41,53 +38,21 @@ class NodeApiVersions:
 
     Attributes:
         ranges: API key -> versions.
-        supported_features: Feature name -> levels that the broker's code supports (KIP-584).
-        finalized_features: Feature name -> levels that are switched on in the cluster.
-        finalized_features_epoch: Epoch of the latter, -1 where the broker doesn't tell.
         node_id: The broker, for error texts; None if not known.
     """
 
-    __slots__ = (
-        "_usable",
-        "finalized_features",
-        "finalized_features_epoch",
-        "node_id",
-        "ranges",
-        "supported_features",
-    )
-
-    def __init__(
-        self,
-        ranges: Mapping[int, VersionRange],
-        *,
-        supported_features: Mapping[str, VersionRange] | None = None,
-        finalized_features: Mapping[str, VersionRange] | None = None,
-        finalized_features_epoch: int = -1,
-        node_id: int | None = None,
-    ) -> None:
+    def __init__(self, ranges: Mapping[int, VersionRange], node_id: int | None = None) -> None:
         self.ranges = dict(ranges)
-        self.supported_features = dict(supported_features or {})
-        self.finalized_features = dict(finalized_features or {})
-        self.finalized_features_epoch = finalized_features_epoch
         self.node_id = node_id
         self._usable: dict[tuple[int, int | None], int] = {}
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, node_id: int | None = None) -> Self:
         """From a broker's ApiVersions response of any version."""
-        return cls(
-            {key.api_key: _range_of(key.min_version, key.max_version) for key in response.api_keys},
-            supported_features={
-                feature.name: _range_of(feature.min_version, feature.max_version)
-                for feature in response.supported_features
-            },
-            finalized_features={
-                feature.name: _range_of(feature.min_version_level, feature.max_version_level)
-                for feature in response.finalized_features
-            },
-            finalized_features_epoch=response.finalized_features_epoch,
-            node_id=node_id,
-        )
+        ranges = {
+            key.api_key: _range_of(key.min_version, key.max_version) for key in response.api_keys
+        }
+        return cls(ranges, node_id)
 
     def latest_usable(self, request: type[Request], cap: int | None = None) -> int:
         """The highest version of ``request`` that both sides speak.
@@ -116,14 +81,6 @@ class NodeApiVersions:
             raise self._no_common(request, ours, f"offers {theirs}")
         self._usable[wanted] = version
         return version
-
-    def supports(self, request: type[Request], version: int = 0) -> bool:
-        """Whether both sides speak ``version`` of ``request`` or a later one."""
-        theirs = self.ranges.get(request.API_KEY)
-        if theirs is None:
-            return False
-        common = min(request.MAX_VERSION, theirs.max)
-        return common >= max(request.MIN_VERSION, theirs.min, version)
 
     def _no_common(self, request: type[Request], ours: VersionRange, offer: str) -> NoCommonVersion:
         node = "the broker" if self.node_id is None else f"broker {self.node_id}"

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from kclient.hooks import DialTarget
-from kclient.protocol.headers import decode_request_header, encode_response
+from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Response
 from kclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kclient.protocol.messages.fetch import (
@@ -33,6 +33,7 @@ from kclient.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.support.response_frames import encode_response
 
 TOPIC = "flights"
 TOPIC_ID = bytes(range(16))

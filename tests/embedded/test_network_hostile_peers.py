@@ -14,13 +14,13 @@ import pytest
 
 from kclient.errors import BrokerUnreachable, ConnectionLost, KafkaError, RequestTimedOut
 from kclient.network import Lane, Node
-from kclient.protocol.headers import encode_response
 from kclient.protocol.messages.api_versions import ApiVersionsResponse
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
 )
+from tests.support.response_frames import encode_response
 from tests.unit.network.bench import FIRST, Bench, outcome
 from tests.unit.network.conftest import bench as bench
 from tests.unit.network.scripted_broker import (

@@ -60,9 +60,9 @@ class Reader:
         self.go_on = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from kclient.protocol.headers import encode_response
         from kclient.protocol.messages.api_versions import ApiVersionsResponse
         from kclient.protocol.messages.metadata import MetadataResponse
+        from tests.support.response_frames import encode_response
         from tests.unit.network.scripted_broker import SPOKEN
 
         data = bytearray()

@@ -16,10 +16,10 @@ from kclient.protocol.headers import (
     decode_request_header,
     decode_response_header,
     encode_request,
-    encode_response,
 )
 from kclient.protocol.message import Message, Request, Response
 from kclient.protocol.primitives import read_uvarint
+from tests.support.response_frames import encode_response
 
 if TYPE_CHECKING:
     from tests.faults.pipe import Wait
@@ -117,7 +117,7 @@ class Asked:
         version = self.version
         if self.api == API_VERSIONS_KEY and body[4:6] == _SHORT.pack(_UNSUPPORTED_VERSION):
             version = 0  # KIP-511: whom the version is too new answers in the oldest
-        return registry.response_class(self.api).decode(body, version, start)
+        return registry.request_class(self.api).RESPONSE.decode(body, version, start)
 
     def encode_answer(self, message: Response | bytes) -> bytes:
         """A frame that answers this request; bytes are what follows the size field."""

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kclient.protocol.headers import encode_request, encode_response
+from kclient.protocol.headers import encode_request
 from kclient.protocol.messages import fetch, find_coordinator, produce
 from tests.faults.answers import Address, with_own_addresses
 from tests.faults.passage import Asked
 from tests.faults.units import Frames, Opaque
+from tests.support.response_frames import encode_response
 
 PORTS = (1, 255, 256, 9092, 0x2300, 65_280, 65_535)
 RACKS = (None, "", "r", "a-long-rack")

@@ -28,7 +28,6 @@ from kclient.network.frames import FramePool
 from kclient.network.handshake import Identity
 from kclient.network.requests import PendingRequest
 from kclient.protocol import registry
-from kclient.protocol.headers import encode_response
 from kclient.protocol.message import Message, Request, Response, SteppedResponse
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
@@ -38,6 +37,7 @@ from kclient.protocol.messages.api_versions import (
 from tests.fuzz import operators
 from tests.fuzz.seeds import Seed, response_seeds
 from tests.fuzz.targets import Broken, Mutant, Verdict
+from tests.support.response_frames import encode_response
 from tests.unit.protocol.random_messages import random_message
 
 FRAME_LIMIT = 1_000_000
@@ -279,7 +279,7 @@ def read_directly(seed: Seed, data: bytes, first: object) -> Verdict:
     """Decode the answer without a connection; ``first`` is what came through one."""
     if isinstance(first, ProtocolError) and first.struct == "ResponseHeader":
         return Verdict("header refused", False)
-    cls: type[Message] = registry.response_class(seed.key)
+    cls: type[Message] = registry.request_class(seed.key).RESPONSE
     frame = bytes(4) + data
     offset = 4
     if seed.header is not None:

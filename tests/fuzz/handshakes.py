@@ -14,6 +14,7 @@ from kclient.errors import BrokerUnreachable, ConnectionLost, NoCommonVersion, P
 from kclient.network.connection import Connection
 from kclient.network.connection_states import ConnectionState
 from kclient.protocol import registry
+from kclient.protocol.message import Request
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -21,6 +22,7 @@ from kclient.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from kclient.protocol.versions import NodeApiVersions
 from tests.fuzz.frames import LATER, SETUP, answer_mutant, deliver, new_connection
 from tests.fuzz.seeds import response_seed, seeds_of
 from tests.fuzz.targets import Broken, Mutant, Verdict
@@ -119,11 +121,17 @@ def ask_for_versions(connection: Connection) -> None:
             spoken = versions.latest_usable(cls)
         except NoCommonVersion as error:
             str(error)
-            if versions.supports(cls):
+            if common(cls, versions):
                 raise Broken(f"{cls.__name__} is supported, but {error}") from error
         else:
-            if not cls.MIN_VERSION <= spoken <= cls.MAX_VERSION or not versions.supports(cls):
+            if not cls.MIN_VERSION <= spoken <= cls.MAX_VERSION or not common(cls, versions):
                 raise Broken(f"{cls.__name__} is to be spoken in version {spoken}")
+
+
+def common(cls: type[Request], versions: NodeApiVersions) -> bool:
+    """Whether both sides speak a version of it."""
+    low, high = versions.ranges.get(cls.API_KEY, (0, -1))
+    return max(low, cls.MIN_VERSION) <= min(high, cls.MAX_VERSION)
 
 
 def make() -> Handshakes:

@@ -65,7 +65,7 @@ def _kinds(part: Part) -> list[str]:
 def response_seed(key: int, version: int, body: bytes) -> Seed:
     """A response with its header."""
     tagged = key != API_VERSIONS_KEY and registry.is_flexible(key, version)
-    return Seed(key, version, registry.response_class(key), body, header=tagged)
+    return Seed(key, version, registry.request_class(key).RESPONSE, body, header=tagged)
 
 
 def filled(rng: random.Random, message: type[Message], version: int) -> bytes:
@@ -82,7 +82,7 @@ def response_seeds() -> list[tuple[Seed, ...]]:
     for line in GOLDENS.read_text().splitlines():
         key, version, body = line.split()
         number, spoken = int(key), int(version)
-        ours = filled(rng, registry.response_class(number), spoken)
+        ours = filled(rng, registry.request_class(number).RESPONSE, spoken)
         bodies = (base64.b64decode(body), ours)
         found.append(tuple(response_seed(number, spoken, one) for one in bodies))
     return found

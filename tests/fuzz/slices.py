@@ -112,8 +112,6 @@ def look_at(state: MetadataState) -> None:
     """Ask a view about all that clients ask."""
     view = state.view
     repr(view)
-    for broker_id in view.brokers:
-        list(view.led_by(broker_id))
     for name in view.topics:
         found = state.look(name)
         if found is not None and not isinstance(found, KafkaError):
@@ -121,10 +119,8 @@ def look_at(state: MetadataState) -> None:
         for index in range(min(view.partition_count(name) or 0, 50)):
             view.leader(name, index)
             view.leader_epoch(name, index)
-            repr(view.partition(name, index))
-    list(view.under_replicated)
-    list(view.offline)
-    repr((view.controller, view.partition_total))
+        repr(view.partitions_of(name)[:50])
+    repr(view.partition_total)
     if not isinstance(state.decide(LATE), Ask):
         raise Broken("no refresh is due")
 

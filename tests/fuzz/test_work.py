@@ -51,7 +51,7 @@ def dense(seed: Seed, size: int) -> Iterator[bytes]:
 def read(seed: Seed, body: bytes) -> None:
     """Decode and forget."""
     try:
-        registry.response_class(seed.key).decode(body, seed.version)
+        registry.request_class(seed.key).RESPONSE.decode(body, seed.version)
     except ProtocolError:
         return
 

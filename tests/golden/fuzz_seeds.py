@@ -26,7 +26,7 @@ def listing() -> str:
         for version in range(api.min_version, api.max_version + 1)
     ]
     questions = [
-        f"make\t{java_class(registry.response_class(key))}\t{version}\t{seed}"
+        f"make\t{java_class(registry.request_class(key).RESPONSE)}\t{version}\t{seed}"
         for key, version in wanted
         for seed in range(CANDIDATES)
     ]
@@ -43,7 +43,7 @@ def _fullest(key: int, version: int, found: list[bytes]) -> bytes:
     small = [data for data in found if len(data) <= LARGEST_BYTES]
     if not small:
         return min(found, key=len)
-    response = registry.response_class(key)
+    response = registry.request_class(key).RESPONSE
     return max(small, key=lambda data: sum(1 for _ in parse(response, data, version).walk()))
 
 

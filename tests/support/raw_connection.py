@@ -44,7 +44,7 @@ class RawConnection:
 
     def ask(self, request: Request, version: int, kind: type[ANSWER]) -> ANSWER:
         """Send a request and wait for its answer, which is of the class ``kind``."""
-        if registry.response_class(request.API_KEY) is not kind:
+        if registry.request_class(request.API_KEY).RESPONSE is not kind:
             raise TypeError(f"{type(request).__name__} isn't answered by {kind.__name__}")
         self._asked += 1
         self._socket.sendall(encode_request(request, version, self._asked, CLIENT_ID))

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,9 @@ def test_the_search_leaves_others_alone(text: str) -> None:
 
 
 def wait_for_news(error: KafkaError) -> None:
-    MetadataUpdater._wait_for_news(SimpleNamespace(_ended=error)).send(None)  # type: ignore[arg-type]
+    clock, view = SimpleNamespace(now=lambda: 0.0), SimpleNamespace(version=1)
+    updater: Any = SimpleNamespace(_ended=error, _clock=clock, view=view)
+    MetadataUpdater.wait_newer(updater, 1, 1.0).send(None)
 
 
 def failed_request(error: KafkaError) -> Callable[[], object]:

@@ -19,7 +19,7 @@ async def test_topics_that_come_and_go_are_noticed_by_age_and_on_request() -> No
         cluster.create_topic("t", partitions=2)
         async with core_of(cluster, metadata_max_age=60.0) as core:
             core.metadata.watch_all()
-            assert list((await core.metadata.wait_for_all(5.0)).listed) == ["t"]
+            assert list((await refresh(core)).listed) == ["t"]
             cluster.create_topic("u", partitions=3)
             view = await refresh(core)
             assert sorted(view.listed) == ["t", "u"]
@@ -45,7 +45,7 @@ async def test_what_a_watcher_wants_by_name_is_kept_through_the_crash_of_a_leade
         ):
             metadata = consumer._engine.core.metadata
             metadata.watch_all()
-            await metadata.wait_for_all(5.0)
+            await refresh(consumer)
             await sent_in_order(producer, 3)
             assert len(await read(consumer, 3)) == 3
             before = lists(cluster)

@@ -14,6 +14,7 @@ from kclient.consumer.partition_state import PartitionState
 from kclient.consumer.subscription import Subscription
 from kclient.testing import Cluster
 from kclient.types import TopicPartition
+from tests.support.views import with_brokers
 from tests.unit.consumer.log_bytes import batch
 from tests.virtual.consumer_scene import P, Q, T, fill, lead, offsets, read, reading, scene, until
 
@@ -86,7 +87,7 @@ async def test_a_broker_that_comes_back_into_the_view_is_asked_again() -> None:
         await read(consumer, 10)
         engine = consumer._engine
         view, plan = engine.core.metadata.view, engine.fetcher.plan
-        engine._view_changed(view.without_broker(2))
+        engine._view_changed(with_brokers(view, {1: view.brokers[1]}))
         assert dict.fromkeys(plan.homeless) == {Q: None}
         assert [state.node_id for state in engine.subscription] == [1, None]
         engine._view_changed(view)

@@ -17,6 +17,7 @@ from kclient.hooks import Counters, Hooks
 from kclient.network import Lane, NetworkClient, Node
 from kclient.protocol.messages.metadata import MetadataRequest
 from kclient.testing import Cluster, MemoryNet, VirtualLoop
+from tests.support.unsupervised import Unsupervised
 
 
 def network() -> MemoryNet:
@@ -30,6 +31,7 @@ async def client_of(bootstrap: str) -> AsyncIterator[NetworkClient]:
     client = NetworkClient(
         AdminConfig.of(None, {"bootstrap": bootstrap}),
         clock=SystemClock(),
+        keeper=Unsupervised(),
         hooks=Hooks(),
         counters=Counters(),
         rng=random.Random(1),

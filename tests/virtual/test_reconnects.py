@@ -21,6 +21,7 @@ from kclient.hooks import Counters, Hooks
 from kclient.network import Lane, NetworkClient, Node
 from kclient.protocol.messages.metadata import MetadataRequest
 from kclient.testing import Cluster, MemoryNet, VirtualLoop
+from tests.support.unsupervised import Unsupervised
 
 SCHEDULE = [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 """Seconds between two attempts, each within 20%."""
@@ -93,6 +94,7 @@ async def wanting(*hosts: str, lanes: tuple[Lane, ...] = tuple(Lane)) -> AsyncIt
         NetworkConfig(bootstrap=((hosts[0], 9092),)),
         clock=SystemClock(),
         dialer=network(),
+        keeper=Unsupervised(),
         hooks=Hooks(),
         counters=Counters(),
         rng=random.Random(3),

@@ -21,6 +21,7 @@ from kclient.network import Lane, NetworkClient, Node
 from kclient.network.future import RequestFuture
 from kclient.protocol.messages.metadata import MetadataRequest
 from kclient.testing import Cluster, MemoryNet, VirtualLoop, run_virtually
+from tests.support.unsupervised import Unsupervised
 
 HOSTS = ("broker-1", "broker-2", "broker-3", "gone")
 TRUTH = [Node(number, f"broker-{number}", 9092) for number in (1, 2, 3)]
@@ -99,6 +100,7 @@ async def weather(seed: int) -> None:
         client = NetworkClient(
             AdminConfig.of(None, {"bootstrap": "broker-1:9092,gone:9092"}),
             clock=SystemClock(),
+            keeper=Unsupervised(),
             hooks=Hooks(),
             counters=Counters(),
             rng=random.Random(seed),
@@ -111,7 +113,8 @@ async def weather(seed: int) -> None:
         await asyncio.sleep(SETTLED)
         assert all(future.done for future in storm.futures)
         assert not storm.refused
-        assert not any(client.states.is_probed(f"{host}:9092") for host in HOSTS)
+        later = loop.time() + 1e6  # when no back-off is left: only a probe could be in the way
+        assert all(client.states.can_dial(f"{host}:9092", later) for host in HOSTS)
         for node in TRUTH:
             for lane in Lane:
                 begun = loop.time()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kclient.admin import descriptions
-from kclient.admin.cluster import from_describe_cluster, from_metadata
+from kclient.admin.admin import values_or_raise
 from kclient.admin.descriptions import TopicDescription, TopicListing
-from kclient.admin.outcomes import values_or_raise
 from kclient.broker_errors import UnknownTopicOrPartition
-from kclient.cluster.view import Broker
+from kclient.cluster.broker import Broker
 from kclient.errors import NoCommonVersion, broker_error
 from kclient.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -108,7 +107,7 @@ def test_listing_is_sorted_and_leaves_internal_and_broken_topics_out() -> None:
 
 
 def test_both_apis_describe_the_cluster_alike() -> None:
-    new = from_describe_cluster(
+    new = descriptions.cluster_from_describe_cluster(
         DescribeClusterResponse(
             cluster_id="c",
             controller_id=2,
@@ -118,7 +117,7 @@ def test_both_apis_describe_the_cluster_alike() -> None:
             ],
         )
     )
-    old = from_metadata(
+    old = descriptions.cluster_from_metadata(
         MetadataResponse(
             cluster_id="c",
             controller_id=2,
@@ -134,7 +133,9 @@ def test_both_apis_describe_the_cluster_alike() -> None:
 
 
 def test_a_cluster_without_controller_says_so() -> None:
-    found = from_metadata(MetadataResponse(cluster_id=None, controller_id=-1, brokers=[]))
+    found = descriptions.cluster_from_metadata(
+        MetadataResponse(cluster_id=None, controller_id=-1, brokers=[])
+    )
     assert (found.controller_id, found.controller, found.cluster_id) == (None, None, None)
 
 

@@ -12,7 +12,6 @@ from kclient.admin.topics import (
     CreateTopics,
     DefaultsNeeded,
     DeleteTopics,
-    broker_timeout_ms,
 )
 from kclient.broker_errors import (
     InvalidPartitions,
@@ -20,6 +19,7 @@ from kclient.broker_errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from kclient.cluster.offset_lookup import broker_timeout_ms
 from kclient.cluster.view import Cluster
 from kclient.errors import NoCommonVersion, broker_error
 from kclient.protocol.messages.create_partitions import (

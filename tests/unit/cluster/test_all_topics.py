@@ -8,10 +8,10 @@ import pytest
 
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.metadata import Ask, MetadataState, metadata_request
-from kclient.cluster.view import Cluster, Topic
-from kclient.errors import BrokerUnreachable, ClientClosed, MetadataTimedOut
+from kclient.cluster.topic import Topic
 from kclient.protocol.message import Request
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.views import topic_of, view_of
 from tests.unit.cluster.answers import A, B, answer, topic
 from tests.unit.cluster.test_metadata import absorb, ask, ready, state
 from tests.unit.cluster.test_updater import make, running
@@ -122,7 +122,6 @@ class TestView:
     def test_all_that_are_listed_are_in_it(self) -> None:
         meta = watching("t", "u", "v")
         assert set(meta.view.topics) == {"t", "u", "v"}
-        assert meta.complete
 
     def test_who_is_not_listed_any_more_leaves_and_who_is_new_comes(self) -> None:
         meta = watching("t", "u")
@@ -179,7 +178,6 @@ class TestView:
         meta = watching("t", "u")
         meta.pin("t")
         meta.unwatch_all()
-        assert not meta.complete
         view = absorb(meta, ask(meta, 1.0), listed("t"), 1.0)
         assert set(view.topics) == {"t"}
 
@@ -191,7 +189,6 @@ class TestView:
         meta.unwatch_all()
         view = absorb(meta, asked, listed("t", "u"))
         assert set(view.topics) == {"t"}
-        assert not meta.complete
 
     def test_a_list_of_before_is_not_one_of_who_watches_now(self) -> None:
         meta = watching("t")
@@ -200,16 +197,15 @@ class TestView:
         meta.unwatch_all()
         meta.watch_all()
         absorb(meta, asked, listed("t", "u"), 1.0)
-        assert not meta.complete
         assert ask(meta, 2.0).everything
 
     def test_internal_topics_and_those_with_errors(self) -> None:
-        view = Cluster.of(
+        view = view_of(
             topics=[
                 Topic.of_columns("mine", A, True, 0, [1], [1], [b""]),
-                Topic("broken", error=UNKNOWN),
+                topic_of("broken", error=UNKNOWN),
                 Topic.of_columns("t", A, False, 0, [1], [1], [b""]),
-                Topic("empty"),
+                topic_of("empty"),
             ]
         )
         assert [view.is_internal(name) for name in ("mine", "t", "nowhere")] == [True, False, False]
@@ -246,36 +242,6 @@ def lists(network: FakeNetwork) -> int:
     return sum(getattr(request, "topics", ()) is None for _, _, request in network.sent)
 
 
-def test_waiting_for_all_gives_a_view_with_all_and_watches_only_so_long() -> None:
-    async def main() -> None:
-        network = FakeNetwork(tells(["t", "u"], delay=1.0))
-        updater = make(network)
-        async with running(updater):
-            await updater.wait_for_topic("t", 5.0)
-            view = await updater.wait_for_all(5.0)
-            assert set(view.topics) == {"t", "u"}
-            updater.request_update()
-            assert set((await updater.wait_newer(view.version, 5.0)).topics) == {"t"}
-            assert lists(network) == 1
-
-    run(main())
-
-
-def test_where_somebody_watches_there_is_nothing_to_wait_for() -> None:
-    async def main() -> None:
-        network = FakeNetwork(tells(["t", "u"]))
-        updater = make(network)
-        updater.watch_all()
-        async with running(updater):
-            await updater.wait_for_all(5.0)
-            with pytest.raises(StopIteration) as done:
-                updater.wait_for_all(5.0).send(None)
-            assert set(done.value.value.topics) == {"t", "u"}
-            assert lists(network) == 1
-
-    run(main())
-
-
 def test_new_and_deleted_topics_are_noticed_by_age_and_on_request() -> None:
     async def main() -> None:
         names = ["t"]
@@ -283,7 +249,7 @@ def test_new_and_deleted_topics_are_noticed_by_age_and_on_request() -> None:
         updater = make(network, max_age=300.0)
         updater.watch_all()
         async with running(updater):
-            await updater.wait_for_all(5.0)
+            await asyncio.sleep(1.0)
             names[:] = ["u"]
             updater.request_update()
             await asyncio.sleep(1.0)
@@ -305,7 +271,7 @@ def test_a_deleted_topic_that_somebody_wants_stays_with_its_error() -> None:
         updater.watch_all()
         updater.add_topic("t")
         async with running(updater):
-            await updater.wait_for_all(5.0)
+            await asyncio.sleep(1.0)
             names.remove("t")
             updater.request_update()
             await asyncio.sleep(2.0)
@@ -313,25 +279,5 @@ def test_a_deleted_topic_that_somebody_wants_stays_with_its_error() -> None:
             assert list(updater.view.listed) == ["u"]
             with pytest.raises(UnknownTopicOrPartition):
                 await updater.wait_for_topic("t", 30.0)
-
-    run(main())
-
-
-def test_waiting_for_all_ends_in_time_and_with_the_client() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        updater = make(FakeNetwork(lambda *_: BrokerUnreachable("refused")))
-        async with running(updater):
-            with pytest.raises(MetadataTimedOut, match=r"all topics after 7 s.*refused"):
-                await updater.wait_for_all(7.0)
-            assert loop.time() == pytest.approx(7.0)
-            waiting = asyncio.create_task(updater.wait_for_all(60.0))
-            await asyncio.sleep(1.0)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-            assert not updater._state._watchers
-            updater.end(ClientClosed("closed"))
-            with pytest.raises(ClientClosed):
-                await updater.wait_for_all(60.0)
 
     run(main())

@@ -285,7 +285,7 @@ def test_a_cancelled_call_leaves_no_sleeper() -> None:
             await turns(30)
             waiting.cancel()
             await asyncio.wait([waiting])
-            assert not calls._sleepers
+            assert not calls._end._waiters
 
     run(main())
 

@@ -21,8 +21,7 @@ from kclient.clock import SystemClock
 from kclient.cluster.calls import Calls
 from kclient.cluster.fanout import ask_all
 from kclient.cluster.metadata import MetadataState
-from kclient.cluster.offset_lookup import list_offsets
-from kclient.cluster.offset_query import OffsetQuery
+from kclient.cluster.offset_lookup import OffsetQuery, list_offsets
 from kclient.cluster.updater import MetadataUpdater
 from kclient.errors import (
     ClientClosed,

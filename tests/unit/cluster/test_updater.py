@@ -12,7 +12,7 @@ import pytest
 from kclient.backoff import Backoff
 from kclient.broker_errors import InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition
 from kclient.clock import SystemClock
-from kclient.cluster.metadata import MetadataState
+from kclient.cluster.metadata import LeaderHint, MetadataState
 from kclient.cluster.slices import run_sliced
 from kclient.cluster.updater import MetadataUpdater
 from kclient.cluster.view import Cluster
@@ -348,7 +348,7 @@ def test_a_leader_hint_wakes_waiters_without_a_request() -> None:
             sent = len(network.sent)
             waiter = asyncio.create_task(updater.wait_newer(updater.view.version, 5.0))
             await turns()
-            assert updater.apply_leader_hint("t", 0, 2, 9)
+            assert updater.apply_leader_hints([LeaderHint("t", 0, 2, 9)])
             assert (await waiter).leader("t", 0) == 2
             assert len(network.sent) == sent
 
@@ -400,7 +400,7 @@ def test_a_leader_that_is_away_is_looked_after_until_another_leads_or_it_is_back
                 assert 40 <= len(network.sent) - sent <= 60
                 network.down = set() if ends == "it is back" else {1}
                 if ends == "another leads":
-                    updater.apply_leader_hint("t", 0, 2, 2)
+                    updater.apply_leader_hints([LeaderHint("t", 0, 2, 2)])
                 await asyncio.sleep(1.0)
                 sent = len(network.sent)
                 await asyncio.sleep(60.0)
@@ -542,7 +542,7 @@ def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
         await turns()
         waiter.cancel()
         await asyncio.wait([waiter])
-        assert not updater._waiters
+        assert not updater._news._waiters
 
     run(main())
 

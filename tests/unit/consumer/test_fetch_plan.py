@@ -9,12 +9,12 @@ import pytest
 
 from kclient.cluster.broker import Broker
 from kclient.cluster.partition import Partition
-from kclient.cluster.topic import Topic
 from kclient.cluster.view import Cluster
 from kclient.consumer.fetch_plan import SHORT_POLL, BrokerQueue, FetchPlan
 from kclient.consumer.fetch_session import Ask
 from kclient.consumer.partition_state import PartitionState
 from kclient.types import OffsetSpec, TopicPartition
+from tests.support.views import topic_of, view_of
 from tests.unit.consumer.buffer_rig import BufferRig
 from tests.unit.consumer.log_bytes import batch
 
@@ -22,10 +22,8 @@ from tests.unit.consumer.log_bytes import batch
 def cluster(*leaders: int | None, brokers: tuple[int, ...] = (1, 2, 3)) -> Cluster:
     """Topic ``t`` with these leaders."""
     partitions = [Partition("t", index, leader, 5) for index, leader in enumerate(leaders)]
-    topic = Topic("t")
-    for partition in partitions:
-        topic = topic.with_partition(partition)
-    return Cluster.of([Broker(n, "host", 9092) for n in brokers], [topic], version=1)
+    topic = topic_of("t", partitions)
+    return view_of([Broker(n, "host", 9092) for n in brokers], [topic], version=1)
 
 
 class PlanRig(BufferRig):

@@ -7,11 +7,11 @@ from kclient.broker_errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from kclient.cluster.topic import Topic
 from kclient.cluster.view import Cluster
 from kclient.consumer.homeless import UNKNOWN_GRACE, explain
 from kclient.error_codes import ErrorCode
 from kclient.types import TopicPartition
+from tests.support.views import topic_of, view_of
 from tests.unit.consumer.test_fetch_plan import cluster
 
 P = TopicPartition("t", 0)
@@ -19,11 +19,11 @@ PATIENCE = 60.0
 
 
 def refused(code: int) -> Cluster:
-    return Cluster.of([], [Topic("t", error=code)], version=1)
+    return view_of([], [topic_of("t", error=code)], version=1)
 
 
 def test_nothing_was_heard_of_the_topic_yet() -> None:
-    assert explain(Cluster.of([], [], version=1), P, 59.0, PATIENCE, unknown=False) is None
+    assert explain(view_of([], [], version=1), P, 59.0, PATIENCE, unknown=False) is None
 
 
 def test_an_unknown_topic_may_take_a_moment_and_is_then_named() -> None:
@@ -56,5 +56,5 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
 
 
 def test_what_may_pass_by_itself_is_told_when_patience_ends() -> None:
-    for view in (cluster(None), Cluster.of([], [], version=1)):
+    for view in (cluster(None), view_of([], [], version=1)):
         assert isinstance(explain(view, P, 60.0, PATIENCE, unknown=False), LeaderNotAvailable)

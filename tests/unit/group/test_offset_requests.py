@@ -22,8 +22,8 @@ from kclient.broker_errors import (
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
 )
-from kclient.cluster.view import Cluster, Partition
-from kclient.cluster.view import Topic as TopicView
+from kclient.cluster.partition import Partition
+from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import ClientClosed, ConnectionLost, KafkaError, NoCommonVersion, ProtocolError
 from kclient.group.generation import OUTSIDE, Generation
@@ -45,6 +45,7 @@ from kclient.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kclient.types import OffsetAndMetadata, TopicPartition
+from tests.support.views import topic_of, view_of
 
 T_ID, U_ID = b"t" * 16, b"u" * 16
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -59,9 +60,7 @@ OFFSETS = {
 def view(**ids: bytes) -> Cluster:
     """A view that knows topics and their ids."""
     partitions = [Partition("?", 0, 1)]
-    return Cluster.of(
-        topics=[TopicView(name, partitions, topic_id=one) for name, one in ids.items()]
-    )
+    return view_of(topics=[topic_of(name, partitions, topic_id=one) for name, one in ids.items()])
 
 
 KNOWN = view(t=T_ID, u=U_ID)

@@ -16,8 +16,8 @@ from kclient.clock import SystemClock
 from kclient.config import NetworkConfig
 from kclient.hooks import Counters, Dialer, Event, Hooks
 from kclient.network import Lane, NetworkClient, RequestFuture
-from kclient.network.keeper import Unsupervised
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.unsupervised import Unsupervised
 from tests.unit.network.scripted_broker import (
     API_VERSIONS,
     Received,

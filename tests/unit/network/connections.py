@@ -13,7 +13,7 @@ from kclient.network.connection_states import (
 from kclient.network.frames import FramePool
 from kclient.network.handshake import Identity
 from kclient.network.requests import PendingRequest
-from kclient.protocol.headers import decode_request_header, encode_response
+from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Request, Response
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
@@ -25,6 +25,7 @@ from kclient.protocol.messages.fetch import (
     PartitionData,
 )
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.response_frames import encode_response
 
 SETUP_DEADLINE = 10.0
 UNSUPPORTED_VERSION = 35

@@ -16,10 +16,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, cast
 
-from kclient.protocol.headers import RequestHeader, decode_request_header, encode_response
+from kclient.protocol.headers import RequestHeader, decode_request_header
 from kclient.protocol.message import Response
 from kclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kclient.protocol.messages.metadata import MetadataResponse
+from tests.support.response_frames import encode_response
 
 API_VERSIONS, METADATA = 18, 3
 SPOKEN = (

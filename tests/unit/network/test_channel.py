@@ -11,9 +11,9 @@ from kclient.network.connection import Connection
 from kclient.network.frames import FramePool
 from kclient.network.handshake import Identity
 from kclient.network.requests import PendingRequest
-from kclient.protocol.headers import encode_response
 from kclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.response_frames import encode_response
 
 
 class NotedTransport(asyncio.Transport):

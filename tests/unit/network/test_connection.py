@@ -16,7 +16,6 @@ from kclient.network.connection_states import (
     ConnectionState,
 )
 from kclient.network.requests import RawResponse
-from kclient.protocol.headers import encode_response
 from kclient.protocol.message import Request
 from kclient.protocol.messages.fetch import (
     FetchRequest,
@@ -25,6 +24,7 @@ from kclient.protocol.messages.fetch import (
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kclient.transitions import IllegalTransition
+from tests.support.response_frames import encode_response
 from tests.unit.network.connections import (
     answer,
     deliver,

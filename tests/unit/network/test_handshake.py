@@ -17,7 +17,7 @@ from kclient.network.connection import Connection
 from kclient.network.connection_states import (
     ConnectionState,
 )
-from kclient.protocol.headers import decode_request_header, encode_response
+from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Request, Response
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
@@ -26,6 +26,7 @@ from kclient.protocol.messages.api_versions import (
 )
 from kclient.protocol.messages.metadata import MetadataRequest
 from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support.response_frames import encode_response
 from tests.unit.network.connections import (
     SETUP_DEADLINE,
     SPOKEN,

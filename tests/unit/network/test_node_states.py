@@ -149,11 +149,9 @@ def test_after_a_failure_only_one_lane_probes_the_node() -> None:
     states = new_states()
     now = fail_once(states, 0.0)
     states.dialing(A)
-    assert states.is_probed(A)
     assert not states.can_dial(A, now)
     states.usable(A, now)
     states.proved(A)
-    assert not states.is_probed(A)
     assert states.can_dial(A, now)
 
 

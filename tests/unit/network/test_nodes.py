@@ -85,7 +85,6 @@ class TestNodes:
             assert isinstance(await under_way, MetadataResponse)
             room = Room(client)
             await room.until(lambda: client.snapshot() == [])
-            assert client.api_versions(1) is None
 
     async def test_a_broker_that_left_in_back_off_leaves_nothing(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:

@@ -26,6 +26,7 @@ from kclient.producer.no_room import NoRoom
 from kclient.producer.sender import Sender
 from kclient.producer.settlement import Settlement
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tests.support.views import view_of, with_topic
 
 VERSION = 9
 
@@ -112,7 +113,7 @@ class HandMetadata:
             if hint.leader_epoch > view.leader_epoch(hint.topic, hint.partition):
                 topic = view.topics[hint.topic]
                 led = topic.with_leader(hint.partition, hint.leader_id, hint.leader_epoch)
-                view = view.with_topic(led)
+                view = with_topic(view, led)
         news = view is not self.view
         if news:
             self.publish(view)
@@ -122,6 +123,9 @@ class HandMetadata:
         self.view = view
         for listener in self.listeners:
             listener(view)
+
+    def publish_topic(self, topic: Topic) -> None:
+        self.publish(with_topic(self.view, topic))
 
 
 @dataclass
@@ -208,7 +212,7 @@ class Rig:
         self.clock = HandClock()
         leaders = {"t": [1] * partitions} if topics is None else topics
         self.metadata = HandMetadata(
-            Cluster.of(
+            view_of(
                 [Broker(1, "one", 9092), Broker(2, "two", 9092)],
                 [make_topic(name, nodes) for name, nodes in leaders.items()],
                 version=1,

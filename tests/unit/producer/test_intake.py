@@ -21,6 +21,7 @@ from kclient.errors import (
 from kclient.producer.hot import Delivery
 from kclient.producer.intake import NoRoom
 from kclient.producer.parking import Parked
+from tests.support.views import with_brokers, with_topic, without_topic
 
 from .model_broker import ModelBroker
 from .rig import Rig, Waiter, make_topic
@@ -115,31 +116,31 @@ def test_explicit_partitions_are_taken() -> None:
 def test_stale_metadata_with_fewer_partitions_is_not_believed() -> None:
     rig = Rig(4)
     known = make_topic("t", [1] * 4, topic_id=b"i" * 16)
-    rig.metadata.publish(rig.metadata.view.with_topic(known))
+    rig.metadata.publish_topic(known)
     rig.send(b"v", partition=3)
     stale = make_topic("t", [1], topic_id=b"i" * 16)
-    rig.metadata.publish(rig.metadata.view.with_topic(stale))
+    rig.metadata.publish_topic(stale)
     assert rig.accumulator.topics["t"].count == 4
 
 
 def test_fewer_partitions_without_topic_ids_are_left_to_the_view_to_judge() -> None:
     rig = Rig(4)
     rig.send(b"v", partition=0)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.metadata.publish_topic(make_topic("t", [1]))
     assert rig.accumulator.topics["t"].count == 1
 
 
 def test_a_new_topic_id_may_bring_fewer_partitions() -> None:
     rig = Rig(4)
     rig.send(b"v", partition=3)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1], topic_id=b"i" * 16)))
+    rig.metadata.publish_topic(make_topic("t", [1], topic_id=b"i" * 16))
     assert rig.accumulator.topics["t"].count == 1
 
 
 def test_growing_topics_leave_batches_where_they_are() -> None:
     rig = Rig(1)
     early = rig.send(b"v", key=b"k")
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1] * 50)))
+    rig.metadata.publish_topic(make_topic("t", [1] * 50))
     late = rig.send(b"v", key=b"k")
     assert early.partition == 0
     assert late.partition is not None
@@ -157,12 +158,13 @@ def test_a_view_moves_the_queues_of_those_topics_only_that_it_has_news_of(
     moved: list[str] = []
     monkeypatch.setattr(rig.accumulator, "lead", lambda topic: moved.append(topic.name))
     view = rig.metadata.view
-    rig.metadata.publish(view.with_topic(make_topic("t", [1, 1])))  # as it was
+    rig.metadata.publish(with_topic(view, make_topic("t", [1, 1])))  # as it was
     assert moved == []
-    rig.metadata.publish(view.with_topic(make_topic("t", [1, 2])))
+    rig.metadata.publish(with_topic(view, make_topic("t", [1, 2])))
     assert moved == ["t"]
-    rig.metadata.publish(view.without_topic("t"))
-    rig.metadata.publish(view.with_topic(make_topic("t", [1, 2])).without_topic("u"))
+    rig.metadata.publish(without_topic(view, "t"))
+    changed = with_topic(view, make_topic("t", [1, 2]))
+    rig.metadata.publish(without_topic(changed, "u"))
     rig.metadata.publish(view)
     assert moved == ["t", "t", "t", "u"]
 
@@ -212,7 +214,7 @@ def test_an_unknown_topic_parks_and_asks_for_metadata() -> None:
 def test_parked_records_go_in_their_order_when_the_topic_comes() -> None:
     rig = unknown()
     deliveries = [rig.send(b"%d" % i, partition=0) for i in range(20)]
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.metadata.publish_topic(make_topic("t", [1]))
     deliveries.append(rig.send(b"20", partition=0))
     broker = serve_all(rig)
     assert broker.log("t", 0).values == [b"%d" % i for i in range(21)]
@@ -223,7 +225,7 @@ def test_an_unknown_topic_fails_after_delivery_timeout_with_what_brokers_say() -
     rig = unknown(delivery_timeout=5.0)
     delivery = rig.send(b"v")
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [], error=code)))
+    rig.metadata.publish_topic(make_topic("t", [], error=code))
     rig.pass_time(4.9)
     assert not delivery.done()
     rig.pass_time(0.2)
@@ -237,7 +239,7 @@ def say_unknown(rig: Rig, seconds: float) -> None:
     """Brokers say that there is no topic t, and have for so long."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     rig.metadata.unknown["t"] = seconds
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [], error=code)))
+    rig.metadata.publish_topic(make_topic("t", [], error=code))
     rig.step()
 
 
@@ -276,7 +278,7 @@ def test_a_topic_that_comes_while_its_records_are_given_up_takes_the_others() ->
     rig = unknown()
     deliveries = [rig.send(b"v", partition=0) for _ in range(1500)]
     say_unknown(rig, 5.0)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.metadata.publish_topic(make_topic("t", [1]))
     serve_all(rig)
     failed = [one.exception() is not None for one in deliveries]
     assert failed == [True] * 1000 + [False] * 500
@@ -305,7 +307,7 @@ def test_no_metadata_at_all_is_another_error() -> None:
 def test_topics_that_brokers_refuse_fail_at_once(code: int) -> None:
     rig = unknown()
     delivery = rig.send(b"v")
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [], error=code)))
+    rig.metadata.publish_topic(make_topic("t", [], error=code))
     error = delivery.exception()
     assert isinstance(error, BrokerError) and error.code == code
 
@@ -322,7 +324,7 @@ def test_an_unknown_topic_is_asked_for_again_with_each_refresh() -> None:
     rig = unknown()
     rig.send(b"v")
     asked = len(rig.metadata.asked)
-    rig.metadata.publish(rig.metadata.view.with_broker(rig.metadata.view.brokers[1]))
+    rig.metadata.publish(with_brokers(rig.metadata.view, rig.metadata.view.brokers))
     assert len(rig.metadata.asked) == asked + 1
 
 
@@ -402,14 +404,14 @@ def test_parking_for_metadata_is_bounded_by_memory() -> None:
             rig.send(b"x" * 100)
     assert "awaiting anything lets it come" in str(caught.value)
     assert 100 < rig.intake.lot.total < 200
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.metadata.publish_topic(make_topic("t", [1]))
     assert rig.intake.lot.total == 0 and rig.intake.lot.claimed == 0
 
 
 def test_many_parked_records_are_admitted_in_slices() -> None:
     rig = unknown()
     deliveries = [rig.send(b"%d" % i, partition=0) for i in range(2500)]
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.metadata.publish_topic(make_topic("t", [1]))
     assert rig.intake.lot.total == 1500
     late = rig.send(b"2500", partition=0)
     broker = serve_all(rig)
@@ -476,7 +478,7 @@ def parked_for_a_topic(seconds: float, **settings: Any) -> tuple[Rig, Delivery]:
     parked = rig.send(b"parked", partition=0)
     rig.pass_time(seconds)
     rig.network.blocked.add(1)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.metadata.publish_topic(make_topic("t", [1]))
     return rig, parked
 
 
@@ -499,7 +501,7 @@ def test_records_that_waited_for_different_times_don_t_share_a_deadline() -> Non
     second = rig.send(b"second", partition=0)
     rig.pass_time(3.0)
     rig.network.blocked.add(1)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.metadata.publish_topic(make_topic("t", [1]))
     rig.pass_time(4.1)
     assert first.done() and not second.done()
     rig.pass_time(2.8)
@@ -549,7 +551,7 @@ def test_records_that_waited_together_share_a_batch() -> None:
     rig = unknown(delivery_timeout=10.0)
     parked = [rig.send(b"%d" % n, partition=0) for n in range(20)]
     rig.pass_time(5.0)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1])))
+    rig.metadata.publish_topic(make_topic("t", [1]))
     assert len({id(delivery._outcome) for delivery in parked}) == 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kclient.cluster.partition import Partition
-from kclient.cluster.topic import NO_TOPIC_ID, Topic
+from kclient.cluster.topic import NO_TOPIC_ID
 from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BrokerUnreachable,
@@ -18,6 +18,7 @@ from kclient.protocol.messages.produce import (
     LeaderIdAndEpoch,
 )
 from kclient.record import read_batches
+from tests.support.views import topic_of
 
 from .model_broker import ModelBroker
 from .rig import Rig, make_topic
@@ -203,7 +204,7 @@ def test_after_a_refusal_the_next_batch_asks_again() -> None:
 def test_topic_ids_are_used_from_v13_on() -> None:
     topic_id = b"0123456789abcdef"
     rig = Rig()
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1], topic_id=topic_id)))
+    rig.metadata.publish_topic(make_topic("t", [1], topic_id=topic_id))
     delivery = rig.send(b"v")
     rig.step()
     sent = rig.take_request()
@@ -252,7 +253,7 @@ def test_a_partition_without_a_leader_is_kept_until_it_has_one() -> None:
     for _ in range(50):
         rig.pass_time(1.0)
     assert not delivery.done() and not rig.network.pending and rig.metadata.asked
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [2])))
+    rig.metadata.publish_topic(make_topic("t", [2]))
     rig.step()
     assert rig.network.pending[0].node_id == 2
 
@@ -271,7 +272,7 @@ def test_a_moved_leader_gets_the_waiting_batches() -> None:
     rig.network.blocked.add(1)
     rig.send(b"v")
     rig.step()
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [2])))
+    rig.metadata.publish_topic(make_topic("t", [2]))
     rig.step()
     assert [sent.node_id for sent in rig.network.pending] == [2]
 
@@ -363,7 +364,7 @@ def test_what_a_former_leader_refuses_after_another_is_known_goes_there_without_
         rig.step()
     asked = len(rig.metadata.asked)
     shipped = [rig.take_request() for _ in range(3)]
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [2])))
+    rig.metadata.publish_topic(make_topic("t", [2]))
     for sent in shipped:
         rig.answer(sent, broker.produce(sent.message(), refuse=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     for delivery in later:
@@ -377,7 +378,7 @@ def test_what_a_former_leader_refuses_after_another_is_known_goes_there_without_
 def lead(rig: Rig, leader: int, epoch: int, topic_id: bytes = NO_TOPIC_ID) -> None:
     known = None if leader < 0 else leader
     part = Partition("t", 0, leader=known, leader_epoch=epoch)
-    rig.metadata.publish(rig.metadata.view.with_topic(Topic("t", [part], topic_id=topic_id)))
+    rig.metadata.publish_topic(topic_of("t", [part], topic_id=topic_id))
 
 
 def refuse_with_hint(rig: Rig, broker: ModelBroker, leader_id: int, leader_epoch: int) -> None:

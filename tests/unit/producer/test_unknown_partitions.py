@@ -19,7 +19,7 @@ FORMER, LATTER, THIRD = b"a" * 16, b"b" * 16, b"c" * 16
 def tell(rig: Rig, partitions: int, topic_id: bytes = bytes(16)) -> None:
     """Brokers say that topic t has so many partitions."""
     topic = make_topic("t", [1] * partitions, topic_id=topic_id)
-    rig.metadata.publish(rig.metadata.view.with_topic(topic))
+    rig.metadata.publish_topic(topic)
     rig.step()
 
 
@@ -123,7 +123,7 @@ def test_a_cancelled_record_leaves_the_line_for_its_partition() -> None:
 def test_a_partition_that_was_just_added_is_found() -> None:
     rig = Rig(2)
     delivery = rig.send(b"v", partition=2)
-    rig.metadata.publish(rig.metadata.view.with_topic(make_topic("t", [1, 1, 1])))
+    rig.metadata.publish_topic(make_topic("t", [1, 1, 1]))
     assert delivery.partition == 2 and not isinstance(delivery._outcome, Parked)
 
 

@@ -45,36 +45,25 @@ def test_an_unsigned_varint_out_of_range_is_not_written(value: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "data"), [(0, "00"), (-1, "01"), (1, "02"), (-64, "7f"), (64, "8001"), (300, "d804")]
+    ("value", "data"),
+    [
+        (0, "00"),
+        (-1, "01"),
+        (1, "02"),
+        (-64, "7f"),
+        (64, "8001"),
+        (300, "d804"),
+        (2**63 - 1, "feffffffffffffffff01"),
+        (-(2**63), "ffffffffffffffffff01"),
+    ],
 )
 def test_zigzag_keeps_small_negative_numbers_short(value: int, data: str) -> None:
     out = bytearray()
     primitives.put_varint(out, value)
     assert out.hex() == data
-    assert primitives.read_varint(out, 0, len(out)) == (value, len(out))
 
 
-@given(st.integers(-(2**31), 2**31 - 1))
-def test_signed_varints_round_trip(value: int) -> None:
-    out = bytearray(b"?")
-    primitives.put_varint(out, value)
-    assert primitives.read_varint(out, 1, len(out)) == (value, len(out))
-
-
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_signed_varlongs_round_trip(value: int) -> None:
-    out = bytearray()
-    primitives.put_varint(out, value)
-    assert primitives.read_varlong(out, 0, len(out)) == (value, len(out))
-
-
-def test_a_varint_of_more_bits_than_its_type_is_refused() -> None:
-    out = bytearray()
-    primitives.put_varint(out, 2**31)
-    with pytest.raises(Malformed):
-        primitives.read_varint(out, 0, len(out))
-    with pytest.raises(Malformed):
-        primitives.read_varlong(b"\xff" * 9 + b"\x7f", 0, 10)
+def test_a_varint_of_more_than_64_bits_is_not_written() -> None:
     with pytest.raises(OverflowError):
         primitives.put_varint(bytearray(), 2**63)
 

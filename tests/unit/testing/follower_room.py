@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from kclient.protocol.headers import decode_request_header, encode_response
+from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Response
 from kclient.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -30,6 +30,7 @@ from kclient.testing.image import PartitionFacts
 from kclient.testing.inside import Inside
 from kclient.testing.replica import Replica
 from kclient.testing.replication import Replication
+from tests.support.response_frames import encode_response
 from tests.unit.testing.images import cluster
 from tests.unit.testing.test_replica import config
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from kclient.admin.visibility import GONE, wait_until_seen
+from kclient.admin.topic_changes import GONE, wait_until_seen
 from kclient.clock import SystemClock
+from kclient.cluster.broker import Broker
 from kclient.cluster.calls import Calls
-from kclient.cluster.view import Broker, Cluster
 from kclient.errors import ClientClosed, ConnectionLost
 from kclient.hooks import Counters, Hooks
 from kclient.protocol.message import Request
+from tests.support.views import view_of
 from tests.unit.cluster.answers import answer, topic
 from tests.unit.cluster.virtual import FakeNetwork, Script, Steady, config, run
 
@@ -22,7 +23,7 @@ from tests.unit.cluster.virtual import FakeNetwork, Script, Steady, config, run
 def core_of(script: Script, brokers: int = 2) -> Any:
     network: Any = FakeNetwork(script)
     metadata: Any = SimpleNamespace(
-        view=Cluster.of(Broker(n, f"b{n}", 9000 + n) for n in range(1, brokers + 1))
+        view=view_of(Broker(n, f"b{n}", 9000 + n) for n in range(1, brokers + 1))
     )
     clock = SystemClock()
     calls = Calls(network, metadata, config(), clock=clock, rng=Steady(), counters=Counters())

@@ -1,0 +1,235 @@
+"""Changing topics: asks the controller, then waits until every broker shows what it has done.
+
+Called by ``Admin``; the questions are in ``topics``. A controller answers before all brokers have
+heard of a change, so a client that goes on to another broker might be told that its new topic
+doesn't exist. The wait is for a moment only: the change itself is done, so running out of time is
+no error.
+
+Before Apache Kafka 2.4 a new topic must come with numbers of partitions and replicas; a user who
+leaves them open gets what the controller's own settings say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kclient.admin.descriptions import request_for
+from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
+from kclient.admin.topics import (
+    CreatePartitions,
+    CreateTopics,
+    DefaultsNeeded,
+    DeleteTopics,
+    TopicRef,
+)
+from kclient.cluster.calls import NodeTarget
+from kclient.cluster.fanout import ask_all
+from kclient.errors import KafkaError, ProtocolError, broker_error
+from kclient.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from kclient.cluster.core import ClientCore
+
+logger = logging.getLogger("kclient.admin")
+
+PATIENCE = 5.0
+"""Seconds to wait at most: propagation takes milliseconds, unless a broker is in trouble."""
+
+BROKERS_ASKED = 12
+"""In larger clusters only so many are asked; what is left is what ``wait_for_topic`` bridges."""
+
+GONE = 0
+"""The number of partitions of a topic that doesn't exist any more."""
+
+BROKER = 4
+"""Kafka's number of the resource type."""
+
+NAMES = ("num.partitions", "default.replication.factor")
+
+
+async def create_topics(
+    core: ClientCore, topics: Mapping[str, NewTopic], validate_only: bool, timeout: float
+) -> dict[str, CreatedTopic | KafkaError]:
+    """See ``Admin.create_topics``."""
+    deadline = core.clock.now() + timeout
+    question = CreateTopics(topics, validate_only=validate_only)
+    outcomes = await ask_all(core.calls, question, topics, timeout)
+    lacking = [name for name, got in outcomes.items() if isinstance(got, DefaultsNeeded)]
+    if lacking:
+        left = max(0.001, deadline - core.clock.now())
+        outcomes |= await _with_defaults(core, topics, lacking, validate_only, left)
+    made = {
+        name: got.partitions or 1 for name, got in outcomes.items() if isinstance(got, CreatedTopic)
+    }
+    if made and not validate_only:
+        await wait_until_seen(core, made, deadline - core.clock.now())
+    return outcomes
+
+
+async def _with_defaults(
+    core: ClientCore,
+    topics: Mapping[str, NewTopic],
+    lacking: Sequence[str],
+    validate_only: bool,
+    timeout: float,
+) -> dict[str, CreatedTopic | KafkaError]:
+    """Ask again for those that an old controller could not fill in."""
+    deadline = core.clock.now() + timeout
+    try:
+        partitions, replicas = await broker_defaults(core, timeout)
+    except KafkaError as error:
+        return dict.fromkeys(lacking, error)
+    filled = {name: topics[name].with_defaults(partitions, replicas) for name in lacking}
+    question = CreateTopics(filled, validate_only=validate_only)
+    return await ask_all(core.calls, question, filled, max(0.001, deadline - core.clock.now()))
+
+
+async def delete_topics(
+    core: ClientCore, refs: Sequence[TopicRef], timeout: float
+) -> dict[TopicRef, DeletedTopic | KafkaError]:
+    """See ``Admin.delete_topics``."""
+    deadline = core.clock.now() + timeout
+    outcomes = await ask_all(core.calls, DeleteTopics(), refs, timeout)
+    gone = {
+        got.name: GONE
+        for got in outcomes.values()
+        if isinstance(got, DeletedTopic) and got.name is not None
+    }
+    if gone:
+        await wait_until_seen(core, gone, deadline - core.clock.now())
+    return outcomes
+
+
+async def create_partitions(
+    core: ClientCore,
+    totals: Mapping[str, int],
+    assignments: Mapping[str, Sequence[Sequence[int]]],
+    validate_only: bool,
+    timeout: float,
+) -> dict[str, int | KafkaError]:
+    """See ``Admin.create_partitions``."""
+    deadline = core.clock.now() + timeout
+    question = CreatePartitions(totals, assignments, validate_only=validate_only)
+    outcomes = await ask_all(core.calls, question, totals, timeout)
+    grown = {name: got for name, got in outcomes.items() if isinstance(got, int)}
+    if grown and not validate_only:
+        await wait_until_seen(core, grown, deadline - core.clock.now())
+    return outcomes
+
+
+async def broker_defaults(core: ClientCore, timeout: float) -> tuple[int, int]:
+    """``num.partitions`` and ``default.replication.factor`` of the controller.
+
+    Raises:
+        KafkaError: They can't be had; ClusterAuthorizationFailed where this client may not see
+            them.
+    """
+    # A broker's settings are told by that broker only.
+    node_id = core.calls.controller()
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=BROKER, resource_name=str(node_id), configuration_keys=list(NAMES)
+            )
+        ]
+    )
+    response = await core.calls.call(
+        NodeTarget(node_id), request, timeout=timeout, check=_config_error
+    )
+    values = {config.name: config.value for config in response.results[0].configs}
+    try:
+        partitions, replicas = (int(values[name] or "") for name in NAMES)
+    except (KeyError, ValueError):
+        raise ProtocolError(
+            f"broker {node_id} tells no usable {' and '.join(NAMES)}",
+            struct="DescribeConfigsResponse",
+            field="configs",
+            hint="give partitions and replication_factor",
+        ) from None
+    return partitions, replicas
+
+
+def _config_error(response: DescribeConfigsResponse) -> KafkaError | None:
+    if not response.results:
+        return ProtocolError(
+            "no result for the broker", struct="DescribeConfigsResponse", field="results"
+        )
+    said = response.results[0]
+    if not said.error_code:
+        return None
+    return broker_error(
+        said.error_code,
+        "looking up the brokers' default numbers of partitions and replicas failed",
+        broker_message=said.error_message,
+    )
+
+
+async def wait_until_seen(core: ClientCore, counts: Mapping[str, int], time_left: float) -> bool:
+    """Wait until the brokers show each topic with at least so many partitions, each with a leader.
+
+    Args:
+        core: The client's.
+        counts: Expected number of partitions by topic name; ``GONE`` for a deleted one.
+        time_left: Seconds that the caller has left.
+
+    Returns:
+        Whether all of them do. A broker that can't be asked doesn't count.
+    """
+    deadline = core.clock.now() + min(time_left, PATIENCE)
+    waiting = sorted(core.metadata.view.brokers)[:BROKERS_ASKED]
+    attempt = 0
+    while waiting:
+        left = deadline - core.clock.now()
+        if left <= 0:
+            core.hooks.log(logger).info(
+                "topics=%d not yet seen by brokers=%s", len(counts), waiting
+            )
+            return False
+        waiting = await _unaware(core, waiting, counts, left)
+        if waiting:
+            # Starts shorter than the back-off of failures: nothing has failed.
+            await core.calls.pause(min(0.02 * 2**attempt, 0.5, left))
+            attempt += 1
+    return True
+
+
+async def _unaware(
+    core: ClientCore, node_ids: list[int], counts: Mapping[str, int], timeout: float
+) -> list[int]:
+    """Those of the brokers that don't show it yet."""
+
+    def build(version: int) -> MetadataRequest:
+        return request_for(list(counts), version)
+
+    futures = [
+        (node_id, core.network.send(node_id, build, api=MetadataRequest, timeout=timeout))
+        for node_id in node_ids
+    ]
+    unaware = []
+    for node_id, future in futures:
+        try:
+            if not _shows(await future, counts):
+                unaware.append(node_id)
+        except KafkaError as error:
+            core.calls.check_ended()
+            core.hooks.log(logger).debug("node=%d can't be asked for topics: %s", node_id, error)
+    return unaware
+
+
+def _shows(response: MetadataResponse, counts: Mapping[str, int]) -> bool:
+    shown = {
+        topic.name: sum(1 for p in topic.partitions if p.leader_id >= 0)
+        for topic in response.topics
+        if not topic.error_code
+    }
+    return all(
+        name not in shown if count == GONE else shown.get(name, GONE) >= count
+        for name, count in counts.items()
+    )
