@@ -10,8 +10,7 @@ import pytest
 
 from kclient.consumer.running.failures import Failures
 from kclient.consumer.running.runner import Runner
-from kclient.consumer.running.schedule import Schedule
-from kclient.consumer.running.tracker import Tracker
+from kclient.consumer.running.tracker import Schedule, Tracker
 from kclient.types import OffsetAndMetadata
 from tests.virtual.group_run import run, run_many
 from tests.virtual.handler_run import HandlerScene

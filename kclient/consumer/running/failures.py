@@ -26,8 +26,9 @@ from kclient.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.consumer.running.host import RunHost, Sender
+    from kclient.consumer.running.engine_host import EngineHost
     from kclient.consumer.running.retries import Policy
+    from kclient.consumer.running.sender import Sender
     from kclient.consumer.running.tracker import Job
 
 PATIENCE = 10.0
@@ -52,7 +53,7 @@ class Failures:
 
     def __init__(
         self,
-        host: RunHost,
+        host: EngineHost,
         policy: Policy,
         producer: Sender | None,
         put_back: Callable[[Job, float], object],
@@ -60,6 +61,7 @@ class Failures:
         stop: Callable[[BaseException], object],
     ) -> None:
         self._host = host
+        self._core = host.core
         self._policy = policy
         self._producer = producer
         self._put_back = put_back
@@ -114,8 +116,8 @@ class Failures:
         if job.failure is None:
             job.attempts += 1
             self.count += 1
-            self._host.count("consumer.handler_failures", 1)
-            wait = self._policy.wait(job.attempts, error, self._host.rng)
+            self._core.counters.add("consumer.handler_failures")
+            wait = self._policy.wait(job.attempts, error, self._core.rng)
             if wait is not None:
                 self._put_back(job, wait)
                 return
@@ -148,7 +150,7 @@ class Failures:
         producer: Sender,
         waits: Callable[[], object],
     ) -> None:
-        record, policy, clock = job.record, self._policy, self._host.clock
+        record, policy, clock = job.record, self._policy, self._core.clock
         due = None
         if to.topic in policy.delays:
             due = clock.wall_ms() + round(to.delay * 1000)
@@ -161,14 +163,14 @@ class Failures:
         except Exception as error:
             if _may_pass(error):
                 self._host.log.warning("a record can't be sent to %s yet: %s", to.topic, error)
-                self._put_back(job, policy.again(job.sends, self._host.rng))
+                self._put_back(job, policy.again(job.sends, self._core.rng))
                 job.sends += 1
             else:
                 text = f"; and it can't be sent to {to.topic}: {error}"
                 self._stop(_for_good(job, cause, more=text))
             return
         self.sent_on += 1
-        self._host.count("consumer.sent_on", 1)
+        self._core.counters.add("consumer.sent_on")
         level = logging.INFO if due is not None else logging.WARNING
         text = "handler failed for good partition=%s offset=%d attempts=%d error=%s sent_to=%s"
         where, name = job.track.partition, type(cause).__name__
