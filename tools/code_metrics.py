@@ -57,8 +57,7 @@ SANS_IO = tuple(
         "interest.py partition_state.py progress.py reset.py subscription.py unplaced.py "
         "watchdog.py running/dead_letters.py running/health.py running/plan.py "
         "running/retries.py running/sender.py running/tracker.py",
-        "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "
-        "generation.py host.py",
+        "group": "assignors consumer_protocol.py host.py offset_requests.py",
         "admin": "cluster.py descriptions.py new_topic.py outcomes.py topics.py",
         "testing": "batch_rules.py broker_configs.py "
         "compaction.py config_defs.py config_descriptions.py config_rules.py "

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.wakeups import Alarm
 from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
-from kclient.group.generation import Generation
-from kclient.group.pulse import Pulse
-from kclient.group.states import MemberState
+from kclient.group.host import Generation
+from kclient.group.member import MemberState, Pulse
 from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
 from kclient.network import Lane
 
@@ -110,7 +109,7 @@ class Heartbeats:
     def begin(self) -> None:
         """The coordinator has counted us in: the session runs from now on."""
         self._failures = 0
-        self.pulse.begin(self._core.clock.now())
+        self.pulse.answered(self._core.clock.now())
         self._alarm.ring()
 
     def prove(self) -> None:
@@ -294,7 +293,7 @@ class Heartbeats:
             # Whom it knows still a session after that has a JoinGroup there: others are put out.
             self._mute_until = sent + self.pulse.session + self.pulse.interval
         if generation is not None and verdict is Verdict.OVER:
-            self.pulse.unproved(sent)
+            self.pulse.due = sent + self.pulse.interval  # it was an answer, but says nothing for us
         else:
             self._answered(sent)
         self._count(waits_for, missing=missing)

@@ -23,7 +23,7 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.group.host import MOST_BYTES
-from kclient.group.states import MemberState
+from kclient.group.member import MemberState
 from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
 from kclient.network import Lane
 
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.group.coordinator import Coordinator
-    from kclient.group.generation import Generation
     from kclient.group.heartbeats import Heartbeats
-    from kclient.group.host import JoinedMember, MembershipHost
+    from kclient.group.host import Generation, JoinedMember, MembershipHost
     from kclient.group.member import Member
     from kclient.group.membership_requests import Terms
     from kclient.protocol.message import Request

@@ -23,8 +23,7 @@ from kclient.errors import BrokerError, KafkaError
 from kclient.group.health import MembershipHealth
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.joining import SHY, Joining
-from kclient.group.member import Member
-from kclient.group.states import MemberState
+from kclient.group.member import Member, MemberState
 from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
 
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.config import MembershipConfig
     from kclient.group.coordinator import Coordinator
-    from kclient.group.generation import Generation
-    from kclient.group.host import MembershipHost
+    from kclient.group.host import Generation, MembershipHost
 
 logger = logging.getLogger("kclient.group")
 

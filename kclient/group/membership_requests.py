@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import NoCommonVersion
 from kclient.frozen import Frozen, frozen
-from kclient.group.generation import Generation
-from kclient.group.host import JoinedMember
+from kclient.group.host import Generation, JoinedMember
 from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

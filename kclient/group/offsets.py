@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kclient.cluster.retry import Attempts, Verdict, judge
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, RequestTimedOut, broker_error
-from kclient.group.offset_commit import OffsetCommit, was_recreated
-from kclient.group.offset_fetch import OffsetFetch
+from kclient.group.offset_requests import OffsetCommit, OffsetFetch, was_recreated
 from kclient.network import Lane
 from kclient.protocol.messages.offset_commit import OffsetCommitRequest
 from kclient.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from kclient.cluster.calls import Effort
     from kclient.cluster.core import ClientCore
     from kclient.group.coordinator import Coordinator
-    from kclient.group.generation import Generation
+    from kclient.group.host import Generation
     from kclient.protocol.message import Request
     from kclient.types import OffsetAndMetadata, TopicPartition
 

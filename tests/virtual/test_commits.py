@@ -14,7 +14,7 @@ from kclient.broker_errors import (
 )
 from kclient.error_codes import ErrorCode
 from kclient.errors import CommitFailed, RequestTimedOut
-from kclient.group.generation import OUTSIDE
+from kclient.group.host import OUTSIDE
 from kclient.testing import Cluster, run_virtually
 from kclient.types import TopicPartition
 from tests.virtual.commit_scene import COMMIT, P0, P1, STRANGER, at, scene
