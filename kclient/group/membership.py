@@ -19,7 +19,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm
-from kclient.errors import BrokerError, KafkaError
+from kclient.errors import BrokerError, KafkaError, broker_error
 from kclient.group.health import MembershipHealth
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.joining import SHY, Joining
@@ -414,21 +414,35 @@ class Membership:
         """LeaveGroup, as often as need be. That it fails is nobody's trouble but the others'."""
         from kclient.protocol.messages.leave_group import LeaveGroupRequest
 
-        try:
-            await self._coordinator.call(
-                lambda version: self._terms.leave(member_id, reason, version),
-                api=LeaveGroupRequest,
-                timeout=max(0.0, deadline - self._core.clock.now()),
-                check=self._terms.leave_verdict,
-                lane=Lane.GENERAL if parked else Lane.GROUP,
-            )
-        except KafkaError as error:
-            self._log.info(
-                "group %s couldn't be told that member %s leaves: %s",
-                self._terms.group_id,
-                member_id,
-                error,
-            )
+        calls, coordinator, terms = self._core.calls, self._coordinator, self._terms
+        doing = f"LeaveGroup to the coordinator of group {terms.group_id}"
+        effort = calls.effort(doing, max(0.0, deadline - self._core.clock.now()))
+        while True:
+            seen, node_id = self._core.metadata.view.version, None
+            try:
+                node_id = await coordinator.find(effort.deadline)
+                response = await coordinator.send(
+                    node_id,
+                    lambda version: terms.leave(member_id, reason, version),
+                    api=LeaveGroupRequest,
+                    lane=Lane.GENERAL if parked else Lane.GROUP,
+                    timeout=effort.time_for_request(),
+                    limit=effort.deadline,
+                )
+                code = terms.leave_verdict(response)
+                if not code:
+                    return
+                error: KafkaError = broker_error(code, f"{doing} failed", node_id=node_id)
+            except KafkaError as failure:
+                error = failure
+            if node_id is not None and self._core.clock.now() < effort.deadline:
+                coordinator.judge(node_id, error)
+            try:
+                await effort.recover(error, calls.name_of(node_id), seen)
+            except KafkaError as failure:
+                text = "group %s couldn't be told that member %s leaves: %s"
+                self._log.info(text, terms.group_id, member_id, failure)
+                return
 
 
 def _ms(seconds: float) -> int:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kclient.protocol.message import Request
     from kclient.types import OffsetAndMetadata, TopicPartition
 
-_URGENT = (Verdict.REFRESH, Verdict.LOOK_AROUND, Verdict.BACK_OFF)
+_BY_URGENCY = (Verdict.REFRESH, Verdict.LOOK_AROUND, Verdict.BACK_OFF)
 
 
 class GroupOffsets:
@@ -38,18 +38,15 @@ class GroupOffsets:
         coordinator: Of the group.
 
     Attributes:
+        group_id: The group.
         by_name: Partitions that the latest attempt to commit named, in place of topic ids.
     """
 
     def __init__(self, core: ClientCore, coordinator: Coordinator) -> None:
         self._core = core
         self._coordinator = coordinator
+        self.group_id = coordinator.group_id
         self.by_name: set[TopicPartition] = set()
-
-    @property
-    def group_id(self) -> str:
-        """The group."""
-        return self._coordinator.group_id
 
     async def attempt(
         self,
@@ -163,7 +160,11 @@ class GroupOffsets:
             outcomes.update(answers)
             verdicts = self._judge(answers, failures, effort)
             left = list(verdicts)
-            if left and not await self._wait(verdicts.values(), effort, version):
+            if not left:
+                break
+            try:
+                await effort.wait(min(verdicts.values(), key=_BY_URGENCY.index), version)
+            except RequestTimedOut:
                 now = self._core.clock.now()
                 outcomes.update((key, failures[key].out_of_time(now)) for key in left)
                 break
@@ -193,6 +194,7 @@ class GroupOffsets:
         effort: Effort,
     ) -> dict[TopicPartition, Verdict]:
         """What to ask about again."""
+        where = self._core.calls.name_of(self._coordinator.node_id)
         verdicts: dict[TopicPartition, Verdict] = {}
         for key, error in answers.items():
             if not isinstance(error, KafkaError):
@@ -200,21 +202,11 @@ class GroupOffsets:
             if key not in failures:
                 what = f"OffsetFetch of {key} in group {self.group_id}"
                 failures[key] = Attempts(what, effort.attempts.started)
-            failures[key].add(self._where(), error)
+            failures[key].add(where, error)
             verdict = judge(error, effort.elapsed)
             if verdict is not Verdict.GIVE_UP:
                 verdicts[key] = verdict
         return verdicts
-
-    @staticmethod
-    async def _wait(verdicts: Iterable[Verdict], effort: Effort, version: int) -> bool:
-        """Wait as the most urgent verdict says; False if time is up."""
-        wanted = set(verdicts)
-        try:
-            await effort.wait(next(one for one in _URGENT if one in wanted), version)
-        except RequestTimedOut:
-            return False
-        return True
 
     async def _send(
         self, message: OffsetCommit | OffsetFetch, api: type[Request], limit: float
@@ -251,6 +243,3 @@ class GroupOffsets:
             self._core.metadata.request_update(topic)
         if moved is not None:
             self._coordinator.lost(node_id, moved)
-
-    def _where(self) -> str:
-        return self._core.calls.name_of(self._coordinator.node_id)
