@@ -78,7 +78,6 @@ class Membership:
         self._host = host
         self._rebalance_timeout = rebalance_timeout
         self._leave_timeout = min(config.api_timeout, config.session_timeout)
-        self._is_static = config.group_instance_id is not None
         self._log = core.hooks.log(logger)
         self._member = Member()
         self._terms = Terms(
@@ -88,15 +87,7 @@ class Membership:
             _ms(waited_for),
             host.protocol_type,
         )
-        self._heart = Heartbeats(
-            core,
-            coordinator,
-            self._member,
-            config,
-            self._terms,
-            lambda error, code, generation: self._heard(Api.HEARTBEAT, error, code, generation),
-            self.over,
-        )
+        self._heart = Heartbeats(core, coordinator, self._member, config, self._terms, self)
         self._joining = Joining(
             core,
             coordinator,
@@ -244,7 +235,7 @@ class Membership:
         """A commit of ``generation`` was refused: that tells of the membership, too."""
         settled = self._member.state in (MemberState.STABLE, MemberState.PREPARING)
         if isinstance(error, BrokerError) and settled and self._member.generation == generation:
-            self._heard(Api.COMMIT, error, error.code, generation)
+            self.heard(Api.COMMIT, error, error.code, generation)
 
     def health(self) -> MembershipHealth:
         """A snapshot of how the membership is; free to call at any time."""
@@ -379,7 +370,7 @@ class Membership:
 
     # News
 
-    def _heard(self, api: Api, error: KafkaError, code: int, generation: Generation) -> None:
+    def heard(self, api: Api, error: KafkaError, code: int, generation: Generation) -> None:
         """The coordinator refused a heartbeat or a commit of the present generation."""
         verdict = verdict_on(api, code)
         match verdict:
@@ -406,7 +397,7 @@ class Membership:
     # Leaving
 
     def _tells(self, tell: bool | None) -> bool:
-        return not self._is_static if tell is None else tell
+        return self._terms.instance_id is None if tell is None else tell
 
     async def say_goodbye(
         self, member_id: str, reason: str, deadline: float, *, parked: bool = False
