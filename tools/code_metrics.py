@@ -55,10 +55,9 @@ SANS_IO = tuple(
         "fetch_buffer.py fetch_plan.py handover_stage.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py homeless.py "
         "interest.py partition_state.py progress.py reset.py subscription.py unplaced.py "
-        "watchdog.py running/bounds.py running/dead_letters.py running/health.py running/plan.py "
-        "running/retries.py running/schedule.py running/tracker.py",
-        "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "
-        "generation.py host.py",
+        "watchdog.py running/dead_letters.py running/health.py running/plan.py "
+        "running/retries.py running/sender.py running/tracker.py",
+        "group": "assignors consumer_protocol.py host.py offset_requests.py",
         "admin": "descriptions.py new_topic.py topics.py",
         "testing": "batch_rules.py broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py elections.py "

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kclient.consumer import fetch_session, handover_stage, partition_state
-from kclient.group import states as member_states
+from kclient.group import member
 from kclient.network import connection_states
 from kclient.producer import batch_states, idempotence
 from kclient.testing.groups import classic_group
@@ -37,7 +37,7 @@ MACHINES: dict[str, tuple[str, Table]] = {
         idempotence.SEQUENCE_TRANSITIONS,
     ),
     "An assigned partition": ("kclient/consumer/partition_state.py", partition_state.TRANSITIONS),
-    MEMBER: ("kclient/group/states.py", member_states.TRANSITIONS),
+    MEMBER: ("kclient/group/member.py", member.TRANSITIONS),
     "Partitions that move in a group": (
         "kclient/consumer/handover_stage.py",
         handover_stage.TRANSITIONS,

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kclient.errors import CommitFailed, KafkaError, RequestTimedOut
-from kclient.group.offset_commit import is_unknown, some_of, united
+from kclient.group.offset_requests import is_unknown, some_of, united
 
 if TYPE_CHECKING:
     from kclient.types import OffsetAndMetadata, TopicPartition

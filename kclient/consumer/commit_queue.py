@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kclient.consumer.commit_calls import Call, Wish
 from kclient.errors import BrokerError, KafkaError
-from kclient.group.offset_commit import Course, course, is_unknown
+from kclient.group.offset_requests import Course, course, is_unknown
 
 if TYPE_CHECKING:
     import random

@@ -17,14 +17,14 @@ from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm, Bell
 from kclient.consumer.commit_calls import Call
 from kclient.consumer.commit_queue import CommitQueue
 from kclient.errors import ClientClosed, KafkaError, fresh
-from kclient.group.generation import OUTSIDE
-from kclient.group.offset_commit import Course, course, patience
+from kclient.group.host import OUTSIDE
+from kclient.group.offset_requests import Course, course, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kclient.cluster.core import ClientCore
-    from kclient.group.generation import Generation
+    from kclient.group.host import Generation
     from kclient.group.offsets import GroupOffsets
     from kclient.types import OffsetAndMetadata, TopicPartition
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
 from kclient.consumer.interest import NOTHING, Interest
-from kclient.group.offset_commit import is_unknown
+from kclient.group.offset_requests import is_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

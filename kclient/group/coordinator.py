@@ -1,9 +1,9 @@
-"""Coordinator: which broker leads a group, and requests to it, repeated until they succeed.
+"""Coordinator: which broker leads a group, and requests to it.
 
-One per client that uses a group. ``Membership`` sends what must not be repeated through ``send``,
-and ``GroupOffsets`` what may be through ``call``. It asks any broker that has little to do who the
-coordinator is, keeps the answer until somebody finds that broker gone, and has no task. What an
-error means for a membership is not its business.
+One per client that uses a group. ``Membership`` and ``GroupOffsets`` send through it; whether they
+repeat a request, and what an error means for a membership, is not its business. It asks any broker
+that has little to do who the coordinator is, keeps the answer until somebody finds that broker
+gone, and has no task.
 """
 
 from __future__ import annotations
@@ -22,18 +22,13 @@ from kclient.errors import (
     broker_error,
 )
 from kclient.network import Lane, RequestFuture
-from kclient.protocol.message import Request
+from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kclient.cluster.calls import Check, Effort
     from kclient.cluster.core import ClientCore
     from kclient.network import RequestBuilder
-    from kclient.protocol.messages.find_coordinator import (
-        FindCoordinatorRequest,
-        FindCoordinatorResponse,
-    )
+    from kclient.protocol.message import Request
+    from kclient.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 PATIENCE = 3.0
 """Seconds for which a broker may think about who coordinates, before another one is asked too.
@@ -53,14 +48,13 @@ class Coordinator:
 
     Attributes:
         group_id: The same.
-        finds: How often the coordinator was found anew.
+        node_id: The broker's id; None while it isn't known.
     """
 
     def __init__(self, core: ClientCore, group_id: str) -> None:
         self._core = core
         self.group_id = group_id
-        self.finds = 0
-        self._node_id: int | None = None
+        self.node_id: int | None = None
         self._asking: RequestFuture[FindCoordinatorResponse] | None = None
         self._asked: int | None = None
         self._silent: int | None = None
@@ -68,14 +62,9 @@ class Coordinator:
         self._held: dict[RequestFuture[Any], int] = {}
 
     @property
-    def node_id(self) -> int | None:
-        """The broker's id; None while it isn't known."""
-        return self._node_id
-
-    @property
     def name(self) -> str | None:
         """The broker as texts name it; None while it isn't known."""
-        return None if self._node_id is None else self._core.calls.name_of(self._node_id)
+        return None if self.node_id is None else self._core.calls.name_of(self.node_id)
 
     # Finding it
 
@@ -94,36 +83,56 @@ class Coordinator:
 
         Cancellation: leaves nothing behind.
         """
-        if self._node_id is not None:
-            return self._node_id
+        if self.node_id is not None:
+            return self.node_id
         left = deadline - self._core.clock.now()
         effort = self._core.calls.effort(f"FindCoordinator for group {self.group_id}", left)
         while True:
             version = self._core.metadata.view.version
             try:
-                return await self._locate(effort)
+                return await self._locate(effort.deadline)
             except KafkaError as error:
                 await effort.recover(error, self._core.calls.name_of(self._asked), version)
 
-    async def _locate(self, effort: Effort) -> int:
+    async def _locate(self, deadline: float) -> int:
         """One attempt."""
-        if self._node_id is not None:
-            return self._node_id
+        if self.node_id is not None:
+            return self.node_id
         asking = self._asking if self._asking is not None else self._ask()
         try:
-            async with asyncio.timeout_at(effort.deadline):
+            async with asyncio.timeout_at(deadline):
                 response = await asking
         except KafkaError:
-            self._unanswered(asking)
+            if self._asking is asking:
+                self._asking, self._silent = None, self._asked
+                self._silences += 1
             raise
         except TimeoutError:
             raise RequestTimedOut("no broker has answered yet") from None
-        return self._answered(asking, response)
+        if self._asking is asking:
+            self._asking, self._silences = None, 0
+        found = self._named_in(response, self._asked)
+        if self.node_id is None:
+            self._core.metadata.apply_address(found)
+            self.node_id = found.node_id
+            self._core.counters.add("group.coordinator_finds")
+        return found.node_id
+
+    def _named_in(self, response: FindCoordinatorResponse, asked: int | None) -> Broker:
+        """The broker that ``response`` names; its error, where it has one, is raised."""
+        found = response.coordinators[0] if response.coordinators else response
+        if found.error_code:
+            raise broker_error(
+                found.error_code,
+                f"FindCoordinator for group {self.group_id} failed",
+                broker_message=found.error_message or None,
+                node_id=asked,
+            )
+        known = self._core.metadata.view.broker(found.node_id)
+        return Broker(found.node_id, found.host, found.port, known.rack if known else None)
 
     def _ask(self) -> RequestFuture[FindCoordinatorResponse]:
         """Have a broker asked, unless one is: whoever needs the answer shares it."""
-        from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
-
         network = self._core.network
         others = [n for n in self._core.metadata.view.brokers if n != self._silent]
         self._asked = network.least_loaded(others) if others else None
@@ -141,38 +150,9 @@ class Coordinator:
         return self._asking
 
     def _question(self, version: int) -> FindCoordinatorRequest:
-        from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
-
         if version >= 4:
             return FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=[self.group_id])
         return FindCoordinatorRequest(key=self.group_id, key_type=_GROUP)
-
-    def _unanswered(self, asking: RequestFuture[FindCoordinatorResponse]) -> None:
-        if self._asking is asking:
-            self._asking, self._silent = None, self._asked
-            self._silences += 1
-
-    def _answered(
-        self, asking: RequestFuture[FindCoordinatorResponse], response: FindCoordinatorResponse
-    ) -> int:
-        found = response.coordinators[0] if response.coordinators else response
-        if self._asking is asking:
-            self._asking, self._silences = None, 0
-        if found.error_code:
-            raise broker_error(
-                found.error_code,
-                f"FindCoordinator for group {self.group_id} failed",
-                broker_message=found.error_message or None,
-                node_id=self._asked,
-            )
-        if self._node_id is None:
-            known = self._core.metadata.view.broker(found.node_id)
-            rack = known.rack if known is not None else None
-            self._core.metadata.apply_address(Broker(found.node_id, found.host, found.port, rack))
-            self._node_id = found.node_id
-            self.finds += 1
-            self._core.counters.add("group.coordinator_finds")
-        return found.node_id
 
     async def confirm(self, node_id: int, limit: float) -> None:
         """Ask the coordinator itself whether it is the coordinator, and believe what it says.
@@ -186,19 +166,14 @@ class Coordinator:
         Raises:
             KafkaError: It isn't, or gave no answer; ``lost`` was called.
         """
-        from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
-
         try:
             response = await self._core.network.send(
                 node_id, self._question, api=FindCoordinatorRequest, limit=limit
             )
-            found = response.coordinators[0] if response.coordinators else response
-            if found.error_code:
-                raise broker_error(found.error_code, "FindCoordinator failed", node_id=node_id)
-            if found.node_id != node_id:
-                raise ConnectionLost(
-                    f"group {self.group_id} has moved to broker {found.node_id}", node_id=node_id
-                )
+            leader = self._named_in(response, node_id).node_id
+            if leader != node_id:
+                why = f"group {self.group_id} has moved to broker {leader}"
+                raise ConnectionLost(why, node_id=node_id)
         except KafkaError as error:
             self.lost(node_id, error)
             raise
@@ -212,8 +187,8 @@ class Coordinator:
         the group may have gone to another broker by now.
         """
         silent = not isinstance(error, BrokerError)
-        if self._node_id == node_id:
-            self._node_id = None
+        if self.node_id == node_id:
+            self.node_id = None
             if silent:
                 self._silent = node_id
         if not silent:
@@ -280,80 +255,8 @@ class Coordinator:
         sent.add_listener(settle)
         return outcome
 
-    async def call(
-        self,
-        request: RequestBuilder,
-        *,
-        api: type[Request] | None = None,
-        timeout: float | None = None,
-        check: Check | None = None,
-        lane: Lane = Lane.GENERAL,
-        on_attempt: Callable[[int], object] | None = None,
-    ) -> Any:
-        """Send ``request`` to the coordinator, wherever it is, until it succeeds.
-
-        A coordinator that is gone is looked for again, one that loads its groups is waited for.
-
-        Args:
-            request: A message, or a callable that makes it for the negotiated version.
-            api: The request class; needed where ``request`` is a callable.
-            timeout: Seconds for all attempts together; ``api_timeout`` by default.
-            check: Finds the error in a response; without it every response is a success.
-            lane: The kind of connection. Commits must not be on GROUP, where a join may park.
-            on_attempt: Called with the node id before each attempt.
-
-        Raises:
-            BrokerError: What ``check`` found, if trying again won't help.
-            RequestTimedOut: The deadline came first; ``__cause__`` is the last of the failures.
-            NoCommonVersion: The broker is too old or too new for this API.
-            ClientClosed, BackgroundTaskDied: The client ended meanwhile.
-
-        Cancellation: abandons the answer only. A request that is under way may take effect.
-
-        Example::
-
-            response = await coordinator.call(OffsetFetchRequest(...), check=error_of)
-        """
-        api = type(request) if isinstance(request, Request) else api
-        if api is None:
-            raise TypeError("api= is needed where the request is a callable")
-        calls, doing = self._core.calls, f"{api.NAME} to the coordinator of group {self.group_id}"
-        effort = calls.effort(doing, timeout)
-        while True:
-            version, node_id = self._core.metadata.view.version, None
-            try:
-                node_id = await self._locate(effort)
-                if on_attempt is not None:
-                    on_attempt(node_id)
-                response = await self.send(
-                    node_id,
-                    request,
-                    api=api,
-                    lane=lane,
-                    timeout=effort.time_for_request(),
-                    limit=effort.deadline,
-                )
-                error = error_in(response, check, f"{doing} failed", node_id)
-                if error is None:
-                    return response
-            except KafkaError as failure:
-                error = failure
-            if node_id is not None and self._core.clock.now() < effort.deadline:
-                self.judge(node_id, error)
-            await effort.recover(error, calls.name_of(node_id), version)
-
-    def judge(self, node_id: int, error: KafkaError) -> bool:
+    def judge(self, node_id: int, error: KafkaError) -> None:
         """Call ``lost`` if that is what ``error`` of a request to ``node_id`` means."""
         elsewhere = isinstance(error, BrokerError) and error.rediscover_coordinator
         if elsewhere or isinstance(error, _GONE):
             self.lost(node_id, error)
-            return True
-        return False
-
-
-def error_in(response: Any, check: Check | None, doing: str, node_id: int) -> KafkaError | None:
-    """What ``check`` finds in ``response``, as an error."""
-    found = check(response) if check is not None else None
-    if isinstance(found, KafkaError):
-        return found
-    return broker_error(found, doing, node_id=node_id) if found else None

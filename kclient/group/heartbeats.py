@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.wakeups import Alarm
 from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
-from kclient.group.generation import Generation
-from kclient.group.pulse import Pulse
-from kclient.group.states import MemberState
-from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
+from kclient.group.host import Generation
+from kclient.group.member import MemberState, Pulse
+from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kclient.cluster.core import ClientCore
     from kclient.config import MembershipConfig
     from kclient.group.coordinator import Coordinator
     from kclient.group.member import Member
+    from kclient.group.membership import Membership
     from kclient.group.membership_requests import Terms
     from kclient.network import RequestFuture
 
@@ -49,8 +47,7 @@ class Heartbeats:
         member: Who sends them.
         config: ``heartbeat_interval`` and ``session_timeout``.
         terms: Makes the requests.
-        on_answer: Told what a heartbeat was refused with, as (error, code, generation).
-        on_silence: Told why the session is over.
+        membership: Is told what a heartbeat was refused with, and why the session is over.
 
     Attributes:
         pulse: When the next is due.
@@ -64,17 +61,14 @@ class Heartbeats:
         member: Member,
         config: MembershipConfig,
         terms: Terms,
-        on_answer: Callable[[KafkaError, int, Generation], object],
-        on_silence: Callable[[KafkaError], object],
+        membership: Membership,
     ) -> None:
         self._core = core
         self._coordinator = coordinator
         self._member = member
         self._terms = terms
-        self._instance_id = config.group_instance_id
         self._alarm = Alarm()
-        self._on_answer = on_answer
-        self._on_silence = on_silence
+        self._membership = membership
         self._log = core.hooks.log(logger)
         self._failures = 0
         self._trouble: KafkaError | None = None
@@ -110,7 +104,7 @@ class Heartbeats:
     def begin(self) -> None:
         """The coordinator has counted us in: the session runs from now on."""
         self._failures = 0
-        self.pulse.begin(self._core.clock.now())
+        self.pulse.answered(self._core.clock.now())
         self._alarm.ring()
 
     def prove(self) -> None:
@@ -178,7 +172,7 @@ class Heartbeats:
             hint="what was assigned may be another member's by now",
         )
         error.__cause__ = self._trouble
-        self._on_silence(error)
+        self._membership.over(error)
 
     async def _beat(self) -> None:
         """Send one heartbeat, and find the coordinator first where it isn't known."""
@@ -210,7 +204,7 @@ class Heartbeats:
         if not code:
             self._answered(sent)
             return
-        refused = refusal(Api.HEARTBEAT, code, self._terms.group_id, node_id, self._instance_id)
+        refused = self._terms.refusal(Api.HEARTBEAT, code, node_id)
         verdict = verdict_on(Api.HEARTBEAT, code)
         if verdict is Verdict.REJOIN:
             self._answered(sent)
@@ -218,7 +212,7 @@ class Heartbeats:
             if verdict is Verdict.RETRY and type(refused) is not type(self._trouble):
                 self._log.warning("%s; it is sent again", refused)
             self._failed(node_id, refused)
-        self._on_answer(refused, code, generation)
+        self._membership.heard(Api.HEARTBEAT, refused, code, generation)
 
     def _answered(self, sent: float) -> None:
         self._failures, self._trouble = 0, None
@@ -282,19 +276,18 @@ class Heartbeats:
             waits = verdict is Verdict.REJOIN
             missing = verdict in (Verdict.DONE, Verdict.OVER)
         if not waits and not missing:
-            refused: KafkaError
-            refused = refusal(Api.HEARTBEAT, code, self._terms.group_id, node_id, self._instance_id)
+            refused: KafkaError = self._terms.refusal(Api.HEARTBEAT, code, node_id)
             if verdict is Verdict.ELSEWHERE:  # nor would it answer what waits there
                 refused = ConnectionLost(str(refused), node_id=node_id)
             self._failed(node_id, refused)
             if member.generation is not None:
-                self._on_answer(refused, code, member.generation)
+                self._membership.heard(Api.HEARTBEAT, refused, code, member.generation)
             return
         if generation is not None and waits and self._mute_until is None:
             # Whom it knows still a session after that has a JoinGroup there: others are put out.
             self._mute_until = sent + self.pulse.session + self.pulse.interval
         if generation is not None and verdict is Verdict.OVER:
-            self.pulse.unproved(sent)
+            self.pulse.due = sent + self.pulse.interval  # it was an answer, but says nothing for us
         else:
             self._answered(sent)
         self._count(waits_for, missing=missing)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kclient.backoff import Backoff
 from kclient.error_codes import ErrorCode
@@ -23,21 +23,24 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.group.host import MOST_BYTES
-from kclient.group.states import MemberState
-from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
+from kclient.group.member import MemberState
+from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
+from kclient.protocol.messages.join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kclient.cluster.core import ClientCore
     from kclient.group.coordinator import Coordinator
-    from kclient.group.generation import Generation
     from kclient.group.heartbeats import Heartbeats
-    from kclient.group.host import JoinedMember, MembershipHost
+    from kclient.group.host import Generation, JoinedMember, MembershipHost
     from kclient.group.member import Member
+    from kclient.group.membership import Membership
     from kclient.group.membership_requests import Terms
     from kclient.protocol.message import Request
+
+T = TypeVar("T")
 
 logger = logging.getLogger("kclient.group")
 
@@ -53,22 +56,21 @@ _SHY_LEAVE = 10.0
 class Scope:
     """Waits of one task for brokers, which may become void meanwhile."""
 
-    __slots__ = ("_timeout",)
-
     def __init__(self) -> None:
         self._timeout: asyncio.Timeout | None = None
 
-    async def run(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Wait for ``work``, which raises no KafkaError, until ``interrupt``.
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """Wait for ``work``, which raises no KafkaError, until ``interrupt``; None where that came.
 
         Cancellation: is that of ``work``.
         """
         try:
             async with asyncio.timeout(None) as self._timeout:
-                await work()
+                return await work()
         except TimeoutError as interrupted:
             if isinstance(interrupted, KafkaError):
                 raise
+            return None
         finally:
             self._timeout = None
 
@@ -77,22 +79,6 @@ class Scope:
         timeout, self._timeout = self._timeout, None
         if timeout is not None:
             timeout.reschedule(0.0)
-
-
-class Ends(Protocol):
-    """What a failed attempt may mean for the membership."""
-
-    def over(self, error: KafkaError, *, forget_id: bool = False) -> None:
-        """We are no member any more."""
-        ...
-
-    def fail(self, error: KafkaError, *, forget_id: bool = False) -> None:
-        """And never will be."""
-        ...
-
-    async def say_goodbye(self, member_id: str, reason: str, deadline: float) -> None:
-        """Leave the group."""
-        ...
 
 
 class Joining:
@@ -108,7 +94,7 @@ class Joining:
         parking: Seconds for which a JoinGroup may wait at the coordinator. A SyncGroup is asked
             again before that: it may be.
         host: Whom the membership serves.
-        ends: The membership.
+        membership: Is told what ends it.
 
     Attributes:
         scope: Its waits for brokers, and for the host's ``assign``.
@@ -126,7 +112,7 @@ class Joining:
         rebalance_timeout: float,
         parking: float,
         host: MembershipHost,
-        ends: Ends,
+        membership: Membership,
     ) -> None:
         self._core = core
         self._coordinator = coordinator
@@ -138,7 +124,7 @@ class Joining:
         session = heart.pulse.session
         self._sync_patience = min(parking, session, core.config.request_timeout)
         self._host = host
-        self._ends = ends
+        self._membership = membership
         self._log = core.hooks.log(logger)
         self.scope = Scope()
         self.nameless = False
@@ -169,8 +155,6 @@ class Joining:
 
     async def join(self) -> None:
         """One attempt at JoinGroup."""
-        from kclient.protocol.messages.join_group import JoinGroupRequest
-
         member, node_id, wanted = self._member, None, True
         ticket = member.ticket
         await self._back_off()
@@ -243,13 +227,13 @@ class Joining:
         verdict = verdict_on(Api.JOIN, code)
         if verdict is Verdict.TAKE_ID and self._member.take_id(member_id):
             return
-        error = self._refusal(Api.JOIN, code, node_id)
+        error = self._terms.refusal(Api.JOIN, code, node_id)
         self._failures += 1
         match verdict:
             case Verdict.OVER | Verdict.FORGET:
-                self._ends.over(error, forget_id=verdict is Verdict.FORGET)
+                self._membership.over(error, forget_id=verdict is Verdict.FORGET)
             case Verdict.FATAL:
-                self._ends.fail(error, forget_id=code == ErrorCode.FENCED_INSTANCE_ID)
+                self._membership.fail(error, forget_id=code == ErrorCode.FENCED_INSTANCE_ID)
             case Verdict.LATER:
                 self._later(error)
             case _:
@@ -284,7 +268,7 @@ class Joining:
         unwritable = isinstance(error, ProtocolError) and error.maybe_written is False
         refused = verdict_on(Api.FIND, error.code) if isinstance(error, BrokerError) else None
         if unwritable or refused is Verdict.FATAL or isinstance(error, NoCommonVersion):
-            self._ends.fail(error)
+            self._membership.fail(error)
             return
         if refused is Verdict.LATER:
             self._later(error)
@@ -328,17 +312,13 @@ class Joining:
             return None
         if self._shares is None:
             return None
-        answers: list[bytes] = []
-        await self.scope.run(lambda: self._ask_share(generation, answers))
-        return answers[0] if answers else None
+        return await self.scope.run(lambda: self._ask_share(generation))
 
     async def _assign(self, generation: Generation) -> Mapping[str, bytes] | None:
         """What each member gets; None where that isn't to be sent any more."""
         shares = await self._ask_host(generation)
         if shares is None or self._member.generation is not generation:
             return None
-        if not isinstance(shares, KafkaError):
-            shares = self._bounded(shares)
         if not isinstance(shares, KafkaError):
             # A static leader that came back (KIP-814): all keep what they have.
             return {} if self._skip_assignment else shares
@@ -350,9 +330,9 @@ class Joining:
         now, member_id = self._core.clock.now(), self._member.member_id
         self._not_before = now + SHY.delay(self._resigned, self._core.rng)
         self._resigned += 1
-        self._ends.over(shares, forget_id=True)
+        self._membership.over(shares, forget_id=True)
         until = min(self._not_before, now + _SHY_LEAVE)
-        await self._ends.say_goodbye(member_id, "the leader failed to assign", until)
+        await self._membership.say_goodbye(member_id, "the leader failed to assign", until)
         return None
 
     def _bounded(self, shares: Mapping[str, bytes]) -> Mapping[str, bytes] | KafkaError:
@@ -369,15 +349,14 @@ class Joining:
 
     async def _ask_host(self, generation: Generation) -> Mapping[str, bytes] | KafkaError | None:
         """For as long as the others wait; None where the membership ended meanwhile."""
-        said: list[Mapping[str, bytes] | KafkaError] = []
         limit = self._patience
 
-        async def ask() -> None:
+        async def ask() -> Mapping[str, bytes] | KafkaError:
             timeout = asyncio.timeout(limit)
             try:
                 async with timeout:
                     found = await self._host.assign(generation.protocol, self._members, generation)
-                    said.append(found)
+                    return found if isinstance(found, KafkaError) else self._bounded(found)
             except TimeoutError:
                 if not timeout.expired():
                     raise
@@ -385,14 +364,13 @@ class Joining:
                     f"assign() of group {self._terms.group_id} took longer than the rebalance "
                     f"timeout, {limit:g} s, and was cancelled"
                 )
-                said.append(late)
                 self._host.troubled(late)
+                return late
 
-        await self.scope.run(ask)
-        return said[0] if said else None
+        return await self.scope.run(ask)
 
-    async def _ask_share(self, generation: Generation, answers: list[bytes]) -> None:
-        """One attempt. ``answers`` gets our share."""
+    async def _ask_share(self, generation: Generation) -> bytes | None:
+        """One attempt."""
         member, node_id = self._member, None
         ticket = member.ticket
         await self._back_off()
@@ -400,37 +378,37 @@ class Joining:
         try:
             node_id = await self._coordinator.find(self._heart.pulse.over_at)
             if member.ticket != ticket:
-                return
+                return None
             if node_id != self._joined_at:
                 # It knows what is in the log, and this generation isn't yet.
-                raise self._refusal(Api.SYNC, ErrorCode.NOT_COORDINATOR, self._joined_at)
+                raise self._terms.refusal(Api.SYNC, ErrorCode.NOT_COORDINATOR, self._joined_at)
             answer = await self._park(node_id, request, type(request), self._sync_patience)
         except KafkaError as error:
             if member.ticket != ticket:
-                return
+                return None
             if isinstance(error, BrokerError):
                 self._rejoin_from(error)
             else:
                 # Heartbeats tell meanwhile whether somebody is there: the answer alone is lost.
                 lost = isinstance(error, RequestTimedOut)
                 self._unreached(None if lost else node_id, error)
-            return
+            return None
         if member.ticket != ticket:
-            return
+            return None
         code = answer.error_code
         if not code and not self._terms.agrees(answer, generation):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if code:
             self._sync_refused(code, node_id)
-            return
+            return None
         member.synced()
         self._heart.prove()
         self._core.counters.add("group.rebalances")
         self.forget_progress()
-        answers.append(bytes(answer.assignment))
+        return bytes(answer.assignment)
 
     def _sync_refused(self, code: int, node_id: int) -> None:
-        error, verdict = self._refusal(Api.SYNC, code, node_id), verdict_on(Api.SYNC, code)
+        error, verdict = self._terms.refusal(Api.SYNC, code, node_id), verdict_on(Api.SYNC, code)
         size = sum(map(len, (self._shares or {}).values()))
         size += sum(len(one.metadata) for one in self._members)
         if code == ErrorCode.UNKNOWN_SERVER_ERROR and size > LARGE:  # it says no more than that
@@ -443,9 +421,9 @@ class Joining:
         match verdict:
             case Verdict.OVER | Verdict.FORGET:
                 self._rejoins += 1  # failures are forgotten with the next JoinGroup
-                self._ends.over(error, forget_id=verdict is Verdict.FORGET)
+                self._membership.over(error, forget_id=verdict is Verdict.FORGET)
             case Verdict.FATAL:
-                self._ends.fail(error, forget_id=code == ErrorCode.FENCED_INSTANCE_ID)
+                self._membership.fail(error, forget_id=code == ErrorCode.FENCED_INSTANCE_ID)
             case Verdict.LATER:
                 self._rejoin_from(error)
                 self._later(error)
@@ -457,6 +435,3 @@ class Joining:
         self._rejoins += 1
         self._member.again(error)
         self._log.info("group %s rebalances again: %s", self._terms.group_id, error)
-
-    def _refusal(self, api: Api, code: int, node_id: int | None) -> BrokerError:
-        return refusal(api, code, self._terms.group_id, node_id, self._terms.instance_id)

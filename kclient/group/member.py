@@ -3,19 +3,73 @@
 ``membership`` does what the state asks for and tells of the outcome, ``heartbeats`` tells what
 the coordinator says meanwhile, the user may leave. Only the membership's one task makes the steps
 on the way in, so that it needs to look at the state alone to see whether what it did is void.
+
+Who wants to be a member, or must join again, gives up first what the group may give to another
+(PREPARING), and sends JoinGroup (JOINING), which the coordinator answers when all members have
+joined or their time is up. That begins a generation; the leader says who gets what, and all ask
+for their share (SYNCING). Heartbeats keep a member in its group from then on (STABLE), and tell
+when the next rebalance begins; ``Pulse`` says when they are due.
+
+Whoever was silent for a session, or is told that its membership is over, has lost what it was
+given: others may have it by now. It stops at once (LOST), says so to whom it serves, and joins
+again. That the coordinator moves to another broker is no event here: the generation goes with it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import enum
+import math
+from typing import TYPE_CHECKING, Final
 
-from kclient.group.states import TRANSITIONS, MemberEvent, MemberState
 from kclient.transitions import step
 
 if TYPE_CHECKING:
-    from kclient.errors import KafkaError
-    from kclient.group.generation import Generation
+    from collections.abc import Mapping
 
+    from kclient.errors import KafkaError
+    from kclient.group.host import Generation
+
+
+class MemberState(enum.Enum):
+    """Where a member stands."""
+
+    OUTSIDE = "Not in the group, and not on its way into it."
+    PREPARING = "A rebalance begins: what must be given up is being given up."
+    JOINING = "JoinGroup is under way, or about to be sent again."
+    SYNCING = "A generation has begun: its leader assigns, and SyncGroup waits for the outcome."
+    STABLE = "In the group, with an assignment."
+    LOST = "No member any more, though it was: whom it serves is being told."
+    FAILED = "It can't be a member, whatever it tries."
+    CLOSED = "It has left for good."
+
+
+class MemberEvent(enum.Enum):
+    """What happens to a member."""
+
+    REBALANCE = "It wants to join, or the group rebalances."
+    PREPARED = "All that had to be given up was."
+    JOINED = "JoinGroup was answered with a generation."
+    AGAIN = "The generation is over before it was complete: join again."
+    SYNCED = "SyncGroup was answered with an assignment."
+    OVER = "The membership is over, by the coordinator's word or by silence."
+    TOLD = "Whom it serves knows of the loss."
+    LEFT = "It leaves the group, and may come back."
+    FAILED = "An error that no further attempt can mend."
+    CLOSED = "It leaves for good."
+
+
+_S, _E = MemberState, MemberEvent
+_ENDS = {_E.LEFT: _S.OUTSIDE, _E.FAILED: _S.FAILED, _E.CLOSED: _S.CLOSED}
+TRANSITIONS: Final[Mapping[MemberState, Mapping[MemberEvent, MemberState]]] = {
+    _S.OUTSIDE: {_E.REBALANCE: _S.PREPARING, **_ENDS},
+    _S.PREPARING: {_E.PREPARED: _S.JOINING, _E.OVER: _S.LOST, **_ENDS},
+    _S.JOINING: {_E.JOINED: _S.SYNCING, _E.AGAIN: _S.JOINING, _E.OVER: _S.LOST, **_ENDS},
+    _S.SYNCING: {_E.SYNCED: _S.STABLE, _E.AGAIN: _S.JOINING, _E.OVER: _S.LOST, **_ENDS},
+    _S.STABLE: {_E.REBALANCE: _S.PREPARING, _E.OVER: _S.LOST, **_ENDS},
+    _S.LOST: {_E.TOLD: _S.PREPARING, **_ENDS},
+    _S.FAILED: {_E.CLOSED: _S.CLOSED},
+    _S.CLOSED: {},
+}
 _OPEN = {MemberState.PREPARING, MemberState.JOINING, MemberState.SYNCING, MemberState.STABLE}
 
 
@@ -34,19 +88,6 @@ class Member:
         refused: The coordinator wouldn't have us when we last asked; that may pass.
         ticket: Another one once what was under way became void: by a loss, a leave or an end.
     """
-
-    __slots__ = (
-        "error",
-        "generation",
-        "holds",
-        "last_error",
-        "member_id",
-        "rebalances",
-        "refused",
-        "state",
-        "ticket",
-        "wish",
-    )
 
     def __init__(self) -> None:
         self.state = MemberState.OUTSIDE
@@ -201,3 +242,54 @@ class Member:
 
     def _apply(self, event: MemberEvent) -> None:
         self.state = step(TRANSITIONS, self.state, event)
+
+
+class Pulse:
+    """When the heartbeats of one member are due, when its session is over, and how late they were.
+
+    A session counts from when the latest answered heartbeat was *sent*: the coordinator's own count
+    began later, so nobody else has our share before we know.
+
+    Args:
+        interval: Seconds between two.
+        session: Seconds without one after which the coordinator takes us for gone.
+
+    Attributes:
+        patience: Seconds after which a coordinator that says nothing is looked for elsewhere.
+        answered_at: When the latest one that was answered was sent; before the first, -inf.
+        due: When to send the next one.
+        blocks: How often one came late by more than ``interval``, as nothing else could run.
+        longest_block: Seconds of the longest such delay.
+    """
+
+    def __init__(self, interval: float, session: float) -> None:
+        self.interval = interval
+        self.session = session
+        self.patience = session / 3
+        self.answered_at = -math.inf
+        self.due = math.inf
+        self.blocks = 0
+        self.longest_block = 0.0
+
+    @property
+    def over_at(self) -> float:
+        """When the session ends."""
+        return self.answered_at + self.session
+
+    def answered(self, sent_at: float) -> None:
+        """The coordinator knows that we were there at ``sent_at``."""
+        self.answered_at = max(self.answered_at, sent_at)
+        self.due = sent_at + self.interval
+
+    def failed(self, now: float, wait: float) -> None:
+        """The coordinator didn't hear of us: try again soon."""
+        self.due = now + min(wait, self.interval)
+
+    def woke(self, now: float) -> float:
+        """Its time has come. Seconds by which it is late, if that is worth a word; else 0."""
+        late = now - self.due
+        if late <= self.interval:
+            return 0.0
+        self.blocks += 1
+        self.longest_block = max(self.longest_block, late)
+        return late

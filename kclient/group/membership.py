@@ -16,26 +16,28 @@ import asyncio
 import contextlib
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm
-from kclient.errors import BrokerError, KafkaError
+from kclient.errors import BrokerError, KafkaError, broker_error
 from kclient.group.health import MembershipHealth
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.joining import SHY, Joining
-from kclient.group.member import Member
-from kclient.group.states import MemberState
+from kclient.group.member import Member, MemberState
+from kclient.group.membership_requests import Terms
 from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
+from kclient.protocol.messages.leave_group import LeaveGroupRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable
 
     from kclient.cluster.core import ClientCore
     from kclient.config import MembershipConfig
     from kclient.group.coordinator import Coordinator
-    from kclient.group.generation import Generation
-    from kclient.group.host import MembershipHost
+    from kclient.group.host import Generation, MembershipHost
+
+T = TypeVar("T")
 
 logger = logging.getLogger("kclient.group")
 
@@ -71,8 +73,6 @@ class Membership:
         rebalance_timeout: float,
         host: MembershipHost,
     ) -> None:
-        from kclient.group.membership_requests import Terms
-
         # We may hear of a rebalance, and begin to count, a session after the coordinator began.
         waited_for = rebalance_timeout + config.session_timeout
         self._core = core
@@ -80,7 +80,6 @@ class Membership:
         self._host = host
         self._rebalance_timeout = rebalance_timeout
         self._leave_timeout = min(config.api_timeout, config.session_timeout)
-        self._is_static = config.group_instance_id is not None
         self._log = core.hooks.log(logger)
         self._member = Member()
         self._terms = Terms(
@@ -90,15 +89,7 @@ class Membership:
             _ms(waited_for),
             host.protocol_type,
         )
-        self._heart = Heartbeats(
-            core,
-            coordinator,
-            self._member,
-            config,
-            self._terms,
-            lambda error, code, generation: self._heard(Api.HEARTBEAT, error, code, generation),
-            self.over,
-        )
+        self._heart = Heartbeats(core, coordinator, self._member, config, self._terms, self)
         self._joining = Joining(
             core,
             coordinator,
@@ -246,7 +237,7 @@ class Membership:
         """A commit of ``generation`` was refused: that tells of the membership, too."""
         settled = self._member.state in (MemberState.STABLE, MemberState.PREPARING)
         if isinstance(error, BrokerError) and settled and self._member.generation == generation:
-            self._heard(Api.COMMIT, error, error.code, generation)
+            self.heard(Api.COMMIT, error, error.code, generation)
 
     def health(self) -> MembershipHealth:
         """A snapshot of how the membership is; free to call at any time."""
@@ -317,8 +308,7 @@ class Membership:
             if self._ending is None and member.member_id and self._tells(None):
                 await self._joining.scope.run(self._part)
         elif member.holds and self._ending is not None:
-            with self._interrupting_host():
-                await self._host.leaving(self._host_deadline(self._ending))
+            await self._host_does(self._host.leaving(self._host_deadline(self._ending)))
 
     def _host_deadline(self, ending: float) -> float:
         """Until when the host may wait for others, where all must be over at ``ending``."""
@@ -342,8 +332,7 @@ class Membership:
         generation, share = self._member.generation, await self._joining.sync()
         if share is not None and generation is not None and self._ending is None:
             self._again_at = math.inf
-            with self._interrupting_host():
-                useless = await self._host.assigned(generation, share)
+            useless = await self._host_does(self._host.assigned(generation, share))
             if useless is None:
                 self._spoilt = 0
             elif self._member.generation is generation:
@@ -357,17 +346,16 @@ class Membership:
         self._log.warning("group %s: joined again in %.1f s: %s", self._terms.group_id, wait, error)
 
     async def _prepare(self) -> None:
-        with self._interrupting_host():
-            await self._host.prepare(self._core.clock.now() + self._rebalance_timeout)
+        deadline = self._core.clock.now() + self._rebalance_timeout
+        await self._host_does(self._host.prepare(deadline))
         if self._member.state is MemberState.PREPARING and self._ending is None:
             self._member.prepared()
 
-    @contextlib.contextmanager
-    def _interrupting_host(self) -> Iterator[None]:
-        """Within it the host is at work that is void once the generation is over."""
+    async def _host_does(self, work: Awaitable[T]) -> T:
+        """Wait for work of the host's that is void once the generation is over."""
         self._host_works = True
         try:
-            yield
+            return await work
         finally:
             self._host_works = False
 
@@ -381,7 +369,7 @@ class Membership:
 
     # News
 
-    def _heard(self, api: Api, error: KafkaError, code: int, generation: Generation) -> None:
+    def heard(self, api: Api, error: KafkaError, code: int, generation: Generation) -> None:
         """The coordinator refused a heartbeat or a commit of the present generation."""
         verdict = verdict_on(api, code)
         match verdict:
@@ -408,29 +396,41 @@ class Membership:
     # Leaving
 
     def _tells(self, tell: bool | None) -> bool:
-        return not self._is_static if tell is None else tell
+        return self._terms.instance_id is None if tell is None else tell
 
     async def say_goodbye(
         self, member_id: str, reason: str, deadline: float, *, parked: bool = False
     ) -> None:
         """LeaveGroup, as often as need be. That it fails is nobody's trouble but the others'."""
-        from kclient.protocol.messages.leave_group import LeaveGroupRequest
-
-        try:
-            await self._coordinator.call(
-                lambda version: self._terms.leave(member_id, reason, version),
-                api=LeaveGroupRequest,
-                timeout=max(0.0, deadline - self._core.clock.now()),
-                check=self._terms.leave_verdict,
-                lane=Lane.GENERAL if parked else Lane.GROUP,
-            )
-        except KafkaError as error:
-            self._log.info(
-                "group %s couldn't be told that member %s leaves: %s",
-                self._terms.group_id,
-                member_id,
-                error,
-            )
+        calls, coordinator, terms = self._core.calls, self._coordinator, self._terms
+        doing = f"LeaveGroup to the coordinator of group {terms.group_id}"
+        effort = calls.effort(doing, max(0.0, deadline - self._core.clock.now()))
+        while True:
+            seen, node_id = self._core.metadata.view.version, None
+            try:
+                node_id = await coordinator.find(effort.deadline)
+                response = await coordinator.send(
+                    node_id,
+                    lambda version: terms.leave(member_id, reason, version),
+                    api=LeaveGroupRequest,
+                    lane=Lane.GENERAL if parked else Lane.GROUP,
+                    timeout=effort.time_for_request(),
+                    limit=effort.deadline,
+                )
+                code = terms.leave_verdict(response)
+                if not code:
+                    return
+                error: KafkaError = broker_error(code, f"{doing} failed", node_id=node_id)
+            except KafkaError as failure:
+                error = failure
+            if node_id is not None and self._core.clock.now() < effort.deadline:
+                coordinator.judge(node_id, error)
+            try:
+                await effort.recover(error, calls.name_of(node_id), seen)
+            except KafkaError as failure:
+                text = "group %s couldn't be told that member %s leaves: %s"
+                self._log.info(text, terms.group_id, member_id, failure)
+                return
 
 
 def _ms(seconds: float) -> int:

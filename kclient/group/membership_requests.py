@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import NoCommonVersion
 from kclient.frozen import Frozen, frozen
-from kclient.group.generation import Generation
-from kclient.group.host import JoinedMember
-from kclient.group.verdicts import Api, Verdict, verdict_on
+from kclient.group.host import Generation, JoinedMember
+from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -23,6 +22,7 @@ from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequ
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from kclient.errors import BrokerError
     from kclient.group.host import Offer
     from kclient.protocol.messages.join_group import JoinGroupResponse
     from kclient.protocol.messages.leave_group import LeaveGroupResponse
@@ -145,6 +145,10 @@ class Terms(Frozen):
         if answer.generation_id < 0 or not answer.member_id:
             return f"member {answer.member_id!r} of generation {answer.generation_id}"
         return None
+
+    def refusal(self, api: Api, code: int, node_id: int | None) -> BrokerError:
+        """``code`` in an answer of ``node_id`` as an error."""
+        return refusal(api, code, self.group_id, node_id, self.instance_id)
 
     def leave_verdict(self, answer: LeaveGroupResponse) -> int:
         """The error that calls for another attempt; 0 for none."""

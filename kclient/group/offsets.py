@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kclient.cluster.retry import Attempts, Verdict, judge
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, RequestTimedOut, broker_error
-from kclient.group.offset_commit import OffsetCommit, was_recreated
-from kclient.group.offset_fetch import OffsetFetch
+from kclient.group.offset_requests import OffsetCommit, OffsetFetch, was_recreated
 from kclient.network import Lane
 from kclient.protocol.messages.offset_commit import OffsetCommitRequest
 from kclient.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from kclient.cluster.calls import Effort
     from kclient.cluster.core import ClientCore
     from kclient.group.coordinator import Coordinator
-    from kclient.group.generation import Generation
+    from kclient.group.host import Generation
     from kclient.protocol.message import Request
     from kclient.types import OffsetAndMetadata, TopicPartition
 
-_URGENT = (Verdict.REFRESH, Verdict.LOOK_AROUND, Verdict.BACK_OFF)
+_BY_URGENCY = (Verdict.REFRESH, Verdict.LOOK_AROUND, Verdict.BACK_OFF)
 
 
 class GroupOffsets:
@@ -39,18 +38,15 @@ class GroupOffsets:
         coordinator: Of the group.
 
     Attributes:
+        group_id: The group.
         by_name: Partitions that the latest attempt to commit named, in place of topic ids.
     """
 
     def __init__(self, core: ClientCore, coordinator: Coordinator) -> None:
         self._core = core
         self._coordinator = coordinator
+        self.group_id = coordinator.group_id
         self.by_name: set[TopicPartition] = set()
-
-    @property
-    def group_id(self) -> str:
-        """The group."""
-        return self._coordinator.group_id
 
     async def attempt(
         self,
@@ -113,15 +109,10 @@ class GroupOffsets:
         view = self._core.metadata.view
         order = OffsetCommit(self.group_id, generation, offsets, view, topic_ids, wanted)
         try:
-            node_id, response = await self._send(order, OffsetCommitRequest, limit)
-        except KafkaError as error:
-            return dict.fromkeys(offsets, error)
+            return await self._ask(order, OffsetCommitRequest, offsets, limit)
         finally:
             if order.by_name:
                 self.by_name.update(offsets)
-        answers = order.read(response)
-        self._heed(node_id, answers.items())
-        return answers
 
     async def fetch(
         self,
@@ -158,34 +149,22 @@ class GroupOffsets:
         failures: dict[TopicPartition, Attempts] = {}
         left = ordered
         while left:
-            version = self._core.metadata.view.version
-            answers = await self._ask(left, require_stable, effort)
+            view = self._core.metadata.view
+            question = OffsetFetch(self.group_id, left, view, require_stable=require_stable)
+            answers = await self._ask(question, OffsetFetchRequest, left, effort.deadline)
             self._core.calls.check_ended()
             outcomes.update(answers)
             verdicts = self._judge(answers, failures, effort)
             left = list(verdicts)
-            if left and not await self._wait(verdicts.values(), effort, version):
+            if not left:
+                break
+            try:
+                await effort.wait(min(verdicts.values(), key=_BY_URGENCY.index), view.version)
+            except RequestTimedOut:
                 now = self._core.clock.now()
                 outcomes.update((key, failures[key].out_of_time(now)) for key in left)
                 break
         return {key: outcomes[key] for key in ordered}
-
-    async def _ask(
-        self, partitions: list[TopicPartition], require_stable: bool, effort: Effort
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-        question = OffsetFetch(
-            self.group_id,
-            partitions,
-            self._core.metadata.view,
-            require_stable=require_stable,
-        )
-        try:
-            node_id, response = await self._send(question, OffsetFetchRequest, effort.deadline)
-        except KafkaError as error:
-            return dict.fromkeys(partitions, error)
-        answers = question.read(response)
-        self._heed(node_id, answers.items())
-        return answers
 
     def _judge(
         self,
@@ -194,6 +173,7 @@ class GroupOffsets:
         effort: Effort,
     ) -> dict[TopicPartition, Verdict]:
         """What to ask about again."""
+        where = self._core.calls.name_of(self._coordinator.node_id)
         verdicts: dict[TopicPartition, Verdict] = {}
         for key, error in answers.items():
             if not isinstance(error, KafkaError):
@@ -201,28 +181,23 @@ class GroupOffsets:
             if key not in failures:
                 what = f"OffsetFetch of {key} in group {self.group_id}"
                 failures[key] = Attempts(what, effort.attempts.started)
-            failures[key].add(self._where(), error)
+            failures[key].add(where, error)
             verdict = judge(error, effort.elapsed)
             if verdict is not Verdict.GIVE_UP:
                 verdicts[key] = verdict
         return verdicts
 
-    @staticmethod
-    async def _wait(verdicts: Iterable[Verdict], effort: Effort, version: int) -> bool:
-        """Wait as the most urgent verdict says; False if time is up."""
-        wanted = set(verdicts)
+    async def _ask(
+        self,
+        message: OffsetCommit | OffsetFetch,
+        api: type[Request],
+        partitions: Iterable[TopicPartition],
+        limit: float,
+    ) -> dict[TopicPartition, Any]:
+        """Send one request to the coordinator, on a lane where no join is parked."""
+        node_id: int | None = None
         try:
-            await effort.wait(next(one for one in _URGENT if one in wanted), version)
-        except RequestTimedOut:
-            return False
-        return True
-
-    async def _send(
-        self, message: OffsetCommit | OffsetFetch, api: type[Request], limit: float
-    ) -> tuple[int, Any]:
-        """One request to the coordinator, and who that is; on a lane where no join is parked."""
-        node_id = await self._coordinator.find(limit)
-        try:
+            node_id = await self._coordinator.find(limit)
             response = await self._coordinator.send(
                 node_id,
                 message.build,
@@ -232,10 +207,12 @@ class GroupOffsets:
                 max_version=message.max_version,
             )
         except KafkaError as error:
-            if self._core.clock.now() < limit:  # else it is our time that was up
+            if node_id is not None and self._core.clock.now() < limit:  # else our time was up
                 self._coordinator.judge(node_id, error)
-            raise
-        return node_id, response
+            return dict.fromkeys(partitions, error)
+        answers = message.read(response)
+        self._heed(node_id, answers.items())
+        return answers
 
     def _heed(self, node_id: int, answers: Iterable[tuple[TopicPartition, object]]) -> None:
         """Have looked for what has moved, as the next attempt will need it."""
@@ -252,6 +229,3 @@ class GroupOffsets:
             self._core.metadata.request_update(topic)
         if moved is not None:
             self._coordinator.lost(node_id, moved)
-
-    def _where(self) -> str:
-        return self._core.calls.name_of(self._coordinator.node_id)

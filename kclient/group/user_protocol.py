@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.wakeups import Bell
-    from kclient.group.generation import Generation
+    from kclient.group.host import Generation
 
 logger = logging.getLogger("kclient.group")
 
@@ -79,12 +79,10 @@ class GroupProtocol(Protocol):
     @property
     def name(self) -> str:
         """Of the way of sharing out. The group takes one that all its members name."""
-        ...
 
     @property
     def type(self) -> str:
         """Of what is shared, the same for all members of a group, such as ``connect``."""
-        ...
 
     def metadata(self) -> bytes:
         """What the leader has to know of this member. Asked at each rebalance; plain, and quick.
@@ -92,7 +90,6 @@ class GroupProtocol(Protocol):
         Brokers keep all metadata and shares of a group in one record of ``message.max.bytes``,
         1048588 by default. More than 96 MiB are refused at once, in ``assign`` in all.
         """
-        ...
 
     def assign(
         self, members: Sequence[JoinedMember]
@@ -102,7 +99,6 @@ class GroupProtocol(Protocol):
         The group waits for it, for ``rebalance_timeout`` seconds at most. Where it raises, this
         member leaves the group for a while, so that another one leads.
         """
-        ...
 
 
 def check_protocol(protocol: Any) -> None:
@@ -257,12 +253,11 @@ class ProtocolHost:
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
     ) -> Mapping[str, bytes] | KafkaError:
         """Ask the user."""
-        given: list[Any] = []
-        failed = await self._call("assign", tuple(members), into=given)
+        failed, given = await self._call("assign", tuple(members))
         if failed is None:
             try:
                 with self._reading("assign()"):
-                    return _shares(given[0], members)
+                    return _shares(given, members)
             except Exception as error:
                 failed = self._keep(error, "assign")
         return ClientError(
@@ -347,19 +342,16 @@ class ProtocolHost:
             self._keep(error, "cooperative")
             return False
 
-    async def _call(self, name: str, *args: object, into: list[Any] | None = None) -> Any:
-        """Call one of the user's functions, if it is there. What it raised, or None."""
+    async def _call(self, name: str, *args: object) -> tuple[Exception | None, Any]:
+        """Call one of the user's functions, if it is there. What it raised, and what it gave."""
         try:
             with self._reading(name):
                 function = getattr(self._protocol, name, None)
             if function is None:
-                return None
-            result = await self.calls.call(name, lambda: function(*args))
+                return None, None
+            return None, await self.calls.call(name, lambda: function(*args))
         except Exception as error:
-            return self._keep(error, name)
-        if into is not None:
-            into.append(result)
-        return None
+            return self._keep(error, name), None
 
     @staticmethod
     @contextlib.contextmanager

@@ -15,10 +15,9 @@ from kclient.cluster.core import ClientCore
 from kclient.config import GroupMemberConfig
 from kclient.errors import KafkaError
 from kclient.group.coordinator import Coordinator
-from kclient.group.generation import Generation
-from kclient.group.host import JoinedMember, Offer
+from kclient.group.host import Generation, JoinedMember, Offer
+from kclient.group.member import MemberState
 from kclient.group.membership import Membership
-from kclient.group.states import MemberState
 from kclient.testing import Cluster
 
 G = "workers"

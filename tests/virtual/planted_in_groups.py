@@ -82,7 +82,7 @@ def a_session_never_ends_by_itself(patch: pytest.MonkeyPatch) -> None:
     """Whoever reaches no broker goes on with what others have got."""
 
     def planted(self: Heartbeats) -> None:
-        self.pulse.begin(self._core.clock.now())
+        self.pulse.answered(self._core.clock.now())
 
     patch.setattr(Heartbeats, "_over", planted)
 

@@ -1,7 +1,7 @@
 """A consumer without brokers, for runs of handlers: logs in memory, a group that gives and takes.
 
-``PlainHost`` is a ``RunHost``. It hands records out as a consumer does and keeps what is committed;
-it fails where anything unfinished is committed, or a commit goes back.
+``PlainHost`` is in place of the ``EngineHost``. It hands records out as a consumer does and keeps
+what is committed; it fails where anything unfinished is committed, or a commit goes back.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 
 from kclient.clock import SystemClock
 from kclient.cluster.wakeups import Bell
-from kclient.consumer.bad_records import DeadLetters
+from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.progress import Progress
 from kclient.consumer.records import Convert
 from kclient.consumer.running.plan import Plan, planned
 from kclient.consumer.running.retries import Retries, RetryTopic
 from kclient.consumer.running.runner import Runner
-from kclient.errors import ClientClosed, DeserializationFailed, KafkaError
+from kclient.errors import ClientClosed, KafkaError
+from kclient.hooks import Counters
 from kclient.record import Record
 from kclient.types import OffsetAndMetadata, TopicPartition
 
@@ -55,16 +56,48 @@ def plan(
     )
 
 
+class PlainCore:
+    """The client's inside, as far as runs ask for it."""
+
+    def __init__(self, seed: int) -> None:
+        self.clock = SystemClock()
+        self.clock.settle()
+        self.rng = random.Random(seed)
+        self.counters = Counters()
+        self.ended: KafkaError | None = None
+        self.tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def closed(self) -> bool:
+        return isinstance(self.ended, ClientClosed)
+
+    def check_usable(self) -> None:
+        if self.ended is not None:
+            raise self.ended
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def stop(self, *tasks: asyncio.Task[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
 class PlainHost:
     """The consumer. All partitions that have records are assigned at first."""
 
     def __init__(self, records: Iterable[Record] = (), *, seed: int = 0) -> None:
-        self.clock = SystemClock()
-        self.clock.settle()
-        self.rng = random.Random(seed)
+        self.core: Any = PlainCore(seed)
+        self.clock = self.core.clock
+        self.rng = self.core.rng
         self.log: Any = logging.LoggerAdapter(logger, {})
         self.convert: Convert | None = None
-        self.letters: DeadLetters | None = None
+        self.bad_records = BadRecords("raise", (), None)
         self.max_poll_interval = 300.0
         self.logs: dict[TopicPartition, list[Record]] = {}
         self.positions: dict[TopicPartition, int] = {}
@@ -74,12 +107,9 @@ class PlainHost:
         self.held: set[TopicPartition] = set()
         self.progress: Progress | None = None
         self.errors: list[Exception] = []
-        self.ended: KafkaError | None = None
         self.auto_commit = True
         self.last_poll = 0.0
         self.longest_gap = 0.0
-        self.counts: dict[str, int] = {}
-        self.tasks: set[asyncio.Task[Any]] = set()
         self.news = Bell()
         self._noted = Bell()
         for one in records:
@@ -106,7 +136,7 @@ class PlainHost:
 
     def close(self) -> None:
         """The consumer is closed."""
-        self.ended = ClientClosed("closed")
+        self.core.ended = ClientClosed("closed")
         self.news.ring()
 
     def unfinished(self) -> int:
@@ -138,28 +168,17 @@ class PlainHost:
         self.positions[partition] = self.committed.get(partition, 0)
         self.news.ring()
 
-    # RunHost
+    # As an EngineHost
 
     @property
     def partition_count(self) -> int:
         return len(self.positions)
-
-    @property
-    def closed(self) -> bool:
-        return isinstance(self.ended, ClientClosed)
-
-    def check(self) -> None:
-        if self.ended is not None:
-            raise self.ended
 
     def assigned(self) -> Collection[TopicPartition]:
         return list(self.positions)
 
     def reads(self, topic: str) -> bool:
         return any(partition.topic == topic for partition in self.positions)
-
-    def skips(self, record: Record, error: DeserializationFailed) -> bool:
-        return False
 
     def passed(
         self, partition: TopicPartition, first: OffsetAndMetadata | None = None
@@ -173,7 +192,7 @@ class PlainHost:
         deadline = self.clock.now() + timeout
         self.touch()
         while True:
-            self.check()
+            self.core.check_usable()
             if self.errors:
                 raise self.errors.pop(0)
             taken = self._take(limit)
@@ -240,21 +259,6 @@ class PlainHost:
     async def commit(self) -> None:
         await asyncio.sleep(0.01)
         self.commit_nowait()
-
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        return task
-
-    async def stop(self, *tasks: asyncio.Task[Any]) -> None:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    def count(self, name: str, amount: int) -> None:
-        self.counts[name] = self.counts.get(name, 0) + amount
 
 
 class Sent:

@@ -15,13 +15,11 @@ from kclient.config import GroupMemberConfig
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerUnreachable, ConnectionLost, RequestTimedOut
 from kclient.group.coordinator import Coordinator
+from kclient.group.offsets import GroupOffsets
 from kclient.network import Lane
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
-from kclient.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
 from kclient.testing import Cluster, run_virtually
+from kclient.types import TopicPartition
 
 SETTINGS: dict[str, Any] = {"retry_backoff": 0.05, "retry_backoff_max": 0.2}
 
@@ -41,12 +39,15 @@ def within(core: ClientCore, seconds: float = 60.0) -> float:
     return core.clock.now() + seconds
 
 
-def ask_offsets() -> OffsetFetchRequest:
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[])])
+async def ask_offsets(core: ClientCore, coordinator: Coordinator) -> None:
+    """Have the coordinator say what is committed, which is nothing."""
+    partition = TopicPartition("t", 0)
+    assert await GroupOffsets(core, coordinator).fetch([partition]) == {partition: None}
 
 
-def error_of(response: Any) -> int:
-    return int(response.groups[0].error_code)
+def finds(core: ClientCore) -> float:
+    """How often the coordinator was found."""
+    return core.metrics()["group.coordinator_finds"]
 
 
 def test_all_who_look_at_once_share_one_question() -> None:
@@ -55,7 +56,7 @@ def test_all_who_look_at_once_share_one_question() -> None:
             found = await asyncio.gather(*(coordinator.find(within(core)) for _ in range(5)))
             assert set(found) == {cluster.coordinator("g")} == {coordinator.node_id}
             assert len([r for r in cluster.requests if r.api == "FindCoordinator"]) == 1
-            assert coordinator.finds == 1
+            assert finds(core) == 1
 
     run_virtually(main())
 
@@ -134,8 +135,7 @@ def test_a_coordinator_that_metadata_does_not_know_is_reached_all_the_same() -> 
                 await asyncio.sleep(0.01)
             cluster.move_coordinator("g", home)
             assert await coordinator.find(within(core)) == home
-            got = await coordinator.call(ask_offsets(), check=error_of)
-            assert got.groups[0].group_id == "g"
+            await ask_offsets(core, coordinator)
 
     run_virtually(main())
 
@@ -150,11 +150,11 @@ def leave_out(cluster: Cluster, broker: int) -> None:
 
 def test_calls_go_on_at_the_new_coordinator() -> None:
     async def main() -> None:
-        async with scene() as (cluster, _, coordinator):
-            await coordinator.call(ask_offsets(), check=error_of)
+        async with scene() as (cluster, core, coordinator):
+            await ask_offsets(core, coordinator)
             for broker in (2, 3, 1):
                 cluster.move_coordinator("g", broker)
-                await coordinator.call(ask_offsets(), check=error_of)
+                await ask_offsets(core, coordinator)
                 assert coordinator.node_id == broker
 
     run_virtually(main())
@@ -162,13 +162,13 @@ def test_calls_go_on_at_the_new_coordinator() -> None:
 
 def test_calls_wait_for_a_coordinator_that_loads_and_ask_it_again() -> None:
     async def main() -> None:
-        async with scene() as (cluster, _, coordinator):
+        async with scene() as (cluster, core, coordinator):
             loading = cluster.faults.error(
                 "OffsetFetch", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=3
             )
-            await coordinator.call(ask_offsets(), check=error_of)
+            await ask_offsets(core, coordinator)
             assert loading.hits == 3
-            assert coordinator.finds == 1
+            assert finds(core) == 1
 
     run_virtually(main())
 
@@ -181,7 +181,7 @@ def test_what_was_asked_of_a_silent_coordinator_is_asked_of_the_next_one_when_it
             home = await coordinator.find(within(core))
             lost = cluster.faults.hold("OffsetFetch", broker=home)
             began = core.clock.now()
-            asked = asyncio.ensure_future(coordinator.call(ask_offsets(), check=error_of))
+            asked = asyncio.ensure_future(ask_offsets(core, coordinator))
             await lost.wait_hits()
             cluster.move_coordinator("g", home % 3 + 1)
             coordinator.lost(home, BrokerUnreachable("silent"))

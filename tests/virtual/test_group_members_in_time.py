@@ -12,7 +12,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, RequestTimedOut
-from kclient.group.states import MemberState
+from kclient.group.member import MemberState
 from kclient.testing import Cluster, VirtualLoop, run_virtually
 from tests.virtual.members import G, Worker, settled, until, working
 

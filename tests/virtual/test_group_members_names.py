@@ -8,7 +8,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError
-from kclient.group.states import MemberState
+from kclient.group.member import MemberState
 from kclient.testing import run_virtually
 from tests.virtual.members import SETTINGS, Worker, settled, until, working
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kclient.errors import KafkaError
-from kclient.group.states import MemberState
+from kclient.group.member import MemberState
 from kclient.testing import Cluster, run_virtually
 from tests.virtual.members import Worker, until
 

@@ -12,7 +12,7 @@ import kclient
 from kclient.broker_errors import GroupAuthorizationFailed
 from kclient.error_codes import ErrorCode
 from kclient.errors import KafkaError, ProtocolError
-from kclient.group.states import MemberState
+from kclient.group.member import MemberState
 from kclient.network import RequestFuture
 from kclient.testing import Cluster, run_virtually
 from tests.virtual.consumer_scene import fill

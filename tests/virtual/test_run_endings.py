@@ -178,10 +178,10 @@ def test_a_client_that_fails_ends_the_run_with_its_error() -> None:
         host = two_partitions()
         async with Run(host, Steps(host, 20.0)) as run:
             await asyncio.sleep(3)
-            host.ended = BackgroundTaskDied("a task died")
-            for task in tuple(host.tasks):
+            host.core.ended = BackgroundTaskDied("a task died")
+            for task in tuple(host.core.tasks):
                 task.cancel()  # as the supervisor does
-            assert await run.result() is host.ended
+            assert await run.result() is host.core.ended
         assert leftovers() == []
 
     run_virtually(main())
@@ -218,7 +218,7 @@ def test_a_cancelled_run_leaves_a_consumer_that_stands_at_what_is_not_finished()
             assert host.paused == set()
             assert leftovers() == []
         async with Run(host, steps):  # and can be used again
-            host.ended = None
+            host.core.ended = None
             await host.caught_up()
 
     run_virtually(main())
@@ -266,7 +266,7 @@ async def cut_run(at: int) -> int:
             first = min(set(range(12)) - host.finished.get(partition, set()), default=12)
             assert position <= first  # nothing is skipped
             assert host.committed.get(partition, 0) <= first
-    host.ended = None
+    host.core.ended = None
     async with Run(host, handler, wanted, sent):
         while host.unfinished():
             await asyncio.sleep(0.01)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kclient.consumer.engine import Engine
     from kclient.consumer.records import ConsumerRecord
     from kclient.consumer.running.health import RunHealth
-    from kclient.consumer.running.host import Sender
     from kclient.consumer.running.retries import Retries, RetryTopic
+    from kclient.consumer.running.sender import Sender
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -26,8 +26,10 @@ from kclient.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.consumer.running.host import RunHost, Sender
+    from kclient.consumer.running.engine_host import EngineHost
     from kclient.consumer.running.retries import Policy
+    from kclient.consumer.running.runner import Runner
+    from kclient.consumer.running.sender import Sender
     from kclient.consumer.running.tracker import Job
 
 PATIENCE = 10.0
@@ -41,9 +43,7 @@ class Failures:
         host: The consumer.
         policy: Decides.
         producer: Sends records on; None where the policy never says so.
-        put_back: Has a job started again after so many seconds.
-        finish: Told of a job for which nothing more is to be done.
-        stop: Told why the run can't go on.
+        runner: Is told which job is started again, or is finished, and why the run can't go on.
 
     Attributes:
         count: Calls of the handler that failed.
@@ -52,19 +52,16 @@ class Failures:
 
     def __init__(
         self,
-        host: RunHost,
+        host: EngineHost,
         policy: Policy,
         producer: Sender | None,
-        put_back: Callable[[Job, float], object],
-        finish: Callable[[Job], object],
-        stop: Callable[[BaseException], object],
+        runner: Runner,
     ) -> None:
         self._host = host
+        self._core = host.core
         self._policy = policy
         self._producer = producer
-        self._put_back = put_back
-        self._finish = finish
-        self._stop = stop
+        self._runner = runner
         self.count = 0
         self.sent_on = 0
 
@@ -114,31 +111,32 @@ class Failures:
         if job.failure is None:
             job.attempts += 1
             self.count += 1
-            self._host.count("consumer.handler_failures", 1)
-            wait = self._policy.wait(job.attempts, error, self._host.rng)
+            self._core.counters.add("consumer.handler_failures")
+            wait = self._policy.wait(job.attempts, error, self._core.rng)
             if wait is not None:
-                self._put_back(job, wait)
+                self._runner.put_back(job, wait)
                 return
             job.destination = self._policy.destination(job.track.partition.topic, error)
             job.failure = error
             if isinstance(error, DeserializationFailed) and self._passes(job, error):
-                self._finish(job)
+                self._runner.finish(job)
                 return
         producer = self._producer if job.bad is None else job.bad.producer
         if job.destination is None or producer is None:
             hint = "with a dead_letter_topic the run would go on"
             if self._policy.dead_letters is not None:
                 hint = "it comes from the dead-letter topic itself: read that by another consumer"
-            self._stop(_for_good(job, error, hint))
+            self._runner.stop_for(_for_good(job, error, hint))
         else:
             await self._send(job, error, job.destination, producer, waits)
 
     def _passes(self, job: Job, error: DeserializationFailed) -> bool:
         """What the consumer does with bad records goes first; True if the record is passed over."""
-        letters = self._host.letters
+        bad_records = self._host.bad_records
+        letters = bad_records.letters
         if letters is not None and letters.topic != job.record.topic:
             job.bad, job.destination = letters, RetryTopic(letters.topic, 0.0)
-        return self._host.skips(job.record, error)
+        return bad_records.skips(job.record, error, self._core)
 
     async def _send(
         self,
@@ -148,7 +146,7 @@ class Failures:
         producer: Sender,
         waits: Callable[[], object],
     ) -> None:
-        record, policy, clock = job.record, self._policy, self._host.clock
+        record, policy, clock = job.record, self._policy, self._core.clock
         due = None
         if to.topic in policy.delays:
             due = clock.wall_ms() + round(to.delay * 1000)
@@ -161,19 +159,19 @@ class Failures:
         except Exception as error:
             if _may_pass(error):
                 self._host.log.warning("a record can't be sent to %s yet: %s", to.topic, error)
-                self._put_back(job, policy.again(job.sends, self._host.rng))
+                self._runner.put_back(job, policy.backoff.delay(job.sends, self._core.rng))
                 job.sends += 1
             else:
                 text = f"; and it can't be sent to {to.topic}: {error}"
-                self._stop(_for_good(job, cause, more=text))
+                self._runner.stop_for(_for_good(job, cause, more=text))
             return
         self.sent_on += 1
-        self._host.count("consumer.sent_on", 1)
+        self._core.counters.add("consumer.sent_on")
         level = logging.INFO if due is not None else logging.WARNING
         text = "handler failed for good partition=%s offset=%d attempts=%d error=%s sent_to=%s"
         where, name = job.track.partition, type(cause).__name__
         self._host.log.log(level, text, where, record.offset, job.attempts, name, to.topic)
-        self._finish(job)
+        self._runner.finish(job)
 
 
 def _may_pass(error: Exception) -> bool:

@@ -11,10 +11,9 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.running.calling import ASYNC
-from kclient.consumer.running.host import unfit
 from kclient.consumer.running.retries import Policy, Retries, RetryTopic
-from kclient.consumer.running.schedule import Ordering
+from kclient.consumer.running.sender import unfit
+from kclient.consumer.running.tracker import Ordering
 from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, a_or_an
 from kclient.frozen import Frozen, frozen
@@ -22,6 +21,10 @@ from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+ASYNC = (
+    "make it an `async def`; what blocks goes to a thread: `await asyncio.to_thread(work, record)`"
+)
 
 
 @frozen
@@ -60,21 +63,17 @@ def planned(
     if retries is not None and not isinstance(retries, Retries):
         raise InvalidArgument(f"retries must be a kclient.Retries or None, not {retries!r}")
     topics = _retry_topics(retry_topics)
+    last = None
     if dead_letter_topic is not None:
         last = check_topic_name(dead_letter_topic, "dead_letter_topic")
         if any(one.topic == last for one in topics):
             raise InvalidArgument(f"{last!r} can't be a retry topic and the dead-letter topic, too")
-    else:
-        last = None
-    room = None
-    if max_in_flight is not None:
-        room = _count("max_in_flight", max_in_flight)
     return Plan(
         _count("concurrency", concurrency),
         _ordering(ordering),
         Policy(retries or Retries(), topics, last),
-        room,
-        _seconds("drain_timeout", drain_timeout),
+        None if max_in_flight is None else _count("max_in_flight", max_in_flight),
+        call_timeout(drain_timeout, name="drain_timeout", finite=True),
     )
 
 
@@ -144,14 +143,14 @@ def checked_producer(producer: Any, plan: Plan) -> None:
         InvalidArgument: Says which.
     """
     if producer is None:
-        if plan.policy.sends_on:
+        if plan.policy.topics:
             raise InvalidArgument(
                 "a retry topic or a dead-letter topic needs a producer",
                 hint="give run() one without serializers: `producer=producer`",
             )
     elif isinstance(producer, type) or not callable(getattr(producer, "send", None)):
         raise InvalidArgument(f"producer must have a method send(), not be {producer!r}")
-    elif plan.policy.sends_on and (why := unfit(producer, running=True)) is not None:
+    elif plan.policy.topics and (why := unfit(producer, running=True)) is not None:
         raise InvalidArgument(f"producer can't be used: {why}")
 
 
@@ -181,7 +180,3 @@ def _count(name: str, value: object) -> int:
     if value < 1:
         raise InvalidArgument(f"{name} must be at least 1, not {value}")
     return value
-
-
-def _seconds(name: str, value: object) -> float:
-    return call_timeout(value, name=name, finite=True)

@@ -1,7 +1,7 @@
 """Runner: one ``Consumer.run`` at work: takes records, has them handled, says what is finished.
 
-``door`` makes one per call. The feeder takes records as long as ``bounds`` has room, so the group
-sees polls however slow handlers are; ``workers`` handle them as ``schedule`` allows; ``tracker``
+``door`` makes one per call. The feeder takes records as long as ``Bounds`` has room, so the group
+sees polls however slow handlers are; ``workers`` handle them as ``Schedule`` allows; ``Tracker``
 knows what is finished, which the consumer commits, as this is its ``Progress`` meanwhile. When the
 run ends while the consumer goes on, what isn't finished is given back: the positions go back to it.
 """
@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.backoff import Backoff
 from kclient.cluster.wakeups import Alarm, Bell
-from kclient.consumer.running.bounds import Bounds
 from kclient.consumer.running.dead_letters import wait_of
 from kclient.consumer.running.failures import Failures
-from kclient.consumer.running.schedule import Schedule
-from kclient.consumer.running.tracker import Tracker
+from kclient.consumer.running.tracker import Bounds, Schedule, Tracker
 from kclient.consumer.running.workers import Workers
 from kclient.errors import ClientClosed, InvalidArgument, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from kclient.consumer.running.engine_host import EngineHost
     from kclient.consumer.running.health import RunHealth
-    from kclient.consumer.running.host import RunHost, Sender
     from kclient.consumer.running.plan import Plan
+    from kclient.consumer.running.sender import Sender
     from kclient.consumer.running.tracker import Job, Track
     from kclient.record import Record
     from kclient.types import OffsetAndMetadata, TopicPartition
@@ -41,7 +40,7 @@ GRACE = 1.0
 
 
 class Runner:
-    """One run. Implements ``Progress`` for the consumer and ``Outcomes`` for the workers.
+    """One run. Implements ``Progress`` for the consumer; its workers say what became of each call.
 
     Tasks: ``run-feeder``, from ``run`` to its end, and those of ``Workers``.
 
@@ -53,17 +52,16 @@ class Runner:
     """
 
     def __init__(
-        self, host: RunHost, handler: Callable[[Any], Any], plan: Plan, producer: Sender | None
+        self, host: EngineHost, handler: Callable[[Any], Any], plan: Plan, producer: Sender | None
     ) -> None:
         self._host = host
+        self._core = host.core
         self._drain_timeout = plan.drain_timeout
         self._bounds = Bounds(plan.max_in_flight, plan.concurrency)
         self._schedule = Schedule(plan.ordering)
         self._tracker = Tracker(plan.policy.delays)
         self._workers = Workers(host, self._schedule, self, handler, plan.concurrency)
-        self._failures = Failures(
-            host, plan.policy, producer, self._put_back, self._finish, self._stop
-        )
+        self._failures = Failures(host, plan.policy, producer, self)
         self._tick = min(TICK, host.max_poll_interval / 3)
         self._look_at = 0.0
         self._room = Alarm()
@@ -81,23 +79,23 @@ class Runner:
 
         Cancellation: handlers are cancelled, what isn't finished is given back.
         """
-        host = self._host
-        host.check()
+        core = self._core
+        core.check_usable()
         self._failures.check()
         self._end = asyncio.get_running_loop().create_future()
-        host.use_progress(self)
-        feeder = host.spawn(self._feed(), "run-feeder")
-        feeder.add_done_callback(lambda _: self._stop())
+        self._host.use_progress(self)
+        feeder = core.spawn(self._feed(), "run-feeder")
+        feeder.add_done_callback(lambda _: self.stop_for(None))
         try:
             error = await self._end
-            await host.stop(feeder)
+            await core.stop(feeder)
             if isinstance(error, Exception):
                 await self._come_to_rest()
         finally:
             await self._leave(feeder)
         if error is None:
             with contextlib.suppress(ClientClosed):
-                host.check()
+                core.check_usable()
         else:
             raise error
 
@@ -109,11 +107,8 @@ class Runner:
                 hint="cancel the task of run(), or set an event for whoever shall call it",
             )
 
-    def stop_for(self, error: BaseException) -> None:
-        """``run`` raises ``error``, once it has come to rest."""
-        self._stop(error)
-
-    def _stop(self, error: BaseException | None = None) -> None:
+    def stop_for(self, error: BaseException | None) -> None:
+        """``run`` raises ``error``, if it is one, once it has come to rest."""
         self._schedule.stopped = True
         if self._end is not None and not self._end.done():
             self._end.set_result(error)
@@ -123,7 +118,7 @@ class Runner:
         tracks = list(self._tracker)
         for track in tracks:
             track.halted = True
-        until = self._host.clock.now() + self._drain_timeout
+        until = self._core.clock.now() + self._drain_timeout
         await self._wait_for(tracks, lambda: until)
         try:
             await self._host.commit()
@@ -135,7 +130,7 @@ class Runner:
         self._schedule.stopped = True
         self._workers.stop()
         try:
-            await self._host.stop(feeder)
+            await self._core.stop(feeder)
             for worker in await self._workers.wait_ended(self._drain_timeout):
                 job = worker.job
                 if job is not None:
@@ -145,7 +140,7 @@ class Runner:
         finally:
             self._count()
             try:
-                self._host.check()
+                self._core.check_usable()
             except KafkaError:
                 pass  # closed, or of no more use: what is finished is still asked for
             else:
@@ -158,33 +153,34 @@ class Runner:
 
     async def _feed(self) -> None:
         """The feeder's task: it ends when the consumer does, or can't be read from."""
-        host, backoff, failures = self._host, Backoff(0.1, 1.0), 0
+        core, backoff, failures = self._core, Backoff(0.1, 1.0), 0
         try:
             await self._failures.find_topics()
         except Exception as error:
-            self._stop(error)
+            self.stop_for(error)
             return
         while True:
             try:
                 records = await self._take()
             except KafkaError as error:
                 if not error.retriable:
-                    self._stop(None if isinstance(error, ClientClosed) and host.closed else error)
+                    closed = isinstance(error, ClientClosed) and core.closed
+                    self.stop_for(None if closed else error)
                     return
                 level = logging.DEBUG if failures else logging.WARNING  # once per outage
-                host.log.log(level, "polling failed, and goes on: %s", error)
-                await asyncio.sleep(backoff.delay(failures, host.rng))
+                self._host.log.log(level, "polling failed, and goes on: %s", error)
+                await asyncio.sleep(backoff.delay(failures, core.rng))
                 failures += 1
                 continue
             except Exception as error:  # of a listener of the user's
-                self._stop(error)
+                self.stop_for(error)
                 return
             failures = 0
             if records:
                 self._admit(records)
                 await asyncio.sleep(0)  # the handlers' turn
             self._count()
-            if host.clock.now() >= self._look_at:
+            if core.clock.now() >= self._look_at:
                 self._look_for_slow_ones()
 
     async def _take(self) -> Sequence[Record]:
@@ -194,7 +190,7 @@ class Runner:
         limit = bounds.limit(tracker.in_flight)
         if limit:
             return await host.poll(limit, self._tick)
-        host.check()
+        self._core.check_usable()
         host.touch()
         self._full = True
         await self._room.sleep(self._tick)
@@ -222,7 +218,7 @@ class Runner:
 
     def _put_off(self, job: Job, track: Track) -> None:
         """A record of a retry topic isn't started before it is due."""
-        clock = self._host.clock
+        clock = self._core.clock
         wait = wait_of(job.record, track.delay, clock.wall_ms())
         if wait > 0:
             job.due = clock.now() + wait
@@ -233,13 +229,13 @@ class Runner:
         if track.paused or track.halted:
             return
         many = len(track.jobs) >= self._bounds.share(self._tracker.in_flight)
-        if many or track.rest_until > self._host.clock.now():
+        if many or track.rest_until > self._core.clock.now():
             track.paused = True
             self._host.pause(track.partition)
 
     def _look_for_slow_ones(self) -> None:
         """Name each handler once that is at work for longer than polls may be apart."""
-        now, limit = self._host.clock.now(), self._host.max_poll_interval
+        now, limit = self._core.clock.now(), self._host.max_poll_interval
         self._look_at = now + self._tick
         for worker in self._workers.busy:
             job, seconds = worker.job, now - worker.since
@@ -247,18 +243,16 @@ class Runner:
                 break
             if not worker.told:
                 worker.told = True
-                self._host.log.warning(
+                text = (
                     "handler is slow partition=%s offset=%d seconds=%.1f max_poll_interval=%g: "
-                    "the consumer goes on, and its partition waits",
-                    job.track.partition,
-                    job.record.offset,
-                    seconds,
-                    limit,
+                    "the consumer goes on, and its partition waits"
                 )
+                where, offset = job.track.partition, job.record.offset
+                self._host.log.warning(text, where, offset, seconds, limit)
 
     def _count(self) -> None:
         if self._handled > self._counted:
-            self._host.count("consumer.handled", self._handled - self._counted)
+            self._core.counters.add("consumer.handled", self._handled - self._counted)
             self._counted = self._handled
 
     # Outcomes
@@ -266,9 +260,10 @@ class Runner:
     def done(self, job: Job) -> None:
         """The handler has finished."""
         self._handled += 1
-        self._finish(job)
+        self.finish(job)
 
-    def _finish(self, job: Job) -> None:
+    def finish(self, job: Job) -> None:
+        """Nothing more is to be done for ``job``."""
         track, tracker = job.track, self._tracker
         if track.void:
             return
@@ -276,7 +271,7 @@ class Runner:
         tracker.finish(job)
         if track.paused and not track.halted:
             share = self._bounds.share(tracker.in_flight)
-            if 2 * len(track.jobs) <= share and self._host.clock.now() >= track.rest_until:
+            if 2 * len(track.jobs) <= share and self._core.clock.now() >= track.rest_until:
                 track.paused = False
                 self._host.resume(track.partition)
         if self._full and 2 * tracker.in_flight <= self._bounds.total:
@@ -285,13 +280,16 @@ class Runner:
     async def failed(self, job: Job, error: BaseException, waits: Callable[[], object]) -> None:
         """The handler has raised ``error``, now or, where the job was to be sent on, before.
 
+        ``waits()`` is called before anything is awaited.
+
         Cancellation: the record isn't finished.
         """
         await self._failures.take(job, error, waits)
 
-    def _put_back(self, job: Job, wait: float) -> None:
+    def put_back(self, job: Job, wait: float) -> None:
+        """Have ``job`` started again after ``wait`` seconds."""
         if not job.track.halted:
-            self._schedule.delay(job, self._host.clock.now() + wait)
+            self._schedule.delay(job, self._core.clock.now() + wait)
             self._workers.arm()
 
     def rested(self, track: Track) -> None:
@@ -340,7 +338,7 @@ class Runner:
         for track in tracks:
             track.halted = True
         self._schedule.forget_void()
-        now = self._host.clock.now()
+        now = self._core.clock.now()
         self._cancel_at = _shortly_before(min(deadline, now + self._drain_timeout), now)
         self._drained_by = deadline
         try:
@@ -350,7 +348,7 @@ class Runner:
                 self._host.log.warning(
                     "handlers are cancelled, as their partitions are given up count=%d", len(late)
                 )
-                grace = self._host.clock.now() + GRACE
+                grace = self._core.clock.now() + GRACE
                 await self._wait_for(tracks, lambda: min(self._drained_by, grace))
         finally:
             self._workers.retire(tracks)
@@ -359,7 +357,7 @@ class Runner:
 
     def hurry(self, deadline: float) -> None:
         """Whoever waits in ``drain`` has no longer than that."""
-        self._cancel_at = min(self._cancel_at, _shortly_before(deadline, self._host.clock.now()))
+        self._cancel_at = min(self._cancel_at, _shortly_before(deadline, self._core.clock.now()))
         self._drained_by = min(self._drained_by, deadline)
         self._rested.ring()
 
@@ -389,7 +387,7 @@ class Runner:
 
     async def _wait_for(self, tracks: Iterable[Track], until: Callable[[], float]) -> None:
         """Wait until no handler works on them, or for ``until``, which may come to be sooner."""
-        clock = self._host.clock
+        clock = self._core.clock
         while any(track.running and not track.void for track in tracks):
             left = until() - clock.now()
             if left <= 0:
@@ -402,7 +400,7 @@ class Runner:
         """A snapshot."""
         from kclient.consumer.running.health import RunHealth, SlowHandler
 
-        now, busy = self._host.clock.now(), self._workers.busy
+        now, busy = self._core.clock.now(), self._workers.busy
         slow = [
             SlowHandler(worker.job.track.partition, worker.job.record.offset, now - worker.since)
             for worker in busy

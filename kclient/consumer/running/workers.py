@@ -7,48 +7,38 @@ outcome is the runner's business. The loop gets a turn every ``TURN`` seconds in
 
 These tasks run the user's code, so they are not among those of the client: one that would not end
 when it is cancelled must not hold up ``close``. ``run`` itself answers for them.
+
+A handler is called in a context of its own, without a task of its own. A task per record costs five
+times what the call does, and a bare ``await`` would let what one handler sets in context variables
+(a trace, a log's fields) show up in the next one's. So each call has its context, and the worker
+that makes the call is told when the handler waits for something: only then another one is of use.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextvars import copy_context
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from types import CoroutineType, coroutine
+from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.running.calling import called, coroutine_of, not_async
+from kclient.consumer.running.plan import ASYNC
+from kclient.errors import InvalidArgument, a_or_an
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Generator, Iterable
+    from contextvars import Context
 
-    from kclient.consumer.running.host import RunHost
-    from kclient.consumer.running.schedule import Schedule
-    from kclient.consumer.running.tracker import Job, Track
+    from kclient.consumer.running.engine_host import EngineHost
+    from kclient.consumer.running.runner import Runner
+    from kclient.consumer.running.tracker import Job, Schedule, Track
 
 TURN = 0.005
 """Seconds of work after which the loop gets a turn."""
 
 
-class Outcomes(Protocol):
-    """Who is told what became of a call."""
-
-    def done(self, job: Job) -> None:
-        """The handler has finished."""
-        ...
-
-    async def failed(self, job: Job, error: BaseException, waits: Callable[[], object]) -> None:
-        """It has raised ``error``. ``waits()`` is to be called before anything is awaited."""
-        ...
-
-    def rested(self, track: Track) -> None:
-        """One handler less is at work on a partition that is given up."""
-        ...
-
-    def stop_for(self, error: BaseException) -> None:
-        """The run can't go on."""
-        ...
-
-
+@dataclass(slots=True, eq=False)
 class Worker:
     """One worker.
 
@@ -61,15 +51,12 @@ class Worker:
         retired: It was cancelled, by us, and takes nothing any more.
     """
 
-    __slots__ = ("job", "retired", "since", "task", "told", "waiter")
-
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self.job: Job | None = None
-        self.since = 0.0
-        self.told = False
-        self.waiter: asyncio.Future[None] | None = None
-        self.retired = False
+    task: asyncio.Task[None] | None = None
+    job: Job | None = None
+    since: float = 0.0
+    told: bool = False
+    waiter: asyncio.Future[None] | None = None
+    retired: bool = False
 
 
 class Workers:
@@ -81,15 +68,15 @@ class Workers:
 
     def __init__(
         self,
-        host: RunHost,
+        host: EngineHost,
         schedule: Schedule,
-        outcomes: Outcomes,
+        runner: Runner,
         handler: Callable[[Any], Any],
         concurrency: int,
     ) -> None:
         self._host = host
         self._schedule = schedule
-        self._outcomes = outcomes
+        self._runner = runner
         self._handler = handler
         self._concurrency = concurrency
         self._all: dict[asyncio.Task[None], Worker] = {}
@@ -131,11 +118,11 @@ class Workers:
             self._timer = None
         if due is not None and not self._stopping:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, due - self._host.clock.now()), self._ring)
+            self._timer = loop.call_later(max(0.0, due - self._host.core.clock.now()), self._ring)
 
     def _ring(self) -> None:
         self._timer = None
-        self._schedule.wake(self._host.clock.now())
+        self._schedule.wake(self._host.core.clock.now())
         self.wake()
         self.arm()
 
@@ -153,7 +140,7 @@ class Workers:
         if worker in self._idle:
             self._idle.remove(worker)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._outcomes.stop_for(error)  # a defect of ours: what handlers raise is caught
+            self._runner.stop_for(error)  # a defect of ours: what handlers raise is caught
         self.wake()  # it may have been woken for something
 
     # Ending
@@ -197,7 +184,7 @@ class Workers:
 
     async def _work(self, worker: Worker) -> None:
         """The worker's task. It ends when it is retired, or killed from outside."""
-        schedule, outcomes, now = self._schedule, self._outcomes, self._host.clock.now
+        schedule, now = self._schedule, self._host.core.clock.now
         self._turn_at = now() + TURN
         while not worker.retired:
             started = now()
@@ -227,7 +214,7 @@ class Workers:
                 worker.told = False
                 track.running -= 1
                 if track.halted:
-                    outcomes.rested(track)
+                    self._runner.rested(track)
 
     async def _others(self) -> None:
         """The loop's turn, after which this worker goes on: nobody need be woken meanwhile."""
@@ -242,7 +229,7 @@ class Workers:
         self._idle.append(worker)
         try:
             await worker.waiter
-            self._turn_at = self._host.clock.now() + TURN
+            self._turn_at = self._host.core.clock.now() + TURN
         finally:
             worker.waiter = None
 
@@ -262,15 +249,15 @@ class Workers:
             except GeneratorExit:
                 raise
             except BaseException as error:  # KeyboardInterrupt, SystemExit
-                self._outcomes.stop_for(error)
+                self._runner.stop_for(error)
                 return
         if worker.retired and job.track.void:
             return
         if failure is None:
-            self._outcomes.done(job)
+            self._runner.done(job)
             return
         try:
-            await self._outcomes.failed(job, failure, self.wake)
+            await self._runner.failed(job, failure, self.wake)
         except asyncio.CancelledError:
             if not worker.retired:
                 raise
@@ -284,11 +271,49 @@ class Workers:
         record: Any = job.record if convert is None else convert(job.record)
         context = copy_context()
         made = context.run(self._handler, record)
-        if type(made) is not CoroutineType:
-            coroutine = coroutine_of(made)
-            if coroutine is None:
-                self._outcomes.stop_for(not_async(made))
+        if not isinstance(made, CoroutineType):
+            if not isinstance(made, Awaitable):
+                kind = a_or_an(type(made).__name__)
+                error = f"the handler of run() returned {kind}, which can't be awaited"
+                self._runner.stop_for(InvalidArgument(error, hint=ASYNC))
                 return False
-            made = coroutine
+            made = _awaiting(made)  # a task, say
         await called(context, made, self.wake)
         return True
+
+
+@coroutine
+def called(
+    context: Context, made: Coroutine[Any, Any, Any], waits: Callable[[], object]
+) -> Generator[Any, Any, None]:
+    """Run ``made`` in ``context`` to its end; ``waits()`` is called when it first suspends.
+
+    Cancellation: the coroutine gets it.
+    """
+    run, send = context.run, made.send
+    try:
+        asked = run(send, None)
+    except StopIteration:
+        return
+    waits()
+    step: Callable[[Any], Any]
+    while True:
+        try:
+            answer = yield asked
+        except GeneratorExit:
+            run(made.close)
+            raise
+        except BaseException as error:
+            step, value = made.throw, error
+        else:
+            step, value = send, answer
+        try:
+            asked = run(step, value)
+        except StopIteration:
+            return
+        finally:
+            del value
+
+
+async def _awaiting(made: Awaitable[Any]) -> None:
+    await made

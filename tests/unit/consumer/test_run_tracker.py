@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kclient.consumer.running.bounds import Bounds
-from kclient.consumer.running.schedule import Ordering, Schedule
-from kclient.consumer.running.tracker import Job, Tracker
+from kclient.consumer.running.tracker import Bounds, Job, Ordering, Schedule, Tracker
 from kclient.record import Record
 from kclient.types import OffsetAndMetadata, TopicPartition
 

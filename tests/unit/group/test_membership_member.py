@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kclient.errors import KafkaError
-from kclient.group.generation import Generation
+from kclient.group.host import Generation
 from kclient.group.member import Member
-from kclient.group.states import MemberState as S
+from kclient.group.member import MemberState as S
 from kclient.transitions import IllegalTransition
 
 TROUBLE = KafkaError("trouble")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.group.pulse import Pulse
+from kclient.group.member import Pulse
 
 
 def test_the_session_counts_from_when_the_answered_heartbeat_was_sent() -> None:
     pulse = Pulse(3.0, 10.0)
-    pulse.begin(100.0)
+    pulse.answered(100.0)
     assert (pulse.due, pulse.over_at) == (103.0, 110.0)
     pulse.answered(103.0)  # the answer itself came later
     assert (pulse.due, pulse.over_at) == (106.0, 113.0)
@@ -17,14 +17,14 @@ def test_the_session_counts_from_when_the_answered_heartbeat_was_sent() -> None:
 
 def test_an_old_answer_moves_the_session_back_never() -> None:
     pulse = Pulse(3.0, 10.0)
-    pulse.begin(100.0)
+    pulse.answered(100.0)
     pulse.answered(99.0)
     assert pulse.over_at == 110.0
 
 
 def test_after_a_failure_it_is_tried_again_soon() -> None:
     pulse = Pulse(3.0, 10.0)
-    pulse.begin(100.0)
+    pulse.answered(100.0)
     pulse.failed(103.0, 0.5)
     assert (pulse.due, pulse.over_at) == (103.5, 110.0)
     pulse.failed(103.5, 60.0)
@@ -36,7 +36,7 @@ def test_after_a_failure_it_is_tried_again_soon() -> None:
 )
 def test_late_is_what_is_over_an_interval_behind(woke: float, late: float) -> None:
     pulse = Pulse(3.0, 10.0)
-    pulse.begin(100.0)
+    pulse.answered(100.0)
     assert pulse.woke(woke) == late
     assert (pulse.blocks, pulse.longest_block) == (int(late > 0), late)
 

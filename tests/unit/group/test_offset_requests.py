@@ -26,9 +26,8 @@ from kclient.cluster.partition import Partition
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import ClientClosed, ConnectionLost, KafkaError, NoCommonVersion, ProtocolError
-from kclient.group.generation import OUTSIDE, Generation
-from kclient.group.offset_commit import Course, OffsetCommit, course, some_of, united
-from kclient.group.offset_fetch import OffsetFetch
+from kclient.group.host import OUTSIDE, Generation
+from kclient.group.offset_requests import Course, OffsetCommit, OffsetFetch, course, some_of, united
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
