@@ -79,18 +79,6 @@ class ReplyNews:
 class ReplyReader:
     """Takes in fetch responses, partition by partition."""
 
-    __slots__ = (
-        "_back_off",
-        "_buffer",
-        "_cap",
-        "_check_crcs",
-        "_log",
-        "_plan",
-        "_read_committed",
-        "_replica_time",
-        "_subscription",
-    )
-
     def __init__(
         self,
         subscription: Subscription,

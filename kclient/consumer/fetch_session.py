@@ -121,19 +121,6 @@ class FetchSession:
         topic_names: Topic id to name, of all that was ever asked with an id. Read only.
     """
 
-    __slots__ = (
-        "_by_id",
-        "_changed",
-        "_forgotten",
-        "_sent",
-        "_without_id",
-        "asked",
-        "epoch",
-        "session_id",
-        "state",
-        "topic_names",
-    )
-
     def __init__(self) -> None:
         self.state = SessionState.INITIAL
         self.session_id = NO_SESSION

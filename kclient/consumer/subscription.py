@@ -55,25 +55,6 @@ class Subscription:
         get: The state of a partition; None if it isn't assigned.
     """
 
-    __slots__ = (
-        "_by_topic",
-        "_dismisses",
-        "_facts_of",
-        "_failed",
-        "_on_change",
-        "_on_fetched",
-        "_pending",
-        "_said",
-        "_states",
-        "default_reset",
-        "expecting",
-        "get",
-        "grouped",
-        "recall",
-        "topics",
-        "visit",
-    )
-
     def __init__(
         self,
         default_reset: Reset | None,
