@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.backoff import Backoff
 from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm, Bell
-from kclient.consumer.commit_calls import Call
-from kclient.consumer.commit_queue import CommitQueue
+from kclient.consumer.commit_queue import Call, CommitQueue
 from kclient.errors import ClientClosed, KafkaError, fresh
 from kclient.group.generation import OUTSIDE
 from kclient.group.offset_commit import Course, course, patience
