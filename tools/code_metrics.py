@@ -51,7 +51,7 @@ SANS_IO = tuple(
         "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py "
         "feed.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
         "serializing.py shipment.py transactions.py verdict.py",
-        "consumer": "aborted.py arguments.py commit_queue.py epoch_query.py "
+        "consumer": "arguments.py commit_queue.py epoch_query.py "
         "fetch_buffer.py fetch_plan.py handover_stage.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py homeless.py "
         "interest.py partition_state.py progress.py reset.py subscription.py unplaced.py "

@@ -9,14 +9,15 @@ is dropped whole. It reads response fields and changes partitions through ``Subs
 from __future__ import annotations
 
 import logging
+import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kclient.consumer.batch_span import BatchSpan, measure
 from kclient.consumer.fetched_data import FetchedData
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import CorruptRecord, broker_error
 from kclient.record import read_batches
+from kclient.record.layout import BATCH_HEADER_BYTES, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +56,24 @@ _STALE: Final = frozenset(
 """The broker's view and ours differ: get a newer one and ask again; no concern of the user's."""
 _FOR_THE_USER: Final = frozenset({ErrorCode.CORRUPT_MESSAGE})
 """Retriable in Kafka's table, but on a fetch the broker's own log is broken."""
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+_ENDS = struct.Struct(">q8xb6xi")
+"""Base offset, magic, last offset delta."""
+_INT64_MAX = 0x7FFFFFFFFFFFFFFF
+_SMALLEST_MESSAGE_BYTES = 14
+
+
+class BatchSpan(NamedTuple):
+    """What the batches of a fetched piece cover.
+
+    Attributes:
+        end_offset: Behind its last whole batch.
+        clean: Reading the batches ends without an error of structure.
+    """
+
+    end_offset: int
+    clean: bool
 
 
 @dataclass(slots=True)
@@ -289,3 +308,35 @@ def _nothing_readable(
         offset=offset,
         topic_partition=partition,
     )
+
+
+def measure(data: memoryview, offset: int, topic_partition: TopicPartition) -> BatchSpan:
+    """Walk over the batches in ``data``, which was fetched at ``offset``, without a look into them.
+
+    So the next fetch can be sent before anything is decoded. The batches are read one by one when
+    poll wants them: a piece of many tiny ones would hold the loop, and take a multiple of its size
+    as objects.
+    """
+    size, pos, last = len(data), 0, -1
+    length_of = _LENGTH.unpack_from
+    clean = True
+    while size - pos >= LOG_OVERHEAD:
+        length = length_of(data, pos + _LENGTH_AT)[0]
+        if length < _SMALLEST_MESSAGE_BYTES:
+            clean = False
+            break
+        end = pos + LOG_OVERHEAD + length
+        if end > size:
+            break  # the broker cut it off
+        last, pos = pos, end
+    if last < 0:
+        return BatchSpan(offset, clean)
+    if pos - last >= BATCH_HEADER_BYTES:
+        base, magic, delta = _ENDS.unpack_from(data, last)
+        if magic == 2 and base >= 0 and 0 <= delta < _INT64_MAX - base:
+            return BatchSpan(max(base + delta + 1, offset), clean)
+    try:
+        batch = next(read_batches(data[last:], topic_partition=topic_partition))
+    except CorruptRecord:
+        return BatchSpan(offset, False)
+    return BatchSpan(max(batch.next_offset, offset), clean)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kclient.consumer.batch_span import measure
 from kclient.consumer.fetch_buffer import FetchBuffer
+from kclient.consumer.fetch_reply import measure
 from kclient.consumer.fetched_data import FetchedData
 from kclient.consumer.partition_state import PartitionState
 from kclient.consumer.subscription import Subscription
