@@ -53,8 +53,8 @@ SANS_IO = tuple(
         "serializing.py shipment.py transactions.py verdict.py",
         "consumer": "arguments.py commit_queue.py epoch_query.py "
         "fetch_buffer.py fetch_plan.py handover_stage.py "
-        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py homeless.py "
-        "interest.py partition_state.py progress.py reset.py subscription.py unplaced.py "
+        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py "
+        "partition_state.py progress.py reset.py subscription.py "
         "watchdog.py running/bounds.py running/dead_letters.py running/health.py running/plan.py "
         "running/retries.py running/schedule.py running/tracker.py",
         "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from kclient.cluster.async_only import AsyncOnly
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
+    Listener,
     checked_group,
     checked_limit,
+    checked_listener,
     checked_partition,
     checked_partitions,
+    checked_sources,
     checked_target,
     checked_timeout,
     checked_topics,
@@ -25,9 +28,7 @@ from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.engine import Engine, Joining
 from kclient.consumer.grouping import Grouping
 from kclient.consumer.inquiries import Inquiries
-from kclient.consumer.interest import checked_sources
 from kclient.consumer.iteration import records_of
-from kclient.consumer.listener import Listener
 from kclient.consumer.records import ConsumerRecord, converter
 from kclient.consumer.reset import AtTime
 from kclient.consumer.running.door import Running
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from kclient.config import Bootstrap
+    from kclient.consumer.arguments import RebalanceCallback
     from kclient.consumer.bad_records import DeadLetters
-    from kclient.consumer.listener import RebalanceCallback
     from kclient.consumer.partition_state import PartitionState
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
@@ -204,7 +205,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         if value_deserializer is None:
             value_deserializer = self._config.value_deserializer
         names = checked_topics(topics, "Consumer(bootstrap, *topics)")
-        listener = Listener(on_assigned, on_revoked, on_lost)
+        listener = checked_listener(on_assigned, on_revoked, on_lost) or Listener()
         joining = None
         if group is not None:
             joining = Joining(checked_group(group), checked_sources(names, pattern), listener)

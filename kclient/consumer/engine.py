@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from kclient.cluster.core import ClientCore
 from kclient.cluster.offset_lookup import list_offsets
+from kclient.consumer.arguments import Interest
 from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.fetcher import Fetcher
 from kclient.consumer.handed_over import HandedOver, offset_and_epoch
-from kclient.consumer.interest import Interest
 from kclient.consumer.offsets import OffsetKeeper
 from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.poller import Poller
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
+    from kclient.consumer.arguments import Listener
     from kclient.consumer.group_side import GroupSide
     from kclient.consumer.health import ConsumerHealth, PartitionHealth
-    from kclient.consumer.listener import Listener
     from kclient.consumer.records import Convert
     from kclient.consumer.running.runner import Runner
     from kclient.hooks import Dialer, Observer

@@ -85,14 +85,12 @@ class ReplyNews:
         stale_topics: The view of these must be refreshed.
         leaders: (topic, partition, leader id, leader epoch) that the broker gave away (KIP-951).
         partitions: Parts that brought records.
-        size_bytes: Bytes of those.
     """
 
     node_id: int
     stale_topics: dict[str, None] = field(default_factory=dict)
     leaders: list[tuple[str, int, int, int]] = field(default_factory=list)
     partitions: int = 0
-    size_bytes: int = 0
 
 
 class ReplyReader:
@@ -177,7 +175,6 @@ class ReplyReader:
                 self._subscription.in_range(state)
             return
         news.partitions += 1
-        news.size_bytes += len(records)
         self._buffer.add(self._data(state, ask, part, memoryview(records), lease))
 
     def _data(

@@ -10,9 +10,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kclient.consumer.arguments import NOTHING, Interest
 from kclient.consumer.auto_commit import AutoCommit
 from kclient.consumer.handover import Handover
-from kclient.consumer.interest import NOTHING, Interest
 from kclient.consumer.join_watch import JoinWatch
 from kclient.consumer.poll_watch import PollWatch
 from kclient.errors import ClientClosed, InvalidArgument, MaxPollExceeded, fresh
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
+    from kclient.consumer.arguments import Listener
     from kclient.consumer.handed_over import HandedOver
-    from kclient.consumer.listener import Listener
     from kclient.consumer.subscription import Subscription
     from kclient.group.health import MembershipHealth
 

@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kclient.consumer.arguments import (
+    Interest,
     checked_commit,
+    checked_listener,
     checked_partition,
     checked_partitions,
+    checked_sources,
     checked_timeout,
     checked_topics,
     refuse_group,
 )
-from kclient.consumer.interest import Interest, checked_sources
-from kclient.consumer.listener import Listener
 from kclient.consumer.partition_state import Phase
 from kclient.errors import CommitFailed, InvalidArgument, KafkaError
 from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kclient.config import ConsumerConfig
+    from kclient.consumer.arguments import RebalanceCallback
     from kclient.consumer.engine import Engine
     from kclient.consumer.group_side import GroupSide
-    from kclient.consumer.listener import RebalanceCallback
     from kclient.consumer.records import ConsumerRecord
 
 
@@ -83,9 +84,7 @@ class Grouping:
                 "subscribe() can't be used while partitions are assigned by hand",
                 hint="call unassign() first",
             )
-        listener = None
-        if on_assigned is not None or on_revoked is not None or on_lost is not None:
-            listener = Listener(on_assigned, on_revoked, on_lost)
+        listener = checked_listener(on_assigned, on_revoked, on_lost)
         internal = not self._config.exclude_internal_topics
         group.subscribe(Interest(names, compiled, internal), listener)
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
+    from kclient.consumer.arguments import Listener
     from kclient.consumer.handed_over import HandedOver
-    from kclient.consumer.listener import Listener
     from kclient.consumer.partition_state import PartitionState
     from kclient.consumer.progress import Progress
     from kclient.consumer.subscription import Subscription

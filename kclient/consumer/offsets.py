@@ -2,7 +2,7 @@
 
 The consumer tells it of partitions that wait (``follow``); it looks offsets up through
 ``cluster.offset_lookup`` and hands the answers to ``Subscription``. It also tells poll of
-partitions that no broker can be asked for (``homeless`` says when that is an error).
+partitions that no broker can be asked for (``watchdog`` says when that is an error).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from kclient.backoff import Backoff
 from kclient.cluster.fanout import ask_all
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.cluster.wakeups import Alarm
-from kclient.consumer import homeless
 from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.reset import ends_first, looked_up
+from kclient.consumer.watchdog import UNKNOWN_GRACE, why_homeless
 from kclient.errors import (
     BackgroundTaskDied,
     ClientClosed,
@@ -262,8 +262,8 @@ class OffsetKeeper:
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
                 continue
-            unknown = metadata.surely_unknown(partition.topic, since, homeless.UNKNOWN_GRACE)
-            error = homeless.explain(view, partition, now - since, patience, unknown=unknown)
+            unknown = metadata.surely_unknown(partition.topic, since, UNKNOWN_GRACE)
+            error = why_homeless(view, partition, now - since, patience, unknown=unknown)
             if error is not None:
                 if now - since >= patience:
                     waiting[partition] = now  # told again after as long

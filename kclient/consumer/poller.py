@@ -12,8 +12,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.unplaced import Unplaced
-from kclient.consumer.watchdog import Watchdog
+from kclient.consumer.watchdog import Unplaced, Watchdog
 from kclient.errors import (
     CodecUnavailable,
     CorruptRecord,

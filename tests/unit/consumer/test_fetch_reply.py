@@ -71,7 +71,7 @@ def test_records_go_to_the_buffer_and_the_fetch_goes_on_behind_them() -> None:
     assert rig.state.position == 0
     assert (rig.state.high_watermark, rig.state.last_stable_offset) == (10, 7)
     assert rig.state.log_start_offset == 0
-    assert (rig.news.partitions, rig.news.size_bytes) == (1, len(batch(0, 3)))
+    assert rig.news.partitions == 1
     assert rig.rig.take(9) == [(0, 0), (0, 1), (0, 2)]
 
 

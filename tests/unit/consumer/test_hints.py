@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.consumer.arguments import checked_limit, checked_topics
-from kclient.consumer.interest import checked_sources
+from kclient.consumer.arguments import checked_limit, checked_sources, checked_topics
 from kclient.consumer.subscription import Subscription
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError
 from kclient.types import TopicPartition
