@@ -22,15 +22,12 @@ class Progress(Protocol):
         Of all assigned partitions of which it is known, changed or not since the last commit; but
         not where nothing was consumed since a seek or an explicit commit.
         """
-        ...
 
     def finished_of(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """The same of one partition; None where nothing is to be committed."""
-        ...
 
     def stand(self, partition: TopicPartition) -> None:
         """The application committed an offset, which stands until it has finished more."""
-        ...
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
         """Wait until nobody works on records of ``partitions``, of which no more are handed over.
@@ -39,12 +36,9 @@ class Progress(Protocol):
 
         Cancellation: safe.
         """
-        ...
 
     def hurry(self, deadline: float) -> None:
         """Whoever waits in ``drain`` has no longer than that; minus infinity: waits in vain."""
-        ...
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
         """These were taken away: nothing of their records is to be committed."""
-        ...
