@@ -12,7 +12,6 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from kclient.backoff import Backoff
 from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm, Bell
 from kclient.consumer.commit_queue import Call, CommitQueue
 from kclient.errors import ClientClosed, KafkaError, fresh
@@ -33,8 +32,6 @@ CROWD = 1000
 """Calls without an outcome, from which on later ones may become part of earlier ones: while no
 coordinator answers, a commit for each record must not fill the memory."""
 OUTSIDE_GROUP = "the consumer is no member of its group at the moment"
-BACKOFF_FLOOR = 0.01
-"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 
 
 class Outcome(asyncio.Future[None]):
@@ -97,10 +94,8 @@ class Commits:
         self._current = current
         self._is_ours = is_ours
         self._refused = refused
-        initial = max(core.config.retry_backoff, BACKOFF_FLOOR)
-        backoff = Backoff(initial, max(core.config.retry_backoff_max, initial))
         self._queue: CommitQueue[list[Outcome]] = CommitQueue(
-            offsets.group_id, backoff, core.rng, self._patience, topic_id_of
+            offsets.group_id, core.backoff, core.rng, self._patience, topic_id_of
         )
         self._alarm = Alarm()
         self._bell = Bell()

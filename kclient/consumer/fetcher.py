@@ -11,7 +11,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.backoff import Backoff
 from kclient.cluster.metadata import LeaderHint
 from kclient.cluster.wakeups import Alarm, Bell
 from kclient.consumer.fetch_buffer import FetchBuffer
@@ -42,8 +41,6 @@ RESPONSES_IN_BUDGET = 8
 """One response is that part of the budget at most, unless a single partition is asked for more.
 Larger ones lie in slower memory, and mostly in fresh pages: of 32 MiB a record cost twice as much
 as of 8."""
-BACKOFF_FLOOR = 0.01
-"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 HALF_READ_SHARE = 8
 """From one such part of ``buffer_memory`` on, held by inflated batches, only these are read.
 
@@ -84,8 +81,7 @@ class Fetcher:
         self._log = core.hooks.log(logger)
         self._config = config
         self._subscription = subscription
-        initial = max(config.retry_backoff, BACKOFF_FLOOR)
-        self._backoff = Backoff(initial, max(config.retry_backoff_max, initial))
+
         self._tasks: dict[BrokerQueue, asyncio.Task[None]] = {}
         self._alarms: dict[BrokerQueue, Alarm] = {}
         self._closing = False
@@ -154,7 +150,7 @@ class Fetcher:
         self._back_off(state)
 
     def _back_off(self, state: PartitionState) -> None:
-        delay = self._backoff.delay(state.failures, self._core.rng)
+        delay = self._core.backoff.delay(state.failures, self._core.rng)
         self._subscription.back_off(state, self._core.clock.now() + delay)
 
     def _wake(self, queue: BrokerQueue) -> None:
@@ -289,7 +285,7 @@ class Fetcher:
             and not throttled
             and not any(part.records or part.error_code for part in parts.values())
         )
-        queue.answered(now, hasty=hasty, slowest=self._backoff.maximum)
+        queue.answered(now, hasty=hasty, slowest=self._core.backoff.maximum)
         if throttled:
             queue.retry_at = now + throttled  # else its deadline would run while it can't be sent
 
@@ -369,7 +365,7 @@ class Fetcher:
         core = self._core
         self.last_error = error
         now = core.clock.now()
-        delay = self._backoff.delay(queue.failures - 1, core.rng)
+        delay = self._core.backoff.delay(queue.failures - 1, core.rng)
         queue.retry_at = now + delay
         self._log.log(
             logging.INFO if queue.failures == 1 else logging.DEBUG,

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.backoff import Backoff
 from kclient.cluster.fanout import ask_all
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.cluster.wakeups import Alarm
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 _WAITING = (Phase.AWAITING_RESET, Phase.VALIDATING)
-BACKOFF_FLOOR = 0.01
-"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 HOMELESS_CHECK = 0.5
 """Seconds between two looks at partitions without a broker."""
 
@@ -63,9 +60,6 @@ class OffsetKeeper:
         self._config = config
         self._subscription = subscription
         self._plan = plan
-        self._backoff = Backoff(
-            max(config.retry_backoff, 0.01), max(config.retry_backoff_max, 0.01)
-        )
         self._isolation = IsolationLevel(int(config.isolation_level == "read_committed"))
         self._alarm = Alarm()
         self._busy: dict[PartitionState, int] = {}
@@ -244,7 +238,7 @@ class OffsetKeeper:
         self._subscription.fail(state, error)
 
     def _back_off(self, state: PartitionState) -> None:
-        delay = self._backoff.delay(state.failures, self._core.rng)
+        delay = self._core.backoff.delay(state.failures, self._core.rng)
         self._subscription.back_off(state, self._core.clock.now() + delay)
 
     def _report_homeless(self, now: float) -> float:
