@@ -1,6 +1,6 @@
 """What a consumer does in its group: subscribe, commit, leave. Part of the public door.
 
-``Consumer`` inherits it, as it does ``Inquiries``. It checks arguments and says what each call
+``Consumer`` inherits it, as it does ``Running``. It checks arguments and says what each call
 promises; the work is behind ``engine.group``.
 """
 
@@ -194,7 +194,7 @@ class Grouping:
                 await handle(record)
             await consumer.commit()
         """
-        limit = self._limit(timeout)
+        limit = self._seconds(timeout)
         offsets, at_least = self._finished_by(what)
         if offsets:
             commits = self._group().commits
@@ -222,7 +222,7 @@ class Grouping:
         Raises:
             InvalidConfig, InvalidArgument, ClientClosed: As with ``commit``.
         """
-        limit = self._limit(timeout)
+        limit = self._seconds(timeout)
         offsets, at_least = self._finished_by(what)
         commits = self._group().commits
         return commits.submit(offsets, timeout=limit, at_least=at_least)
@@ -253,7 +253,7 @@ class Grouping:
         asked = checked_partitions(partitions)
         if not asked:
             return {}
-        answers = await group.offsets.fetch(asked, self._limit(timeout))
+        answers = await group.offsets.fetch(asked, self._seconds(timeout))
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for partition in asked:
             answer = answers[partition]
@@ -268,7 +268,7 @@ class Grouping:
             raise refuse_group()
         return self._engine.group
 
-    def _limit(self, timeout: float | None) -> float:
+    def _seconds(self, timeout: float | None) -> float:
         return self._config.api_timeout if timeout is None else checked_timeout(timeout)
 
     def _finished_by(
