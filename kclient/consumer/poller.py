@@ -136,7 +136,7 @@ class Poller:
                     self._core.counters.add("consumer.records", len(records))
                     self._handed_over.take(records)
                     if self._group is not None:
-                        self._group.poll_watch.taken()
+                        self._group.taken()
                     for record in self.handout.left:
                         found = self.converted(record)
                         if found is not None:
