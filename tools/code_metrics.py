@@ -52,7 +52,7 @@ SANS_IO = tuple(
         "feed.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
         "serializing.py shipment.py transactions.py verdict.py",
         "consumer": "arguments.py commit_queue.py epoch_query.py "
-        "fetch_buffer.py fetch_plan.py handover_stage.py "
+        "fetch_buffer.py fetch_plan.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py "
         "partition_state.py progress.py reset.py subscription.py "
         "watchdog.py running/bounds.py running/dead_letters.py running/health.py running/plan.py "

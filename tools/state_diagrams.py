@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kclient.consumer import fetch_session, handover_stage, partition_state
+from kclient.consumer import fetch_session, partition_state
 from kclient.group import states as member_states
 from kclient.network import connection_states
 from kclient.producer import batch_states, idempotence
@@ -38,10 +38,6 @@ MACHINES: dict[str, tuple[str, Table]] = {
     ),
     "An assigned partition": ("kclient/consumer/partition_state.py", partition_state.TRANSITIONS),
     MEMBER: ("kclient/group/states.py", member_states.TRANSITIONS),
-    "Partitions that move in a group": (
-        "kclient/consumer/handover_stage.py",
-        handover_stage.TRANSITIONS,
-    ),
     "A classic group": ("kclient/testing/groups/classic_group.py", classic_group.TRANSITIONS),
     "A fetch session": ("kclient/consumer/fetch_session.py", fetch_session.TRANSITIONS),
 }

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kclient.cluster.wakeups import Bell
+from kclient.consumer.handed_over import offset_and_epoch
 from kclient.consumer.partition_state import Phase
 from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError
 
@@ -129,8 +130,7 @@ class CommittedOffsets:
         if answer is None:
             self._subscription.nothing_committed(state, fence)
             return
-        epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
-        if self._subscription.committed_found(state, fence, answer.offset, epoch):
+        if self._subscription.committed_found(state, fence, *offset_and_epoch(answer)):
             self._learned({state.topic_partition: answer})
             self._log.debug(
                 "position from group partition=%s offset=%d", state.topic_partition, answer.offset

@@ -20,6 +20,7 @@ from kclient.consumer.arguments import (
     checked_topics,
     refuse_group,
 )
+from kclient.consumer.handed_over import committable, offset_and_epoch
 from kclient.consumer.partition_state import Phase
 from kclient.errors import CommitFailed, InvalidArgument, KafkaError
 from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -279,8 +280,7 @@ class Grouping:
         offsets, at_least = self._offsets_of(what)
         finish, handover = self._engine.subscription.finish, self._group().handover
         for partition, wanted in offsets.items():
-            epoch = -1 if wanted.leader_epoch is None else wanted.leader_epoch
-            finish(partition, wanted.offset, epoch, at_least=at_least)
+            finish(partition, *offset_and_epoch(wanted), at_least=at_least)
             if isinstance(what, Mapping):
                 handover.progress.stand(partition)
         return offsets, at_least
@@ -292,15 +292,17 @@ class Grouping:
         """What to commit, and whether more that is committed already shall stay."""
         group = self._group()
         if what is None:
-            group.handover.check_loss()
-            if self._engine.handlers is not None or group.handover.in_move:
-                # Not all that was handed over is finished.
-                handover = group.handover
-                by_poll, progress = handover.by_poll, handover.progress
-                found = self._engine.handed_over.reached() if by_poll else progress.finished()
-                return group.commits.unconfirmed(found), False
-            self._engine.handed_over.settle()
-            return _positions(self._engine, group), False
+            handover, handed_over = group.handover, self._engine.handed_over
+            handover.check_loss()
+            found: Mapping[TopicPartition, OffsetAndMetadata]
+            if self._engine.handlers is None and not handover.in_move:
+                handed_over.settle()
+                found = _positions(self._engine)
+            elif handover.by_poll:  # not all that was handed over is finished
+                found = handed_over.reached()
+            else:
+                found = handover.progress.finished()
+            return group.commits.queue.unconfirmed(found), False
         if isinstance(what, Mapping):
             return {checked_partition(key): checked_commit(at) for key, at in what.items()}, False
         if not hasattr(what, "topic_partition") or not hasattr(what, "offset"):
@@ -323,11 +325,9 @@ class Grouping:
         return {partition: OffsetAndMetadata(what.offset + 1, what.leader_epoch)}, True
 
 
-def _positions(engine: Engine, group: GroupSide) -> dict[TopicPartition, OffsetAndMetadata]:
-    found = {}
-    for state in engine.subscription:
-        if state.position is not None:
-            epoch = state.position_epoch
-            known = epoch if epoch >= 0 else None
-            found[state.topic_partition] = OffsetAndMetadata(state.position, known)
-    return group.commits.unconfirmed(found)
+def _positions(engine: Engine) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        state.topic_partition: committable((state.position, state.position_epoch))
+        for state in engine.subscription
+        if state.position is not None
+    }

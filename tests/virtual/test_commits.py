@@ -26,11 +26,11 @@ from tests.virtual.relay import Asked, Relay, Session, network
 def test_a_commit_is_made_and_known() -> None:
     async def main() -> None:
         async with scene() as here:
-            assert here.commits.changes({P0: at(5)}) == {P0: at(5)}
+            assert here.commits.queue.changes({P0: at(5)}) == {P0: at(5)}
             await here.commits.commit({P0: at(5)})
             assert await here.committed() == [5]
-            assert here.commits.committed == {P0: 5}
-            assert here.commits.changes({P0: at(5), P1: at(1)}) == {P1: at(1)}
+            assert here.commits.queue.committed == {P0: 5}
+            assert here.commits.queue.changes({P0: at(5), P1: at(1)}) == {P1: at(1)}
             assert here.commits.last_commit == pytest.approx(here.now(), abs=0.1)
             assert here.commits.last_error is None
             assert "kclient:commits" not in here.core.health().tasks
@@ -170,7 +170,7 @@ def test_a_partition_that_is_taken_away_takes_its_commits_along() -> None:
                 await commit
             assert caught.value.partitions == (P0,)
             assert await here.committed(P0, P1) == [9, 10]
-            assert here.commits.committed == {P1: 10}
+            assert here.commits.queue.committed == {P1: 10}
 
     run_virtually(main())
 
