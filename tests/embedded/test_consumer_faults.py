@@ -115,15 +115,6 @@ async def test_two_consumers_that_fight_for_one_slot_both_read_on() -> None:
             assert offsets(first) == offsets(second) == {0: list(range(100))}
 
 
-async def test_closing_frees_the_slot_of_the_session(cluster: Any) -> None:
-    fill(cluster, 10)
-    async with reading(cluster) as consumer:
-        await read(consumer, 10)
-    last = fetches(cluster)[-1]
-    assert (last.session_epoch, last.topics) == (-1, [])
-    assert last.session_id != 0
-
-
 # Leaders
 
 
