@@ -273,6 +273,21 @@ class Listener(Frozen):
     on_lost: RebalanceCallback | None = None
 
 
+@frozen
+class Joining(Frozen):
+    """How a consumer joins its group.
+
+    Attributes:
+        group: The group.
+        interest: What is subscribed to from the start.
+        listener: Who is told.
+    """
+
+    group: str
+    interest: Interest
+    listener: Listener
+
+
 def checked_listener(
     on_assigned: RebalanceCallback | None,
     on_revoked: RebalanceCallback | None,

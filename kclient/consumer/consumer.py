@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from kclient.cluster.async_only import AsyncOnly
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
+    Interest,
+    Joining,
     Listener,
     checked_group,
     checked_limit,
@@ -26,7 +28,7 @@ from kclient.consumer.arguments import (
     refuse_group,
 )
 from kclient.consumer.bad_records import BadRecords
-from kclient.consumer.engine import Engine, Joining
+from kclient.consumer.engine import Engine
 from kclient.consumer.grouping import Grouping
 from kclient.consumer.iteration import records_of
 from kclient.consumer.records import ConsumerRecord, converter
@@ -210,7 +212,9 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
         listener = checked_listener(on_assigned, on_revoked, on_lost) or Listener()
         joining = None
         if group is not None:
-            joining = Joining(checked_group(group), checked_sources(names, pattern), listener)
+            group, internal = checked_group(group), not self._config.exclude_internal_topics
+            interest = Interest(names, checked_sources(names, pattern), internal)
+            joining = Joining(group, interest, listener)
         else:
             named: dict[str, object] = {
                 "pattern": pattern,
@@ -226,7 +230,7 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
         require_callable("value_deserializer", value_deserializer)
         convert = converter(key_deserializer, value_deserializer)
         self._converts = convert is not None
-        bad = BadRecords(bad_records, names, None if joining is None else joining.pattern)
+        bad = BadRecords(bad_records, names, None if joining is None else joining.interest.pattern)
         self._engine = Engine(self._config, names, convert, observers, dialer, joining, bad)
 
     def __repr__(self) -> str:

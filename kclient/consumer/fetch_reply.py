@@ -22,6 +22,7 @@ from kclient.record.layout import BATCH_HEADER_BYTES, LOG_OVERHEAD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kclient.config import ConsumerConfig
     from kclient.consumer.fetch_buffer import FetchBuffer
     from kclient.consumer.fetch_plan import FetchPlan
     from kclient.consumer.fetch_session import Ask
@@ -101,31 +102,22 @@ class ReplyReader:
         subscription: Subscription,
         buffer: FetchBuffer,
         plan: FetchPlan,
-        *,
-        read_committed: bool,
-        check_crcs: bool,
-        decompression_cap: int,
-        replica_time: float,
+        config: ConsumerConfig,
         back_off: Callable[[PartitionState], None],
         log: logging.Logger | ClientLog = logger,
     ) -> None:
         """
         Args:
             subscription, buffer, plan: What responses change.
-            read_committed: Aborted transactions are hidden.
-            check_crcs: Batches are checked.
-            decompression_cap: Bytes that one batch may inflate to.
-            replica_time: Seconds for which a preferred replica is good.
+            config: Of the consumer.
             back_off: Called for a partition that must not be asked again at once.
             log: Where to log.
         """
         self._subscription = subscription
         self._buffer = buffer
         self._plan = plan
-        self._read_committed = read_committed
-        self._check_crcs = check_crcs
-        self._cap = decompression_cap
-        self._replica_time = replica_time
+        self._config = config
+        self._read_committed = config.isolation_level == "read_committed"
         self._back_off = back_off
         self._log = log
 
@@ -166,7 +158,7 @@ class ReplyReader:
     ) -> None:
         sent_on = part.preferred_read_replica != NO_REPLICA
         if sent_on and state.node_id == news.node_id:
-            until = now + self._replica_time
+            until = now + self._config.metadata_max_age
             if self._plan.prefer(state, part.preferred_read_replica, until, now):
                 news.stale_topics[state.topic_partition.topic] = None
         records = part.records
@@ -204,8 +196,8 @@ class ReplyReader:
             size_bytes=len(records),
             lease=lease,
             aborted=aborted,
-            check_crcs=self._check_crcs,
-            decompression_cap=self._cap,
+            check_crcs=self._config.check_crcs,
+            decompression_cap=self._config.decompression_cap,
         )
 
     def _read_out_of_range(

@@ -20,7 +20,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, CorruptRecord, KafkaError, broker_error
 from kclient.network import Lane
 from kclient.record.inflate import CHUNK
-from kclient.types import IsolationLevel, TopicPartition
+from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,8 +87,7 @@ class Fetcher:
         self.news = Bell()
         self.last_fetch: float | None = None
         self.last_error: KafkaError | None = None
-        read_committed = config.isolation_level == "read_committed"
-        self._isolation = IsolationLevel(int(read_committed))
+        self._isolation = int(config.isolation_level == "read_committed")
         self.buffer = FetchBuffer(
             subscription,
             frame_budget=config.buffer_memory,
@@ -105,15 +104,7 @@ class Fetcher:
             on_touched=self._wake,
         )
         self._reader = ReplyReader(
-            subscription,
-            self.buffer,
-            self.plan,
-            read_committed=read_committed,
-            check_crcs=config.check_crcs,
-            decompression_cap=config.decompression_cap,
-            replica_time=config.metadata_max_age,
-            back_off=self._back_off,
-            log=self._log,
+            subscription, self.buffer, self.plan, config, self._back_off, self._log
         )
 
     # Told by the consumer
@@ -223,7 +214,7 @@ class Fetcher:
             max_wait_ms=int(max_wait * 1000),
             min_bytes=config.fetch_min_bytes,
             max_bytes=min(config.fetch_max_bytes, max(share, config.max_partition_fetch_bytes)),
-            isolation_level=int(self._isolation),
+            isolation_level=self._isolation,
             rack=(with_rack and config.client_rack) or "",
         )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
-    from kclient.consumer.arguments import Listener
+    from kclient.consumer.arguments import Joining, Listener
     from kclient.consumer.handed_over import HandedOver
     from kclient.consumer.subscription import Subscription
     from kclient.group.health import MembershipHealth
@@ -62,11 +62,11 @@ class GroupSide:
     Args:
         core: The client's.
         config: Of the consumer.
-        group_id: The group.
-        subscription, handed_over, wake, listener: See ``Handover``.
+        joining: The group, what is subscribed to at first, and who is told.
+        subscription, handed_over, wake: See ``Handover``.
 
     Attributes:
-        group_id: The same.
+        group_id: The group.
         handover: Gives partitions up and takes them.
         membership, offsets, commits, committed, wanted, callbacks: Those of ``handover``.
     """
@@ -75,16 +75,16 @@ class GroupSide:
         self,
         core: ClientCore,
         config: ConsumerConfig,
-        group_id: str,
+        joining: Joining,
         subscription: Subscription,
         handed_over: HandedOver,
         wake: Callable[[], object],
-        listener: Listener,
     ) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
         self._config = config
-        self.group_id = group_id
+        self.group_id = joining.group
+        self._at_first = joining.interest
         self._subscription = subscription
         self._handed_over = handed_over
         self._wake = wake
@@ -101,7 +101,7 @@ class GroupSide:
         self._trouble: object = None
         self._trouble_at = 0.0
         self.handover = handover = Handover(
-            core, config, group_id, subscription, handed_over, wake, listener, self._stop_watches
+            core, config, joining, subscription, handed_over, wake, self._stop_watches
         )
         self.membership, self.offsets = handover.membership, handover.offsets
         self.commits, self.committed = handover.commits, handover.committed
@@ -109,11 +109,18 @@ class GroupSide:
 
     # Life
 
-    def start(self) -> None:
-        """The client runs."""
+    async def start(self) -> None:
+        """The client runs: subscribe to what it was made for.
+
+        Cancellation: it is to be closed.
+        """
         self.membership.start()
         if self._config.enable_auto_commit and self._commit_timer is None:
             self._arm_commit()
+        for topic in self._at_first.topics:  # a name that no topic has is told at once
+            await self._core.metadata.wait_for_topic(topic, self._config.api_timeout)
+        if self._at_first:
+            self.subscribe(self._at_first, None)
 
     async def close(self, deadline: float) -> None:
         """Give everything up, commit, leave; at ``deadline`` at the latest.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
-    from kclient.consumer.arguments import Listener
+    from kclient.consumer.arguments import Joining
     from kclient.consumer.handed_over import HandedOver
     from kclient.consumer.partition_state import PartitionState
     from kclient.consumer.progress import Progress
@@ -63,11 +63,10 @@ class Handover:
     Args:
         core: The client's.
         config: Of the consumer.
-        group_id: The group.
+        joining: The group, and the user's callbacks.
         subscription: What is given and taken back.
         handed_over: What whoever polls has finished.
         wake: Wakes those who wait for records, to look for what else there is to know.
-        listener: The user's callbacks.
         on_failed: Told that the group will never be joined.
 
     Attributes:
@@ -88,17 +87,16 @@ class Handover:
         self,
         core: ClientCore,
         config: ConsumerConfig,
-        group_id: str,
+        joining: Joining,
         subscription: Subscription,
         handed_over: HandedOver,
         wake: Callable[[], object],
-        listener: Listener,
         on_failed: Callable[[], object],
     ) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
         self._config = config
-        self._group_id = group_id
+        self._group_id = group_id = joining.group
         self._subscription = subscription
         self._handed_over = handed_over
         self._wake = wake
@@ -119,7 +117,9 @@ class Handover:
             core, coordinator, config, group_id, config.max_poll_interval, self
         )
         self.wanted = Wanted(core)
-        self.callbacks = Callbacks(core, listener, config.max_poll_interval, self._tell_user)
+        self.callbacks = Callbacks(
+            core, joining.listener, config.max_poll_interval, self._tell_user
+        )
         self._leading = Leading(core, self.wanted)
         self.commits = Commits(
             core, self.offsets, self._current, self.owns, self.membership.refused, self._topic_id_of
