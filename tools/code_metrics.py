@@ -54,7 +54,7 @@ SANS_IO = tuple(
         "consumer": "arguments.py commit_queue.py epoch_query.py "
         "fetch_buffer.py fetch_plan.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py "
-        "partition_state.py progress.py reset.py subscription.py "
+        "partition_state.py reset.py subscription.py "
         "watchdog.py running/bounds.py running/dead_letters.py running/health.py running/plan.py "
         "running/retries.py running/schedule.py running/tracker.py",
         "group": "assignors consumer_protocol.py offset_commit.py offset_fetch.py topic_ids.py "

@@ -81,8 +81,9 @@ class Engine:
         self.subscription = Subscription(
             reset,
             self._changed,
-            on_fetched=self._fetched,
-            recall=self._recall,
+            # Once per partition and response: whoever waits for data is told at the end of those.
+            on_fetched=lambda state: self.fetcher.plan.touch(state),
+            recall=lambda: self.handed_over.settle(),
             facts_of=self._facts_of,
             dismisses=self._dismisses,
             grouped=joining is not None,
@@ -215,13 +216,6 @@ class Engine:
         if self.group is not None:
             self.group.committed.follow(states)
         self.fetcher.news.ring()
-
-    def _fetched(self, state: PartitionState) -> None:
-        """Once per partition and response: whoever waits for data is told at the end of those."""
-        self.fetcher.plan.touch(state)
-
-    def _recall(self) -> None:
-        self.handed_over.settle()
 
     def _dismisses(self, error: KafkaError) -> bool:
         return self.group is not None and self.group.wanted.dismisses(error)

@@ -93,7 +93,7 @@ class Fetcher:
             frame_budget=config.buffer_memory,
             half_read_bytes=max(config.buffer_memory // HALF_READ_SHARE, LEAST_HALF_READ),
             partition_bytes=config.max_partition_fetch_bytes,
-            on_room=self._on_room,
+            on_room=lambda state: self.plan.touch(state),
             on_released=self._on_released,
             on_corrupt=self._on_corrupt,
         )
@@ -119,9 +119,6 @@ class Fetcher:
         self.plan.follow_view(view, states, self._core.clock.now())
 
     # Told by the buffer and the plan
-
-    def _on_room(self, state: PartitionState) -> None:
-        self.plan.touch(state)
 
     def _on_released(self) -> None:
         if self._lacks_room and self.buffer.has_room:
@@ -176,10 +173,7 @@ class Fetcher:
         from kclient.consumer.fetch_request import LAST_BY_NAME, fetch_request
         from kclient.protocol.messages.fetch import FetchRequest
 
-        limits = self._limits(
-            0.0 if queue.holds_back else self._config.fetch_max_wait,
-            with_rack=not self.plan.reads_leader(queue, now),
-        )
+        limits = self._limits(queue, now)
 
         def build(version: int) -> FetchRequest:
             wishes = queue.session.next_request(version > LAST_BY_NAME)
@@ -204,18 +198,18 @@ class Fetcher:
         finally:
             queue.end()
 
-    def _limits(self, max_wait: float, *, with_rack: bool) -> FetchLimits:
+    def _limits(self, queue: BrokerQueue, now: float) -> FetchLimits:
         from kclient.consumer.fetch_request import FetchLimits
 
         config = self._config
         # All brokers together may not bring much more than the budget at once.
         share = self.buffer.frame_budget // max(len(self.plan.queues), RESPONSES_IN_BUDGET)
         return FetchLimits(
-            max_wait_ms=int(max_wait * 1000),
+            max_wait_ms=0 if queue.holds_back else int(config.fetch_max_wait * 1000),
             min_bytes=config.fetch_min_bytes,
             max_bytes=min(config.fetch_max_bytes, max(share, config.max_partition_fetch_bytes)),
             isolation_level=self._isolation,
-            rack=(with_rack and config.client_rack) or "",
+            rack="" if self.plan.reads_leader(queue, now) else config.client_rack or "",
         )
 
     async def _take_in(

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
     from kclient.consumer.arguments import Joining
-    from kclient.consumer.handed_over import HandedOver
+    from kclient.consumer.handed_over import HandedOver, Progress
     from kclient.consumer.partition_state import PartitionState
-    from kclient.consumer.progress import Progress
     from kclient.consumer.subscription import Subscription
     from kclient.hooks import Assignor
     from kclient.types import OffsetAndMetadata, TopicPartition

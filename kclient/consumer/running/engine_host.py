@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kclient.clock import Clock
     from kclient.consumer.bad_records import DeadLetters
     from kclient.consumer.engine import Engine
-    from kclient.consumer.progress import Progress
+    from kclient.consumer.handed_over import Progress
     from kclient.consumer.records import Convert
     from kclient.errors import DeserializationFailed
     from kclient.record import Record

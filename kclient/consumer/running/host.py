@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kclient.clock import Clock
     from kclient.consumer.bad_records import DeadLetters
-    from kclient.consumer.progress import Progress
+    from kclient.consumer.handed_over import Progress
     from kclient.consumer.records import Convert
     from kclient.errors import DeserializationFailed
     from kclient.record import Record
