@@ -179,6 +179,7 @@ class CommitQueue(Generic[T]):
 
     Attributes:
         committed: What we know to be committed of the partitions that are ours.
+        calls: How many calls there were.
     """
 
     def __init__(
@@ -206,7 +207,7 @@ class CommitQueue(Generic[T]):
         self._open: dict[Call[T], None] = {}
         self._deadlines: list[tuple[float, int, Call[T]]] = []
         self._finished: list[Call[T]] = []
-        self._calls = 0
+        self.calls = 0
         self._failures = 0
         self._resume_at = -math.inf
 
@@ -216,11 +217,6 @@ class CommitQueue(Generic[T]):
     def idle(self) -> bool:
         """Nothing is to be sent, and nothing is under way."""
         return not self._waiting and not self._sent
-
-    @property
-    def calls(self) -> int:
-        """How many calls there were."""
-        return self._calls
 
     @property
     def open(self) -> int:
@@ -321,8 +317,8 @@ class CommitQueue(Generic[T]):
             is_ours: Whether a partition is; others are refused at once.
             at_least: Don't move an offset back: what is committed, or about to be, may be higher.
         """
-        call.number = self._calls
-        self._calls += 1
+        call.number = self.calls
+        self.calls += 1
         self._open[call] = None
         for partition, offset in offsets.items():
             if not is_ours(partition):

@@ -51,25 +51,15 @@ class SessionEvent(enum.Enum):
 
 
 _S, _E = SessionState, SessionEvent
+_ALWAYS = {
+    _E.DECLINED: _S.INITIAL,
+    _E.NOT_FOUND: _S.INITIAL,
+    _E.MISMATCH: _S.BROKEN,
+}
 TRANSITIONS: Final[Mapping[SessionState, Mapping[SessionEvent, SessionState]]] = {
-    _S.INITIAL: {
-        _E.OPENED: _S.INCREMENTAL,
-        _E.DECLINED: _S.INITIAL,
-        _E.NOT_FOUND: _S.INITIAL,
-        _E.MISMATCH: _S.BROKEN,
-    },
-    _S.INCREMENTAL: {
-        _E.CONTINUED: _S.INCREMENTAL,
-        _E.DECLINED: _S.INITIAL,
-        _E.NOT_FOUND: _S.INITIAL,
-        _E.MISMATCH: _S.BROKEN,
-    },
-    _S.BROKEN: {
-        _E.OPENED: _S.INCREMENTAL,
-        _E.DECLINED: _S.INITIAL,
-        _E.NOT_FOUND: _S.INITIAL,
-        _E.MISMATCH: _S.BROKEN,
-    },
+    _S.INITIAL: {_E.OPENED: _S.INCREMENTAL, **_ALWAYS},
+    _S.INCREMENTAL: {_E.CONTINUED: _S.INCREMENTAL, **_ALWAYS},
+    _S.BROKEN: {_E.OPENED: _S.INCREMENTAL, **_ALWAYS},
 }
 
 
