@@ -153,8 +153,13 @@ class Commits:
             at_least: Where more is committed, or about to be, leave it so.
 
         Returns:
-            Its outcome: None, or an error as ``commit`` raises it. A failure for which nobody waits
-            when it comes is logged. Cancelling it doesn't stop the commit.
+            Its outcome: None, or an error: CommitFailed where partitions are, or may be, another's
+            by now, which it names, as the others are committed; OffsetMetadataTooLarge and the like
+            where it was refused; UnknownTopicOrPartition where the coordinator has said so for some
+            seconds; RequestTimedOut, whose ``__cause__`` is the last of the failures, where what
+            was under way may be committed all the same; ClientClosed or BackgroundTaskDied. A
+            failure for which nobody waits when it comes is logged. Cancelling it doesn't stop the
+            commit.
         """
         now, queue, loop = self._core.clock.now(), self.queue, asyncio.get_running_loop()
         deadline = now + (self._core.config.api_timeout if timeout is None else timeout)
@@ -174,37 +179,6 @@ class Commits:
         else:  # whoever waits for it does so by then
             loop.call_soon(self._tell)
         return outcome
-
-    async def commit(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        timeout: float | None = None,
-        *,
-        at_least: bool = False,
-    ) -> None:
-        """Commit ``offsets`` and wait for the outcome.
-
-        Args:
-            offsets, timeout, at_least: As with ``submit``.
-
-        Raises:
-            CommitFailed: Partitions are, or may be, another's by now; it names them. The others
-                are committed.
-            OffsetMetadataTooLarge, InvalidCommitOffsetSize, GroupAuthorizationFailed,
-                TopicAuthorizationFailed: Refused.
-            UnknownTopicOrPartition: There is no such partition, which the coordinator has said
-                for some seconds.
-            RequestTimedOut: Time is up; ``__cause__`` is the last of the failures, and what was
-                under way may be committed all the same.
-            ClientClosed, BackgroundTaskDied: The client ended.
-
-        Cancellation: abandons the waiting only; the commit goes on.
-
-        Example::
-
-            await commits.commit({TopicPartition("flights", 0): OffsetAndMetadata(7)})
-        """
-        await self.submit(offsets, timeout, at_least=at_least)
 
     async def flush(self, deadline: float, go_on: Callable[[], bool] = lambda: True) -> bool:
         """Wait for all that was submitted so far, and for the request that is under way.

@@ -199,7 +199,7 @@ class Grouping:
         offsets, at_least = self._finished_by(what)
         if offsets:
             commits = self._group().commits
-            await commits.commit(offsets, timeout=limit, at_least=at_least)
+            await commits.submit(offsets, timeout=limit, at_least=at_least)
 
     def commit_nowait(
         self,

@@ -27,7 +27,7 @@ def test_what_is_committed_is_found_by_whoever_asks(known: bool) -> None:
     async def main() -> None:
         async with scene(known=known) as here:
             offsets = {P0: OffsetAndMetadata(7, 0, "note"), P1: at(0)}
-            await here.commits.commit(offsets)
+            await here.commit(offsets)
             found = await here.offsets.fetch([P2, P0, P1])
             assert list(found.items()) == [(P2, None), *offsets.items()]
             [request] = here.cluster.requests.of(COMMIT)
@@ -43,7 +43,7 @@ def test_older_brokers_are_spoken_to_as_they_like(version: tuple[int, int]) -> N
             for broker in here.cluster.brokers.values():
                 broker.speak(COMMIT, *version)
                 broker.speak(FETCH, 1, version[1])
-            await here.commits.commit({P0: OffsetAndMetadata(7, 0, "note")})
+            await here.commit({P0: OffsetAndMetadata(7, 0, "note")})
             epoch = 0 if version[1] >= 6 else None
             assert await here.offsets.fetch([P0, P1]) == {
                 P0: OffsetAndMetadata(7, epoch, "note"),
@@ -67,7 +67,7 @@ def test_what_passes_is_tried_again_for_those_that_failed(code: ErrorCode) -> No
     async def main() -> None:
         async with scene() as here:
             here.cluster.faults.error(COMMIT, code, times=3, topic="flights", partition=1)
-            await here.commits.commit({P0: at(5), P1: at(6)})
+            await here.commit({P0: at(5), P1: at(6)})
             assert await here.committed(P0, P1) == [5, 6]
             sent = [
                 [one.partition_index for topic in entry.request.topics for one in topic.partitions]
@@ -91,7 +91,7 @@ def test_what_is_refused_is_told_at_once(code: ErrorCode, expected: type[KafkaEr
         async with scene() as here:
             here.cluster.faults.error(COMMIT, code, topic="flights", partition=1)
             with pytest.raises(expected, match="flights-1"):
-                await here.commits.commit({P0: at(5), P1: at(6)})
+                await here.commit({P0: at(5), P1: at(6)})
             assert await here.committed(P0, P1) == [5, None]
 
     run_virtually(main())
@@ -103,7 +103,7 @@ def test_who_is_not_a_member_is_told_so() -> None:
             here.generation = STRANGER
             for expected in (GroupIdNotFound, IllegalGeneration):
                 with pytest.raises(CommitFailed) as caught:
-                    await here.commits.commit({P0: at(5)})
+                    await here.commit({P0: at(5)})
                 assert isinstance(caught.value.__cause__, expected)
                 for broker in here.cluster.brokers.values():
                     broker.speak(COMMIT, 2, 8)
@@ -114,10 +114,10 @@ def test_who_is_not_a_member_is_told_so() -> None:
 def test_the_coordinator_moves_while_a_commit_is_under_way() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             old = here.cluster.coordinator("g")
             held = here.cluster.faults.hold(COMMIT)
-            commit = asyncio.create_task(here.commits.commit({P0: at(2)}))
+            commit = asyncio.create_task(here.commit({P0: at(2)}))
             await held.wait_hits()
             here.cluster.move_coordinator("g", old % 3 + 1)
             held.release()
@@ -133,7 +133,7 @@ def test_a_commit_whose_answer_is_lost_is_made_again(way: str) -> None:
     async def main() -> None:
         async with scene() as here:
             getattr(here.cluster.faults, way)(COMMIT, 2)
-            await here.commits.commit({P0: at(2)})
+            await here.commit({P0: at(2)})
             assert await here.committed() == [2]
 
     run_virtually(main())
@@ -142,9 +142,9 @@ def test_a_commit_whose_answer_is_lost_is_made_again(way: str) -> None:
 def test_the_coordinator_dies_and_another_one_takes_over() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             await here.cluster.crash(here.cluster.coordinator("g"))
-            await here.commits.commit({P0: at(2)})
+            await here.commit({P0: at(2)})
             assert await here.committed() == [2]
 
     run_virtually(main())
@@ -154,11 +154,11 @@ def test_the_coordinator_dies_and_another_one_takes_over() -> None:
 def test_a_coordinator_that_somebody_gave_up_is_not_waited_for(known: bool) -> None:
     async def main() -> None:
         async with scene(known=known) as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             silent = here.cluster.coordinator("g")
             with here.cluster.faults.hang(broker=silent):
                 begun = here.now()
-                commit = asyncio.create_task(here.commits.commit({P0: at(2)}))
+                commit = asyncio.create_task(here.commit({P0: at(2)}))
                 await asyncio.sleep(1.0)
                 here.cluster.move_coordinator("g", silent % 3 + 1)
                 here.coordinator.lost(silent, ConnectionLost("no heartbeat was answered"))
@@ -172,7 +172,7 @@ def test_a_coordinator_that_somebody_gave_up_is_not_waited_for(known: bool) -> N
 def test_offsets_that_a_transaction_is_about_to_change_are_waited_for() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1), P1: at(1)})
+            await here.commit({P0: at(1), P1: at(1)})
             fault = here.cluster.faults.error(
                 FETCH, ErrorCode.UNSTABLE_OFFSET_COMMIT, times=20, topic="flights", partition=1
             )
@@ -210,7 +210,7 @@ def test_a_partition_that_the_answer_omits_is_an_error_of_its_own() -> None:
 
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1), P1: at(1)})
+            await here.commit({P0: at(1), P1: at(1)})
             here.cluster.faults.rewrite(FETCH, omit)
             found = await here.offsets.fetch([P0, P1])
             assert found[P0] == at(1)
@@ -235,7 +235,7 @@ def test_each_partition_of_a_fetch_has_its_own_outcome() -> None:
 def test_a_fetch_survives_a_coordinator_that_moves_loads_and_dies() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(4)})
+            await here.commit({P0: at(4)})
             here.cluster.faults.error(FETCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=2)
             assert await here.committed() == [4]
             here.cluster.move_coordinator("g", here.cluster.coordinator("g") % 3 + 1)
@@ -252,11 +252,11 @@ def test_a_topic_made_anew_is_asked_about_by_its_new_id() -> None:
         async with scene() as here:
             here.cluster.delete_topic("flights")
             here.cluster.create_topic("flights", partitions=3)
-            await here.commits.commit({P0: at(4)})
+            await here.commit({P0: at(4)})
             here.cluster.delete_topic("flights")
             here.cluster.create_topic("flights", partitions=3)
             assert await here.offsets.fetch([P0]) == {P0: None}
-            await here.commits.commit({P0: at(5)})
+            await here.commit({P0: at(5)})
             assert await here.committed() == [5]
 
     run_virtually(main())
