@@ -268,6 +268,13 @@ def a_or_an(word: str) -> str:
     return f"an {word}" if word[:1] in "aeioAEIO" else f"a {word}"
 
 
+def some_of(names: Sequence[object], shown: int = 3) -> str:
+    """``names`` in a text: the first of them, and how many more there are."""
+    first = ", ".join(map(str, names[:shown]))
+    more = len(names) - shown
+    return f"{first} and {more} more" if more > 0 else first
+
+
 class ClientError(KafkaError):
     """The client itself decided; nothing of it came from a broker."""
 

@@ -51,10 +51,10 @@ SANS_IO = tuple(
         "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py "
         "feed.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
         "serializing.py shipment.py transactions.py verdict.py",
-        "consumer": "aborted.py arguments.py commit_calls.py commit_queue.py epoch_query.py "
-        "fetch_buffer.py fetch_plan.py handover_stage.py "
-        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py homeless.py "
-        "interest.py partition_state.py progress.py reset.py subscription.py unplaced.py "
+        "consumer": "arguments.py commit_queue.py epoch_query.py "
+        "fetch_buffer.py fetch_plan.py "
+        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py "
+        "partition_state.py reset.py subscription.py "
         "watchdog.py running/dead_letters.py running/health.py running/plan.py "
         "running/retries.py running/sender.py running/tracker.py",
         "group": "assignors consumer_protocol.py host.py offset_requests.py",

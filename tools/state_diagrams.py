@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kclient.consumer import fetch_session, handover_stage, partition_state
+from kclient.consumer import fetch_session, partition_state
 from kclient.group import member
 from kclient.network import connection_states
 from kclient.producer import batch_states, idempotence
@@ -23,7 +23,9 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "states.md"
 GUIDE = DOCS / "consumers.md"
 """Has the picture of a member, which is filled in here."""
-PICTURE = re.compile(r"(?<=^```mermaid\n)stateDiagram-v2\n.*?(?=^```$)", re.M | re.S)
+PICTURE = re.compile(r"(?<=^```mermaid\
+)stateDiagram-v2\
+.*?(?=^```$)", re.M | re.S)
 MEMBER = "A member of a classic group"
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("kclient/network/connection_states.py", connection_states.TRANSITIONS),
@@ -38,10 +40,6 @@ MACHINES: dict[str, tuple[str, Table]] = {
     ),
     "An assigned partition": ("kclient/consumer/partition_state.py", partition_state.TRANSITIONS),
     MEMBER: ("kclient/group/member.py", member.TRANSITIONS),
-    "Partitions that move in a group": (
-        "kclient/consumer/handover_stage.py",
-        handover_stage.TRANSITIONS,
-    ),
     "A classic group": ("kclient/testing/groups/classic_group.py", classic_group.TRANSITIONS),
     "A fetch session": ("kclient/consumer/fetch_session.py", fetch_session.TRANSITIONS),
 }
@@ -57,13 +55,16 @@ def page() -> str:
     for title, (file, table) in MACHINES.items():
         parts += ["", f"## {title}", "", f"[{file}](../{file})", "", "```mermaid"]
         parts += ["stateDiagram-v2", *_arrows(table), "```", "", *_states(table)]
-    return "\n".join(parts) + "\n"
+    return "\
+".join(parts) + "\
+"
 
 
 def guide(text: str) -> str:
     """The guide with the picture in it as the table says."""
     lines = ["stateDiagram-v2", *_arrows(MACHINES[MEMBER][1]), ""]
-    return PICTURE.sub("\n".join(lines), text, count=1)
+    return PICTURE.sub("\
+".join(lines), text, count=1)
 
 
 def _arrows(table: Table) -> list[str]:

@@ -44,7 +44,7 @@ CLOSE_TIMEOUT = 5.0
 _made = itertools.count(1)
 """Numbers the clients of this process."""
 BACKOFF_FLOOR = 0.01
-"""Seconds between two refreshes of metadata at least, even where ``retry_backoff`` is 0."""
+"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 
 
 @frozen
@@ -110,6 +110,7 @@ class ClientCore:
         network: The connections.
         metadata: The view of the cluster, and its refresh.
         calls: Requests with retries.
+        backoff: The schedule of ``retry_backoff``, never 0.
         check_usable: Raises unless the client can be used, here and now: ``ClientClosed``,
             ``WrongContext`` (another loop, thread or process than that of ``start``) or
             ``BackgroundTaskDied``. Cheap enough for every record.
@@ -148,7 +149,7 @@ class ClientCore:
             keeper=self._supervisor,
         )
         initial = max(config.retry_backoff, BACKOFF_FLOOR)
-        self._backoff = Backoff(initial, max(config.retry_backoff_max, initial))
+        self.backoff = Backoff(initial, max(config.retry_backoff_max, initial))
         self.metadata = self._make_metadata()
         self.calls = Calls(
             self.network,
@@ -169,7 +170,7 @@ class ClientCore:
             MetadataState(
                 max_age=config.metadata_max_age,
                 max_idle=config.metadata_max_idle,
-                backoff=self._backoff,
+                backoff=self.backoff,
                 rng=self.rng,
                 rebootstrap_after=config.metadata_recovery_rebootstrap_trigger,
             ),
@@ -220,7 +221,7 @@ class ClientCore:
                 self.metadata,
                 self.network,
                 clock=self.clock,
-                backoff=self._backoff,
+                backoff=self.backoff,
                 rng=self.rng,
             )
             await bootstrap.run(self.config.bootstrap_timeout)

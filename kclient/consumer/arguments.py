@@ -1,13 +1,19 @@
-"""Checks of what users hand to a consumer's calls. Each returns the value or raises, naming it."""
+"""Checks of what users hand to a consumer's calls, and the values that come out of them. Sans-IO.
+
+Each check returns the value or raises, naming it.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from kclient.consumer.reset import AtTime
 from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, InvalidConfig, a_or_an
+from kclient.frozen import Frozen, frozen
 from kclient.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -16,10 +22,15 @@ from kclient.types import (
     timestamp_of,
 )
 
+if TYPE_CHECKING:
+    from kclient.cluster.view import Cluster
+
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
 _MAX_EPOCH = 2**31 - 1
 _MAX_NOTE_BYTES = 2**15 - 1
+RebalanceCallback: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
+"""Is told of partitions, sorted; a coroutine function is awaited."""
 _ENDS = "use seek_to_beginning() or seek_to_end() for the ends of the log"
 
 
@@ -184,3 +195,126 @@ def checked_group(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidConfig(f"group={value!r} can't be used: allowed is a str that is not empty")
     return value
+
+
+def checked_sources(
+    topics: tuple[str, ...], pattern: str | re.Pattern[str] | None
+) -> re.Pattern[str] | None:
+    """The pattern, if one was given, and then no names beside it."""
+    if topics and pattern is not None:
+        raise InvalidArgument("names of topics and a pattern were given: one of both is enough")
+    return None if pattern is None else checked_pattern(pattern)
+
+
+def checked_pattern(value: object) -> re.Pattern[str]:
+    """A pattern of topic names, compiled."""
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        return value
+    if not isinstance(value, str) or not value:
+        raise InvalidArgument(f"pattern={value!r} can't be used: allowed is a regular expression")
+    try:
+        return re.compile(value)
+    except re.error as error:
+        raise InvalidArgument(
+            f"pattern={value!r} is no regular expression: {error}",
+            hint="all topics that begin with 'orders' are 'orders.*'",
+        ) from None
+
+
+@frozen
+class Interest(Frozen):
+    """What a consumer in a group subscribes to: topics by name, or those that match a pattern.
+
+    Which topics a pattern means changes with the cluster, so it is asked anew with each view.
+
+    Attributes:
+        topics: Names; empty where there is a pattern.
+        pattern: Matched against the whole name; None where there are names.
+        internal: Whether the pattern also means Kafka's own topics.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    internal: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.topics) or self.pattern is not None
+
+    def topics_in(self, view: Cluster) -> tuple[str, ...]:
+        """Names of the topics that are meant, sorted; those given by name also if unknown."""
+        if self.pattern is None:
+            return tuple(sorted(self.topics))
+        return tuple(sorted(name for name in view.listed if self.means(name, view)))
+
+    def means(self, topic: str, view: Cluster) -> bool:
+        """Whether records of ``topic`` are wanted."""
+        if self.pattern is None:
+            return topic in self.topics
+        matches = self.pattern.fullmatch(topic) is not None
+        return matches and (self.internal or not view.is_internal(topic))
+
+
+NOTHING = Interest()
+"""Nothing is subscribed to."""
+
+
+@frozen
+class Listener(Frozen):
+    """The callbacks of one subscription; None where there is nothing to call.
+
+    Attributes:
+        on_assigned: Partitions came; called after each rebalance, maybe with none.
+        on_revoked: Partitions are about to be given up: commit what is done.
+        on_lost: Partitions are another's already.
+    """
+
+    on_assigned: RebalanceCallback | None = None
+    on_revoked: RebalanceCallback | None = None
+    on_lost: RebalanceCallback | None = None
+
+
+@frozen
+class Joining(Frozen):
+    """How a consumer joins its group.
+
+    Attributes:
+        group: The group.
+        interest: What is subscribed to from the start.
+        listener: Who is told.
+    """
+
+    group: str
+    interest: Interest
+    listener: Listener
+
+
+def checked_listener(
+    on_assigned: RebalanceCallback | None,
+    on_revoked: RebalanceCallback | None,
+    on_lost: RebalanceCallback | None,
+) -> Listener | None:
+    """The callbacks, if any was given. Without ``on_lost`` it is ``on_revoked`` that is called."""
+    given = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+    if all(callback is None for callback in given.values()):
+        return None
+    for name, callback in given.items():
+        if callback is not None:
+            _check_callback(name, callback)
+    return Listener(on_assigned, on_revoked, on_revoked if on_lost is None else on_lost)
+
+
+def _check_callback(name: str, callback: object) -> None:
+    """Refuse what can't be called with partitions; what has no signature is believed."""
+    fits = callable(callback)
+    if callable(callback):
+        try:
+            inspect.signature(callback).bind(())
+        except ValueError:
+            return
+        except TypeError:
+            fits = False
+    if not fits:
+        raise InvalidConfig(
+            f"{name}={callback!r} can't be used: allowed is a callable(partitions)",
+            hint="plain or async, with one argument: the partitions, sorted",
+        )

@@ -59,8 +59,6 @@ class BadRecords:
         waiting: A record has to be sent by ``settle`` before it can be passed over.
     """
 
-    __slots__ = ("_count", "_policy", "_quiet_until", "_sent", "waiting")
-
     def __init__(
         self,
         policy: object,

@@ -10,21 +10,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.errors import ConsumerStalled, InvalidArgument
+from kclient.errors import ConsumerStalled, InvalidArgument, some_of
 from kclient.group.user_calls import UserCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kclient.cluster.core import ClientCore
+    from kclient.consumer.arguments import Listener, RebalanceCallback
     from kclient.consumer.health import CallbackHealth
-    from kclient.consumer.listener import Listener, RebalanceCallback
     from kclient.types import TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
-
-SHOWN = 3
-"""Partitions that a line names; the others are counted."""
 
 
 class Callbacks:
@@ -82,7 +79,9 @@ class Callbacks:
             return
         self._partitions = told = sorted(partitions)
         try:
-            await self._calls.call(name, lambda: callback(list(told)), _on(told))
+            await self._calls.call(
+                name, lambda: callback(list(told)), f" on {some_of(told) or 'no partitions'}"
+            )
         except Exception as error:
             self.keep(name, error)
 
@@ -132,10 +131,3 @@ class Callbacks:
         if calls.name is None:
             return None
         return CallbackHealth(calls.name, tuple(self._partitions), calls.seconds, calls.stalled)
-
-
-def _on(partitions: Sequence[TopicPartition]) -> str:
-    """What a callback is called for, for texts."""
-    names = ", ".join(map(str, partitions[:SHOWN])) or "no partitions"
-    more = len(partitions) - SHOWN
-    return f" on {names} and {more} more" if more > 0 else f" on {names}"

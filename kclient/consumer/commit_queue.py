@@ -6,8 +6,10 @@ reason waits again, unless a later call has wished something else meanwhile: the
 earlier one gets the outcome of the later one. So offsets reach the coordinator in the order of the
 calls, retries included, and an older one never follows a newer one.
 
-A partition that is taken away (``forget``) takes its wishes along: should it come back, somebody
-else may have committed meanwhile. It doesn't know of members and generations; it is told.
+A *call* is one commit that somebody asked for; a *wish* is the offset that shall be committed of
+one partition, and the calls that wait for it. A partition that is taken away (``forget``) takes its
+wishes along: should it come back, somebody else may have committed meanwhile. It doesn't know of
+members and generations; it is told.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from kclient.consumer.commit_calls import Call, Wish
-from kclient.errors import BrokerError, KafkaError
-from kclient.group.offset_requests import Course, course, is_unknown
+from kclient.errors import BrokerError, CommitFailed, KafkaError, RequestTimedOut, some_of
+from kclient.group.offset_requests import Course, course, is_unknown, united
 
 if TYPE_CHECKING:
     import random
@@ -37,6 +39,131 @@ REPEAT = 1.0
 """Minimum seconds between a commit and its repeat, whatever the interval of commits."""
 _SLACK = 100
 """Calls that are done and may be kept until their deadline."""
+HINT: Final = (
+    "whoever has the partition reads on from the last commit before it: commit in on_revoked, and "
+    "take less time between two polls than max_poll_interval"
+)
+_TAKEN: Final = "the partition was taken from this consumer"
+_FOREIGN: Final = "not assigned to this consumer at the time of the call"
+_FOREIGN_HINT: Final = (
+    "commit only what consumer.assignment has: another partition is another member's, or nobody's, "
+    "and whoever has it reads on from the last commit before"
+)
+
+
+@dataclass(slots=True, eq=False)
+class Call(Generic[T]):
+    """One commit that was asked for.
+
+    Attributes:
+        token: The caller's, handed back when it is done.
+        begun: When it was asked for.
+        deadline: When it must have an outcome.
+        number: In the order of the calls.
+        done: It has an outcome.
+        error: Why it failed; None if it didn't. Of meaning once it is done.
+        open: The wishes that it waits for.
+        failed: Partitions that were refused, with the errors.
+        taken: Partitions that aren't ours any more, with the error that said so, if one did.
+        foreign: Partitions that weren't ours when it was asked for.
+    """
+
+    token: T
+    begun: float
+    deadline: float
+    number: int = -1
+    done: bool = False
+    error: KafkaError | None = None
+    open: dict[TopicPartition, Wish[T]] = field(default_factory=dict)
+    failed: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    taken: dict[TopicPartition, KafkaError | None] = field(default_factory=dict)
+    foreign: list[TopicPartition] = field(default_factory=list)
+
+    @property
+    def spoilt(self) -> bool:
+        """It fails, whatever becomes of what is open."""
+        return bool(self.failed or self.taken or self.foreign)
+
+    def finish(self, group_id: str) -> None:
+        """Nothing is open any more: make the one outcome out of those of the partitions."""
+        self.done = True
+        if self.taken or self.foreign:
+            self.error = self._commit_failed(group_id)
+        elif self.failed:
+            self.error = united(self.failed, group_id)
+
+    def _commit_failed(self, group_id: str) -> CommitFailed:
+        taken = [*self.foreign, *self.taken]
+        cause = next((error for error in self.taken.values() if error is not None), None)
+        why = _TAKEN if self.taken else _FOREIGN
+        error = CommitFailed(
+            f"offsets of {some_of(taken)} were not committed by group {group_id}: "
+            + (str(cause) if cause is not None else why),
+            partitions=taken,
+            topic_partition=taken[0] if len(taken) == 1 else None,
+            hint=HINT if self.taken else _FOREIGN_HINT,
+        )
+        error.__cause__ = cause
+        if self.foreign and self.taken:
+            error.add_note(f"{some_of(self.foreign)}: {_FOREIGN}")
+        if self.failed:
+            error.add_note(f"others failed, too: {united(self.failed, group_id)}")
+        return error
+
+    def too_late(self, group_id: str, now: float, obstacle: str, *, sent: bool) -> RequestTimedOut:
+        """The error of what is open, as its time is up.
+
+        Args:
+            group_id: The group.
+            now: The time.
+            obstacle: Why nothing could be sent, if that is so.
+            sent: Something of it is under way.
+        """
+        last = next((w.error for w in self.open.values() if w.error is not None), None)
+        text = f"commit of {some_of(list(self.open))} by group {group_id} did not succeed in "
+        text += f"{now - self.begun:.1f} s" + (", and may still do" if sent else "")
+        why = f"last: {last}" if last is not None else obstacle
+        late = RequestTimedOut(f"{text}; {why}" if why else text)
+        late.__cause__ = last
+        return late
+
+
+@dataclass(slots=True, eq=False)
+class Wish(Generic[T]):
+    """An offset to be committed.
+
+    Attributes:
+        offset: It.
+        topic_id: Of the topic that it was read from, empty where brokers have no ids; None for an
+            offset that was not read here.
+        calls: Who waits for it, in the order of the calls.
+        failures: How often it was sent in vain.
+        retry_at: When it may be sent.
+        error: Why it failed last.
+        unknown_since: Since when the coordinator says that there is no such partition.
+        forgotten: The partition was taken away while it was under way.
+    """
+
+    offset: OffsetAndMetadata
+    topic_id: bytes | None = None
+    calls: dict[Call[T], None] = field(default_factory=dict)
+    failures: int = 0
+    retry_at: float = -math.inf
+    error: KafkaError | None = None
+    unknown_since: float = math.inf
+    forgotten: bool = False
+
+    def failed(self, error: KafkaError, now: float, again: float) -> None:
+        """It was sent in vain at ``now``, and may be sent ``again``."""
+        self.error = error
+        self.failures += 1
+        self.retry_at = again
+        self.unknown_since = min(self.unknown_since, now) if is_unknown(error) else math.inf
+
+    def fared_like(self, other: Wish[T]) -> None:
+        """It takes the place of ``other``, and goes on waiting where that was."""
+        self.error, self.failures = other.error, other.failures
+        self.retry_at, self.unknown_since = other.retry_at, other.unknown_since
 
 
 class CommitQueue(Generic[T]):
@@ -52,6 +179,7 @@ class CommitQueue(Generic[T]):
 
     Attributes:
         committed: What we know to be committed of the partitions that are ours.
+        calls: How many calls there were.
     """
 
     def __init__(
@@ -79,7 +207,7 @@ class CommitQueue(Generic[T]):
         self._open: dict[Call[T], None] = {}
         self._deadlines: list[tuple[float, int, Call[T]]] = []
         self._finished: list[Call[T]] = []
-        self._calls = 0
+        self.calls = 0
         self._failures = 0
         self._resume_at = -math.inf
 
@@ -89,11 +217,6 @@ class CommitQueue(Generic[T]):
     def idle(self) -> bool:
         """Nothing is to be sent, and nothing is under way."""
         return not self._waiting and not self._sent
-
-    @property
-    def calls(self) -> int:
-        """How many calls there were."""
-        return self._calls
 
     @property
     def open(self) -> int:
@@ -194,8 +317,8 @@ class CommitQueue(Generic[T]):
             is_ours: Whether a partition is; others are refused at once.
             at_least: Don't move an offset back: what is committed, or about to be, may be higher.
         """
-        call.number = self._calls
-        self._calls += 1
+        call.number = self.calls
+        self.calls += 1
         self._open[call] = None
         for partition, offset in offsets.items():
             if not is_ours(partition):

@@ -12,10 +12,8 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from kclient.backoff import Backoff
 from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm, Bell
-from kclient.consumer.commit_calls import Call
-from kclient.consumer.commit_queue import CommitQueue
+from kclient.consumer.commit_queue import Call, CommitQueue
 from kclient.errors import ClientClosed, KafkaError, fresh
 from kclient.group.host import OUTSIDE
 from kclient.group.offset_requests import Course, course, patience
@@ -34,8 +32,6 @@ CROWD = 1000
 """Calls without an outcome, from which on later ones may become part of earlier ones: while no
 coordinator answers, a commit for each record must not fill the memory."""
 OUTSIDE_GROUP = "the consumer is no member of its group at the moment"
-BACKOFF_FLOOR = 0.01
-"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 
 
 class Outcome(asyncio.Future[None]):
@@ -79,6 +75,7 @@ class Commits:
             ids; None where its partition isn't read here.
 
     Attributes:
+        queue: What waits, what is under way, and what is known to be committed.
         last_commit: When, on the client's clock, a commit last succeeded; None before that.
         last_error: Why the latest attempt failed; None after one that didn't.
     """
@@ -98,10 +95,8 @@ class Commits:
         self._current = current
         self._is_ours = is_ours
         self._refused = refused
-        initial = max(core.config.retry_backoff, BACKOFF_FLOOR)
-        backoff = Backoff(initial, max(core.config.retry_backoff_max, initial))
-        self._queue: CommitQueue[list[Outcome]] = CommitQueue(
-            offsets.group_id, backoff, core.rng, self._patience, topic_id_of
+        self.queue: CommitQueue[list[Outcome]] = CommitQueue(
+            offsets.group_id, core.backoff, core.rng, self._patience, topic_id_of
         )
         self._alarm = Alarm()
         self._bell = Bell()
@@ -121,43 +116,22 @@ class Commits:
         view, by_name = self._core.metadata.view, partition in self._offsets.by_name
         return patience(partition, view, topic_id, by_name=by_name)
 
-    @property
-    def committed(self) -> Mapping[TopicPartition, int]:
-        """What is known to be committed of the partitions that are ours: the next one to read."""
-        return self._queue.committed
-
-    def changes(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Those of ``offsets`` that are neither committed nor about to be."""
-        return self._queue.changes(offsets)
-
-    def unconfirmed(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Those of ``offsets`` that aren't committed; for whoever waits until they are."""
-        return self._queue.unconfirmed(offsets)
-
     def repeats(self, *, at_once: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What is committed and should be once more; see ``CommitQueue``.
 
         ``at_once``: without the minimum delay, before a rebalance or a close.
         """
-        return self._queue.repeats(math.inf if at_once else self._core.clock.now())
-
-    def learned(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These were committed when the partitions were assigned."""
-        self._queue.learned(offsets)
+        return self.queue.repeats(math.inf if at_once else self._core.clock.now())
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are not ours any more: what waits fails, what is under way isn't sent again."""
-        self._queue.forget(partitions)
+        self.queue.forget(partitions)
         self._tell()
         self._alarm.ring()
 
     def wake(self) -> None:
         """There is another generation, or another reason not to wait any longer."""
-        self._queue.hurry()
+        self.queue.hurry()
         self._alarm.ring()
 
     # Commits
@@ -179,10 +153,15 @@ class Commits:
             at_least: Where more is committed, or about to be, leave it so.
 
         Returns:
-            Its outcome: None, or an error as ``commit`` raises it. A failure for which nobody waits
-            when it comes is logged. Cancelling it doesn't stop the commit.
+            Its outcome: None, or an error: CommitFailed where partitions are, or may be, another's
+            by now, which it names, as the others are committed; OffsetMetadataTooLarge and the like
+            where it was refused; UnknownTopicOrPartition where the coordinator has said so for some
+            seconds; RequestTimedOut, whose ``__cause__`` is the last of the failures, where what
+            was under way may be committed all the same; ClientClosed or BackgroundTaskDied. A
+            failure for which nobody waits when it comes is logged. Cancelling it doesn't stop the
+            commit.
         """
-        now, queue, loop = self._core.clock.now(), self._queue, asyncio.get_running_loop()
+        now, queue, loop = self._core.clock.now(), self.queue, asyncio.get_running_loop()
         deadline = now + (self._core.config.api_timeout if timeout is None else timeout)
         outcome = Outcome(loop=loop)
         if queue.open >= CROWD:
@@ -201,37 +180,6 @@ class Commits:
             loop.call_soon(self._tell)
         return outcome
 
-    async def commit(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        timeout: float | None = None,
-        *,
-        at_least: bool = False,
-    ) -> None:
-        """Commit ``offsets`` and wait for the outcome.
-
-        Args:
-            offsets, timeout, at_least: As with ``submit``.
-
-        Raises:
-            CommitFailed: Partitions are, or may be, another's by now; it names them. The others
-                are committed.
-            OffsetMetadataTooLarge, InvalidCommitOffsetSize, GroupAuthorizationFailed,
-                TopicAuthorizationFailed: Refused.
-            UnknownTopicOrPartition: There is no such partition, which the coordinator has said
-                for some seconds.
-            RequestTimedOut: Time is up; ``__cause__`` is the last of the failures, and what was
-                under way may be committed all the same.
-            ClientClosed, BackgroundTaskDied: The client ended.
-
-        Cancellation: abandons the waiting only; the commit goes on.
-
-        Example::
-
-            await commits.commit({TopicPartition("flights", 0): OffsetAndMetadata(7)})
-        """
-        await self.submit(offsets, timeout, at_least=at_least)
-
     async def flush(self, deadline: float, go_on: Callable[[], bool] = lambda: True) -> bool:
         """Wait for all that was submitted so far, and for the request that is under way.
 
@@ -244,8 +192,8 @@ class Commits:
 
         Cancellation: abandons the waiting only.
         """
-        calls, attempts = self._queue.calls, self._attempts
-        while self._queue.open_before(calls) or (self._under_way and self._attempts <= attempts):
+        calls, attempts = self.queue.calls, self._attempts
+        while self.queue.open_before(calls) or (self._under_way and self._attempts <= attempts):
             left = deadline - self._core.clock.now()
             if left <= 0 or not go_on():
                 return False
@@ -277,7 +225,7 @@ class Commits:
     # The task
 
     def _start(self) -> None:
-        if self._queue.idle or self._ended is not None:
+        if self.queue.idle or self._ended is not None:
             return
         if self._task is None:
             self._task = self._core.spawn(self._run(), "commits")
@@ -285,7 +233,7 @@ class Commits:
 
     async def _run(self) -> None:
         try:
-            while not self._queue.idle:
+            while not self.queue.idle:
                 await self._step()
         finally:
             self._task = None
@@ -293,21 +241,21 @@ class Commits:
     async def _step(self) -> None:
         """Send what can be sent and take the answer, or wait until something can be."""
         now, generation = self._core.clock.now(), self._current()
-        if generation is None and now >= self._queue.due:
-            self._queue.put_off(now)
+        if generation is None and now >= self.queue.due:
+            self.queue.put_off(now)
         obstacle = OUTSIDE_GROUP if generation is None else ""
-        batch = self._queue.take(now, self._is_ours, obstacle)
+        batch = self.queue.take(now, self._is_ours, obstacle)
         self._tell()
         if not batch or generation is None:
-            if not self._queue.idle:
-                await self._alarm.sleep(self._queue.due - now)
+            if not self.queue.idle:
+                await self._alarm.sleep(self.queue.due - now)
             return
         self._attempts += 1
         self._under_way = True
         try:
-            limit, topic_ids = self._queue.limit, self._queue.topic_ids
+            limit, topic_ids = self.queue.limit, self.queue.topic_ids
             answers = await self._offsets.attempt(
-                batch, generation, limit, topic_ids, self._queue.wants
+                batch, generation, limit, topic_ids, self.queue.wants
             )
         finally:
             self._under_way = False
@@ -322,7 +270,7 @@ class Commits:
         if len(errors) < len(answers):
             self.last_commit = now
         outdated = self._current() != generation
-        self._queue.answered(answers, now, outdated=outdated)
+        self.queue.answered(answers, now, outdated=outdated)
         if errors:
             self._log.debug("commit failed partitions=%d: %s", len(errors), errors[0])
         for error in errors:
@@ -338,7 +286,7 @@ class Commits:
     def _tell(self) -> None:
         """Give outcomes to those who wait, and see to the next deadline."""
         ignored: list[Call[list[Outcome]]] = []
-        finished = self._queue.finished()
+        finished = self.queue.finished()
         for call in finished:
             name = "consumer.commits" if call.error is None else "consumer.commit_failures"
             self._core.counters.add(name)
@@ -359,7 +307,7 @@ class Commits:
         self._log.warning("offsets not committed commits=%d group=%s: %s", len(calls), group, error)
 
     def _set_timer(self) -> None:
-        deadline = self._queue.deadline
+        deadline = self.queue.deadline
         if self._timer is not None:
             if self._timer_at <= deadline < math.inf:
                 return  # it comes early enough, and is set anew then
@@ -372,7 +320,7 @@ class Commits:
 
     def _expire(self) -> None:
         self._timer = None
-        self._queue.expire(self._core.clock.now())
+        self.queue.expire(self._core.clock.now())
         self._tell()
         self._alarm.ring()
 
@@ -380,6 +328,6 @@ class Commits:
         """Nothing is sent any more; whoever waits gets ``error``."""
         if self._ended is None:
             self._ended = error
-            self._queue.end(error)
+            self.queue.end(error)
             self._tell()
             self._alarm.ring()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.backoff import Backoff
 from kclient.cluster.wakeups import Bell
+from kclient.consumer.handed_over import offset_and_epoch
 from kclient.consumer.partition_state import Phase
 from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from kclient.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
-
-BACKOFF_FLOOR = 0.01
-"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 
 
 class CommittedOffsets:
@@ -53,9 +50,6 @@ class CommittedOffsets:
         self._subscription = subscription
         self._offsets = offsets
         self._learned = learned
-        self._backoff = Backoff(
-            max(config.retry_backoff, BACKOFF_FLOOR), max(config.retry_backoff_max, BACKOFF_FLOOR)
-        )
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self._news = Bell()
@@ -136,8 +130,7 @@ class CommittedOffsets:
         if answer is None:
             self._subscription.nothing_committed(state, fence)
             return
-        epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
-        if self._subscription.committed_found(state, fence, answer.offset, epoch):
+        if self._subscription.committed_found(state, fence, *offset_and_epoch(answer)):
             self._learned({state.topic_partition: answer})
             self._log.debug(
                 "position from group partition=%s offset=%d", state.topic_partition, answer.offset
@@ -150,7 +143,7 @@ class CommittedOffsets:
         self._log.log(
             level, "no committed offset of partition=%s: %s", state.topic_partition, error
         )
-        delay = self._backoff.delay(state.failures, self._core.rng)
+        delay = self._core.backoff.delay(state.failures, self._core.rng)
         self._subscription.back_off(state, self._core.clock.now() + delay)
         self._subscription.fail(state, error)
 

@@ -12,45 +12,50 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from kclient.cluster.async_only import AsyncOnly
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
+    Interest,
+    Joining,
+    Listener,
     checked_group,
     checked_limit,
+    checked_listener,
     checked_partition,
     checked_partitions,
+    checked_sources,
     checked_target,
     checked_timeout,
+    checked_times,
     checked_topics,
     refuse_group,
 )
 from kclient.consumer.bad_records import BadRecords
-from kclient.consumer.engine import Engine, Joining
+from kclient.consumer.engine import Engine
 from kclient.consumer.grouping import Grouping
-from kclient.consumer.inquiries import Inquiries
-from kclient.consumer.interest import checked_sources
 from kclient.consumer.iteration import records_of
-from kclient.consumer.listener import Listener
 from kclient.consumer.records import ConsumerRecord, converter
 from kclient.consumer.reset import AtTime
 from kclient.consumer.running.door import Running
 from kclient.errors import a_or_an
 from kclient.hooks import require_callable
-from kclient.types import OffsetSpec, TopicPartition
+from kclient.types import OffsetAndTimestamp, OffsetSpec, TopicPartition, check_topic_name
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
     from typing import Literal, Unpack
 
     import pyarrow
 
+    from kclient.cluster.partition import Partition
     from kclient.config import Bootstrap
+    from kclient.consumer.arguments import RebalanceCallback
     from kclient.consumer.bad_records import DeadLetters
-    from kclient.consumer.listener import RebalanceCallback
+    from kclient.consumer.health import ConsumerHealth
     from kclient.consumer.partition_state import PartitionState
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
-    from kclient.types import OffsetAndMetadata, OffsetAndTimestamp
+    from kclient.types import OffsetAndMetadata
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -59,7 +64,7 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` takes at most, unless told otherwise."""
 
 
-class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
+class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
     """Reads records from the partitions of topics.
 
     ``Consumer(bootstrap, "flights")`` reads all partitions of a topic, those added later included;
@@ -204,10 +209,12 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         if value_deserializer is None:
             value_deserializer = self._config.value_deserializer
         names = checked_topics(topics, "Consumer(bootstrap, *topics)")
-        listener = Listener(on_assigned, on_revoked, on_lost)
+        listener = checked_listener(on_assigned, on_revoked, on_lost) or Listener()
         joining = None
         if group is not None:
-            joining = Joining(checked_group(group), checked_sources(names, pattern), listener)
+            group, internal = checked_group(group), not self._config.exclude_internal_topics
+            interest = Interest(names, checked_sources(names, pattern), internal)
+            joining = Joining(group, interest, listener)
         else:
             named: dict[str, object] = {
                 "pattern": pattern,
@@ -223,7 +230,7 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         require_callable("value_deserializer", value_deserializer)
         convert = converter(key_deserializer, value_deserializer)
         self._converts = convert is not None
-        bad = BadRecords(bad_records, names, None if joining is None else joining.pattern)
+        bad = BadRecords(bad_records, names, None if joining is None else joining.interest.pattern)
         self._engine = Engine(self._config, names, convert, observers, dialer, joining, bad)
 
     def __repr__(self) -> str:
@@ -582,6 +589,147 @@ class Consumer(AsyncOnly, Grouping, Inquiries, Running[K, V], Generic[K, V]):
         if self._engine.group is not None:
             self._engine.group.callbacks.check_outside("poll")
         self._engine.poller.check_free()
+
+    # Questions
+
+    async def partitions_for(
+        self, topic: str, *, timeout: float | None = None
+    ) -> Sequence[Partition]:
+        """The partitions of ``topic``, assigned or not.
+
+        Args:
+            topic: Its name.
+            timeout: Seconds; ``api_timeout`` by default.
+
+        Returns:
+            One value per partition in order, with leader, replicas and so on.
+
+        Raises:
+            UnknownTopicOrPartition: It doesn't exist.
+            TopicAuthorizationFailed: It may not be seen.
+            MetadataTimedOut: No answer in time.
+
+        Cancellation: safe.
+
+        Example::
+
+            indexes = [p.index for p in await consumer.partitions_for("flights")]
+        """
+        self._engine.core.check_usable()
+        metadata, name = self._engine.core.metadata, check_topic_name(topic)
+        return (await metadata.wait_for_topic(name, self._seconds(timeout))).partitions
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset that is still there, of each of ``partitions``, assigned or not.
+
+        Args:
+            partitions: Which ones.
+            timeout: Seconds for all; ``api_timeout`` by default.
+
+        Returns:
+            Offset by partition. Positions don't change.
+
+        Raises:
+            KafkaError: The error of the first partition that failed: UnknownTopicOrPartition,
+                TopicAuthorizationFailed, RequestTimedOut ...
+
+        Cancellation: safe.
+
+        Example::
+
+            first = await consumer.beginning_offsets(consumer.assignment)
+        """
+        return await self._ends(partitions, OffsetSpec.EARLIEST, timeout)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last readable record, of each of ``partitions``.
+
+        Args:
+            partitions: Which ones, assigned or not.
+            timeout: Seconds for all; ``api_timeout`` by default.
+
+        Returns:
+            Offset by partition: the high watermark, or with ``read_committed`` the last stable
+            offset. Positions don't change.
+
+        Raises:
+            KafkaError: As with ``beginning_offsets``.
+
+        Cancellation: safe.
+
+        Example::
+
+            last = await consumer.end_offsets(consumer.assignment)
+        """
+        return await self._ends(partitions, OffsetSpec.LATEST, timeout)
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int | datetime], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition whose timestamp is not before the one given.
+
+        Args:
+            times: By partition, assigned or not: an aware datetime, or int milliseconds since the
+                epoch as in ``record.timestamp``.
+            timeout: Seconds for all; ``api_timeout`` by default.
+
+        Returns:
+            Offset and timestamp of that record by partition, which ``seek`` takes; None where all
+            records are older. ``seek`` to the datetime itself goes to the end then.
+
+        Raises:
+            InvalidArgument: A time before 1970, or a datetime without a time zone.
+            KafkaError: As with ``beginning_offsets``.
+
+        Cancellation: safe.
+
+        Example::
+
+            hour_ago = datetime.now(UTC) - timedelta(hours=1)
+            found = await consumer.offsets_for_times(dict.fromkeys(partitions, hour_ago))
+        """
+        found = await self._engine.look_up(checked_times(times), self._seconds(timeout))
+        return {key: answer if answer.offset >= 0 else None for key, answer in found.items()}
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        specs = dict.fromkeys(checked_partitions(partitions), spec)
+        found = await self._engine.look_up(specs, self._seconds(timeout))
+        return {key: answer.offset for key, answer in found.items()}
+
+    def metrics(self) -> dict[str, float]:
+        """All counters and gauges of this consumer by name, as ``room.what``."""
+        self._engine.handed_over.settle()
+        return self._engine.core.metrics()
+
+    def health(self) -> ConsumerHealth:
+        """How the consumer is now; cheap, and free to call at any time.
+
+        Returns:
+            A ``kclient.consumer.health.ConsumerHealth``: ``ok``, ``lag`` (None where it would be
+            out of date), the last fetch, and a ``PartitionHealth`` for each assigned partition;
+            and in ``client`` a ``kclient.cluster.core.Health`` with metadata, internal tasks,
+            ``nodes`` (a ``NodeHealth`` per broker: last answer, last failure) and ``connections``
+            (a ``ConnectionHealth`` each).
+
+        Raises:
+            WrongContext: Called from another loop, thread or process than ``start``.
+
+        Example::
+
+            health = consumer.health()
+            stalled = [name for name, part in health.partitions.items() if part.stalled]
+        """
+        self._engine.core.check_context()
+        self._engine.handed_over.settle()
+        return self._engine.health()
+
+    # Inside
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         """The state of an assigned partition, with nothing handed out beyond its position."""

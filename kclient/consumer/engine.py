@@ -14,28 +14,25 @@ from typing import TYPE_CHECKING
 
 from kclient.cluster.core import ClientCore
 from kclient.cluster.offset_lookup import list_offsets
-from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.fetcher import Fetcher
 from kclient.consumer.handed_over import HandedOver, offset_and_epoch
-from kclient.consumer.interest import Interest
 from kclient.consumer.offsets import OffsetKeeper
 from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.poller import Poller
 from kclient.consumer.reset import reset_of
 from kclient.consumer.subscription import Subscription
 from kclient.errors import KafkaError, NoPosition, RequestTimedOut
-from kclient.frozen import Frozen, frozen
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
+    from kclient.consumer.arguments import Joining
+    from kclient.consumer.bad_records import BadRecords
     from kclient.consumer.group_side import GroupSide
     from kclient.consumer.health import ConsumerHealth, PartitionHealth
-    from kclient.consumer.listener import Listener
     from kclient.consumer.records import Convert
     from kclient.consumer.running.runner import Runner
     from kclient.hooks import Dialer, Observer
@@ -46,15 +43,6 @@ LAST_MOMENT = 0.1
 """Seconds for what was written to leave, where ``close`` has no time left."""
 SHARE = 0.8
 """Part of the time of ``close`` that the group may have: connections must be closed, too."""
-
-
-@frozen
-class Joining(Frozen):
-    """How a consumer joins its group: the group, the pattern of topics, and who is told."""
-
-    group: str
-    pattern: re.Pattern[str] | None
-    listener: Listener
 
 
 class Engine:
@@ -78,12 +66,12 @@ class Engine:
         topics: Sequence[str],
         convert: Convert | None,
         observers: Sequence[Observer],
-        dialer: Dialer | None = None,
-        joining: Joining | None = None,
-        bad_records: BadRecords | None = None,
+        dialer: Dialer | None,
+        joining: Joining | None,
+        bad_records: BadRecords,
     ) -> None:
-        """``topics``: those of which all partitions are read from ``start`` on; in a group: those
-        that are subscribed to, unless ``joining`` has a pattern."""
+        """``topics``: those of which all partitions are read from ``start`` on; in a group
+        ``joining`` has them."""
         self.config = config
         self.core = ClientCore(config, observers=observers, dialer=dialer)
         self._log = self.core.hooks.log(logger)
@@ -93,8 +81,9 @@ class Engine:
         self.subscription = Subscription(
             reset,
             self._changed,
-            on_fetched=self._fetched,
-            recall=self._recall,
+            # Once per partition and response: whoever waits for data is told at the end of those.
+            on_fetched=lambda state: self.fetcher.plan.touch(state),
+            recall=lambda: self.handed_over.settle(),
             facts_of=self._facts_of,
             dismisses=self._dismisses,
             grouped=joining is not None,
@@ -102,8 +91,8 @@ class Engine:
         self.fetcher = Fetcher(self.core, config, self.subscription)
         self.offsets = OffsetKeeper(self.core, config, self.subscription, self.fetcher.plan)
         self.handed_over = HandedOver(self.core, self.subscription, self.fetcher.buffer)
-        self.bad_records = BadRecords("raise") if bad_records is None else bad_records
-        self.group: GroupSide | None = None if joining is None else self._join(joining)
+        self.bad_records = bad_records
+        self.group: GroupSide | None = None if joining is None else self._group_side(joining)
         self.poller = Poller(
             self.core,
             config,
@@ -114,7 +103,6 @@ class Engine:
             self.bad_records,
             self.group,
         )
-        self._pattern = None if joining is None else joining.pattern
         self._view = self.core.metadata.view
         self.handlers: Runner | None = None
         """Those of ``run`` at work."""
@@ -123,17 +111,16 @@ class Engine:
         self._closing = self.core.closing("close-consumer", self._close)
         self._add_gauges()
 
-    def _join(self, joining: Joining) -> GroupSide:
+    def _group_side(self, joining: Joining) -> GroupSide:
         from kclient.consumer.group_side import GroupSide
 
         return GroupSide(
             self.core,
             self.config,
-            joining.group,
+            joining,
             self.subscription,
             self.handed_over,
             self.fetcher.news.ring,
-            joining.listener,
         )
 
     # Life
@@ -154,19 +141,10 @@ class Engine:
             if self.group is None:
                 await self._take_topics()
             else:
-                self.group.start()
-                await self._subscribe(self.group)
+                await self.group.start()
         except BaseException:
             await self.close(1.0)
             raise
-
-    async def _subscribe(self, group: GroupSide) -> None:
-        if not self._topics and self._pattern is None:
-            return
-        internal = not self.config.exclude_internal_topics
-        for topic in self._topics:  # a name that no topic has is told at once
-            await self.core.metadata.wait_for_topic(topic, self.config.api_timeout)
-        group.subscribe(Interest(tuple(self._topics), self._pattern, internal), None)
 
     async def _take_topics(self) -> None:
         metadata = self.core.metadata
@@ -238,13 +216,6 @@ class Engine:
         if self.group is not None:
             self.group.committed.follow(states)
         self.fetcher.news.ring()
-
-    def _fetched(self, state: PartitionState) -> None:
-        """Once per partition and response: whoever waits for data is told at the end of those."""
-        self.fetcher.plan.touch(state)
-
-    def _recall(self) -> None:
-        self.handed_over.settle()
 
     def _dismisses(self, error: KafkaError) -> bool:
         return self.group is not None and self.group.wanted.dismisses(error)

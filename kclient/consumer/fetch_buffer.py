@@ -46,24 +46,6 @@ class FetchBuffer:
         aside_bytes: Those of paused partitions, up to the limit unless it is one alone.
     """
 
-    __slots__ = (
-        "_aside",
-        "_blocked",
-        "_full_bytes",
-        "_held",
-        "_held_limit",
-        "_on_corrupt",
-        "_on_released",
-        "_on_room",
-        "_queues",
-        "_subscription",
-        "_turns",
-        "aside_bytes",
-        "frame_budget",
-        "frame_bytes",
-        "held_bytes",
-    )
-
     def __init__(
         self,
         subscription: Subscription,

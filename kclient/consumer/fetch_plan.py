@@ -61,27 +61,6 @@ class BrokerQueue:
             until when the leader is read in its place.
     """
 
-    __slots__ = (
-        "_held",
-        "_last_request",
-        "_retries",
-        "_touched",
-        "answered_at",
-        "failing_since",
-        "failures",
-        "from_leader_until",
-        "hasty",
-        "hasty_since",
-        "in_flight",
-        "node_id",
-        "partitions",
-        "retry_at",
-        "session",
-        "told_at",
-        "unknown_replica",
-        "waiting_since",
-    )
-
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.session = FetchSession()
@@ -203,17 +182,6 @@ class FetchPlan:
         queues: By node id.
         homeless: Partitions that no broker can be asked for, and since when.
     """
-
-    __slots__ = (
-        "_buffer",
-        "_next_expiry",
-        "_on_touched",
-        "_partition_bytes",
-        "_subscription",
-        "_view",
-        "homeless",
-        "queues",
-    )
 
     def __init__(
         self,

@@ -9,18 +9,20 @@ is dropped whole. It reads response fields and changes partitions through ``Subs
 from __future__ import annotations
 
 import logging
+import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kclient.consumer.batch_span import BatchSpan, measure
 from kclient.consumer.fetched_data import FetchedData
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import CorruptRecord, broker_error
 from kclient.record import read_batches
+from kclient.record.layout import BATCH_HEADER_BYTES, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kclient.config import ConsumerConfig
     from kclient.consumer.fetch_buffer import FetchBuffer
     from kclient.consumer.fetch_plan import FetchPlan
     from kclient.consumer.fetch_session import Ask
@@ -55,6 +57,24 @@ _STALE: Final = frozenset(
 """The broker's view and ours differ: get a newer one and ask again; no concern of the user's."""
 _FOR_THE_USER: Final = frozenset({ErrorCode.CORRUPT_MESSAGE})
 """Retriable in Kafka's table, but on a fetch the broker's own log is broken."""
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+_ENDS = struct.Struct(">q8xb6xi")
+"""Base offset, magic, last offset delta."""
+_INT64_MAX = 0x7FFFFFFFFFFFFFFF
+_SMALLEST_MESSAGE_BYTES = 14
+
+
+class BatchSpan(NamedTuple):
+    """What the batches of a fetched piece cover.
+
+    Attributes:
+        end_offset: Behind its last whole batch.
+        clean: Reading the batches ends without an error of structure.
+    """
+
+    end_offset: int
+    clean: bool
 
 
 @dataclass(slots=True)
@@ -66,61 +86,38 @@ class ReplyNews:
         stale_topics: The view of these must be refreshed.
         leaders: (topic, partition, leader id, leader epoch) that the broker gave away (KIP-951).
         partitions: Parts that brought records.
-        size_bytes: Bytes of those.
     """
 
     node_id: int
     stale_topics: dict[str, None] = field(default_factory=dict)
     leaders: list[tuple[str, int, int, int]] = field(default_factory=list)
     partitions: int = 0
-    size_bytes: int = 0
 
 
 class ReplyReader:
     """Takes in fetch responses, partition by partition."""
-
-    __slots__ = (
-        "_back_off",
-        "_buffer",
-        "_cap",
-        "_check_crcs",
-        "_log",
-        "_plan",
-        "_read_committed",
-        "_replica_time",
-        "_subscription",
-    )
 
     def __init__(
         self,
         subscription: Subscription,
         buffer: FetchBuffer,
         plan: FetchPlan,
-        *,
-        read_committed: bool,
-        check_crcs: bool,
-        decompression_cap: int,
-        replica_time: float,
+        config: ConsumerConfig,
         back_off: Callable[[PartitionState], None],
         log: logging.Logger | ClientLog = logger,
     ) -> None:
         """
         Args:
             subscription, buffer, plan: What responses change.
-            read_committed: Aborted transactions are hidden.
-            check_crcs: Batches are checked.
-            decompression_cap: Bytes that one batch may inflate to.
-            replica_time: Seconds for which a preferred replica is good.
+            config: Of the consumer.
             back_off: Called for a partition that must not be asked again at once.
             log: Where to log.
         """
         self._subscription = subscription
         self._buffer = buffer
         self._plan = plan
-        self._read_committed = read_committed
-        self._check_crcs = check_crcs
-        self._cap = decompression_cap
-        self._replica_time = replica_time
+        self._config = config
+        self._read_committed = config.isolation_level == "read_committed"
         self._back_off = back_off
         self._log = log
 
@@ -161,7 +158,7 @@ class ReplyReader:
     ) -> None:
         sent_on = part.preferred_read_replica != NO_REPLICA
         if sent_on and state.node_id == news.node_id:
-            until = now + self._replica_time
+            until = now + self._config.metadata_max_age
             if self._plan.prefer(state, part.preferred_read_replica, until, now):
                 news.stale_topics[state.topic_partition.topic] = None
         records = part.records
@@ -170,7 +167,6 @@ class ReplyReader:
                 self._subscription.in_range(state)
             return
         news.partitions += 1
-        news.size_bytes += len(records)
         self._buffer.add(self._data(state, ask, part, memoryview(records), lease))
 
     def _data(
@@ -200,8 +196,8 @@ class ReplyReader:
             size_bytes=len(records),
             lease=lease,
             aborted=aborted,
-            check_crcs=self._check_crcs,
-            decompression_cap=self._cap,
+            check_crcs=self._config.check_crcs,
+            decompression_cap=self._config.decompression_cap,
         )
 
     def _read_out_of_range(
@@ -301,3 +297,35 @@ def _nothing_readable(
         offset=offset,
         topic_partition=partition,
     )
+
+
+def measure(data: memoryview, offset: int, topic_partition: TopicPartition) -> BatchSpan:
+    """Walk over the batches in ``data``, which was fetched at ``offset``, without a look into them.
+
+    So the next fetch can be sent before anything is decoded. The batches are read one by one when
+    poll wants them: a piece of many tiny ones would hold the loop, and take a multiple of its size
+    as objects.
+    """
+    size, pos, last = len(data), 0, -1
+    length_of = _LENGTH.unpack_from
+    clean = True
+    while size - pos >= LOG_OVERHEAD:
+        length = length_of(data, pos + _LENGTH_AT)[0]
+        if length < _SMALLEST_MESSAGE_BYTES:
+            clean = False
+            break
+        end = pos + LOG_OVERHEAD + length
+        if end > size:
+            break  # the broker cut it off
+        last, pos = pos, end
+    if last < 0:
+        return BatchSpan(offset, clean)
+    if pos - last >= BATCH_HEADER_BYTES:
+        base, magic, delta = _ENDS.unpack_from(data, last)
+        if magic == 2 and base >= 0 and 0 <= delta < _INT64_MAX - base:
+            return BatchSpan(max(base + delta + 1, offset), clean)
+    try:
+        batch = next(read_batches(data[last:], topic_partition=topic_partition))
+    except CorruptRecord:
+        return BatchSpan(offset, False)
+    return BatchSpan(max(batch.next_offset, offset), clean)

@@ -7,9 +7,9 @@ before the offset asked for). It moves no position: the buffer does, in the same
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
-from kclient.consumer.aborted import AbortedTransactions
 from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed, fresh
 from kclient.record.inflate import DEFAULT_CAP
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from kclient.consumer.partition_state import PartitionState
     from kclient.record import Batch, Record
+
+ABORT_MARKER = 0
 
 
 class FrameLease:
@@ -43,6 +45,38 @@ class FrameLease:
         self._holders -= 1
         if self._holders == 0:
             self._release(self)
+
+
+class AbortedTransactions:
+    """Which batches of one piece a read_committed reader may not see (KIP-98).
+
+    The broker sends, with the records of a partition, the list of aborted transactions that overlap
+    them, in any order; it is walked along with the batches, by offset. A producer's transaction
+    ends at its marker, so its next one counts anew.
+    """
+
+    __slots__ = ("_open", "_to_come")
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """``aborted``: (producer id, first offset) pairs in any order."""
+        self._to_come = deque(sorted((first, producer) for producer, first in aborted))
+        self._open: set[int] = set()
+
+    def hides(self, batch: Batch) -> bool:
+        """Whether the data batch ``batch``, the next in order, belongs to an aborted one."""
+        self._reach(batch.last_offset)
+        return batch.is_transactional and batch.producer_id in self._open
+
+    def pass_control(self, batch: Batch) -> None:
+        """Take note of a control batch: an abort marker in it ends its producer's transaction."""
+        self._reach(batch.last_offset)
+        if ABORT_MARKER in batch.control_types():
+            self._open.discard(batch.producer_id)
+
+    def _reach(self, offset: int) -> None:
+        to_come = self._to_come
+        while to_come and to_come[0][0] <= offset:
+            self._open.add(to_come.popleft()[1])
 
 
 class FetchedData:

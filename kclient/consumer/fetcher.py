@@ -11,7 +11,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.backoff import Backoff
 from kclient.cluster.metadata import LeaderHint
 from kclient.cluster.wakeups import Alarm, Bell
 from kclient.consumer.fetch_buffer import FetchBuffer
@@ -21,7 +20,7 @@ from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, CorruptRecord, KafkaError, broker_error
 from kclient.network import Lane
 from kclient.record.inflate import CHUNK
-from kclient.types import IsolationLevel, TopicPartition
+from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,8 +41,6 @@ RESPONSES_IN_BUDGET = 8
 """One response is that part of the budget at most, unless a single partition is asked for more.
 Larger ones lie in slower memory, and mostly in fresh pages: of 32 MiB a record cost twice as much
 as of 8."""
-BACKOFF_FLOOR = 0.01
-"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 HALF_READ_SHARE = 8
 """From one such part of ``buffer_memory`` on, held by inflated batches, only these are read.
 
@@ -59,8 +56,6 @@ TURN = 0.005
 """Seconds of work after which the loop gets a turn."""
 PARTS_PER_LOOK = 32
 """Parts of a response without records that are taken in before the clock is looked at."""
-SESSION_CLOSE_TIMEOUT = 1.0
-"""Seconds for telling a broker that its session is not needed any more; a courtesy only."""
 
 
 class Fetcher:
@@ -84,8 +79,7 @@ class Fetcher:
         self._log = core.hooks.log(logger)
         self._config = config
         self._subscription = subscription
-        initial = max(config.retry_backoff, BACKOFF_FLOOR)
-        self._backoff = Backoff(initial, max(config.retry_backoff_max, initial))
+
         self._tasks: dict[BrokerQueue, asyncio.Task[None]] = {}
         self._alarms: dict[BrokerQueue, Alarm] = {}
         self._closing = False
@@ -93,14 +87,13 @@ class Fetcher:
         self.news = Bell()
         self.last_fetch: float | None = None
         self.last_error: KafkaError | None = None
-        read_committed = config.isolation_level == "read_committed"
-        self._isolation = IsolationLevel(int(read_committed))
+        self._isolation = int(config.isolation_level == "read_committed")
         self.buffer = FetchBuffer(
             subscription,
             frame_budget=config.buffer_memory,
             half_read_bytes=max(config.buffer_memory // HALF_READ_SHARE, LEAST_HALF_READ),
             partition_bytes=config.max_partition_fetch_bytes,
-            on_room=self._on_room,
+            on_room=lambda state: self.plan.touch(state),
             on_released=self._on_released,
             on_corrupt=self._on_corrupt,
         )
@@ -111,15 +104,7 @@ class Fetcher:
             on_touched=self._wake,
         )
         self._reader = ReplyReader(
-            subscription,
-            self.buffer,
-            self.plan,
-            read_committed=read_committed,
-            check_crcs=config.check_crcs,
-            decompression_cap=config.decompression_cap,
-            replica_time=config.metadata_max_age,
-            back_off=self._back_off,
-            log=self._log,
+            subscription, self.buffer, self.plan, config, self._back_off, self._log
         )
 
     # Told by the consumer
@@ -134,9 +119,6 @@ class Fetcher:
         self.plan.follow_view(view, states, self._core.clock.now())
 
     # Told by the buffer and the plan
-
-    def _on_room(self, state: PartitionState) -> None:
-        self.plan.touch(state)
 
     def _on_released(self) -> None:
         if self._lacks_room and self.buffer.has_room:
@@ -154,7 +136,7 @@ class Fetcher:
         self._back_off(state)
 
     def _back_off(self, state: PartitionState) -> None:
-        delay = self._backoff.delay(state.failures, self._core.rng)
+        delay = self._core.backoff.delay(state.failures, self._core.rng)
         self._subscription.back_off(state, self._core.clock.now() + delay)
 
     def _wake(self, queue: BrokerQueue) -> None:
@@ -185,17 +167,13 @@ class Fetcher:
         finally:
             del self._alarms[queue], self._tasks[queue]
             self.news.ring()
-        await self._end_session(queue)
 
     async def _fetch(self, queue: BrokerQueue, now: float) -> None:
         """One request and its answer."""
         from kclient.consumer.fetch_request import LAST_BY_NAME, fetch_request
         from kclient.protocol.messages.fetch import FetchRequest
 
-        limits = self._limits(
-            0.0 if queue.holds_back else self._config.fetch_max_wait,
-            with_rack=not self.plan.reads_leader(queue, now),
-        )
+        limits = self._limits(queue, now)
 
         def build(version: int) -> FetchRequest:
             wishes = queue.session.next_request(version > LAST_BY_NAME)
@@ -220,18 +198,18 @@ class Fetcher:
         finally:
             queue.end()
 
-    def _limits(self, max_wait: float, *, with_rack: bool = True) -> FetchLimits:
+    def _limits(self, queue: BrokerQueue, now: float) -> FetchLimits:
         from kclient.consumer.fetch_request import FetchLimits
 
         config = self._config
         # All brokers together may not bring much more than the budget at once.
         share = self.buffer.frame_budget // max(len(self.plan.queues), RESPONSES_IN_BUDGET)
         return FetchLimits(
-            max_wait_ms=int(max_wait * 1000),
+            max_wait_ms=0 if queue.holds_back else int(config.fetch_max_wait * 1000),
             min_bytes=config.fetch_min_bytes,
             max_bytes=min(config.fetch_max_bytes, max(share, config.max_partition_fetch_bytes)),
-            isolation_level=int(self._isolation),
-            rack=(with_rack and config.client_rack) or "",
+            isolation_level=self._isolation,
+            rack="" if self.plan.reads_leader(queue, now) else config.client_rack or "",
         )
 
     async def _take_in(
@@ -289,7 +267,7 @@ class Fetcher:
             and not throttled
             and not any(part.records or part.error_code for part in parts.values())
         )
-        queue.answered(now, hasty=hasty, slowest=self._backoff.maximum)
+        queue.answered(now, hasty=hasty, slowest=self._core.backoff.maximum)
         if throttled:
             queue.retry_at = now + throttled  # else its deadline would run while it can't be sent
 
@@ -369,7 +347,7 @@ class Fetcher:
         core = self._core
         self.last_error = error
         now = core.clock.now()
-        delay = self._backoff.delay(queue.failures - 1, core.rng)
+        delay = self._core.backoff.delay(queue.failures - 1, core.rng)
         queue.retry_at = now + delay
         self._log.log(
             logging.INFO if queue.failures == 1 else logging.DEBUG,
@@ -398,45 +376,10 @@ class Fetcher:
     # The end
 
     async def close(self) -> None:
-        """Stop the tasks, and let the brokers forget the sessions.
+        """Stop the tasks.
 
-        Cancellation: the tasks are stopped all the same.
+        Cancellation: they are stopped all the same.
         """
         self._closing = True
-        queues = list(self.plan.queues.values())
         await self._core.stop(*self._tasks.values())
         self.buffer.clear()
-        await asyncio.gather(*(self._end_session(queue) for queue in queues))
-
-    async def _end_session(self, queue: BrokerQueue) -> None:
-        from kclient.consumer.fetch_request import fetch_request
-        from kclient.protocol.messages.fetch import FetchRequest
-
-        wishes = queue.session.close()
-        lane = self._free_lane(queue.node_id)
-        if wishes is None or lane is None:
-            return
-
-        def build(version: int) -> FetchRequest:
-            return fetch_request(version, wishes, self._limits(0.0))
-
-        try:
-            raw = await self._core.network.send(
-                queue.node_id,
-                build,
-                api=FetchRequest,
-                lane=lane,
-                timeout=SESSION_CLOSE_TIMEOUT,
-                raw=True,
-            )
-            raw.release()
-        except KafkaError as error:
-            self._log.debug("session not ended node=%d: %s", queue.node_id, error)
-
-    def _free_lane(self, node_id: int) -> Lane | None:
-        """A connection on which a request isn't parked behind a long poll; None without one."""
-        network = self._core.network
-        if network.is_connected(node_id, Lane.GENERAL):
-            return Lane.GENERAL
-        idle = not network.in_flight(node_id, Lane.FETCH)
-        return Lane.FETCH if idle and network.is_connected(node_id, Lane.FETCH) else None

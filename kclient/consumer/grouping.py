@@ -1,6 +1,6 @@
 """What a consumer does in its group: subscribe, commit, leave. Part of the public door.
 
-``Consumer`` inherits it, as it does ``Inquiries``. It checks arguments and says what each call
+``Consumer`` inherits it, as it does ``Running``. It checks arguments and says what each call
 promises; the work is behind ``engine.group``.
 """
 
@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kclient.consumer.arguments import (
+    Interest,
     checked_commit,
+    checked_listener,
     checked_partition,
     checked_partitions,
+    checked_sources,
     checked_timeout,
     checked_topics,
     refuse_group,
 )
-from kclient.consumer.interest import Interest, checked_sources
-from kclient.consumer.listener import Listener
+from kclient.consumer.handed_over import committable, offset_and_epoch
 from kclient.consumer.partition_state import Phase
 from kclient.errors import CommitFailed, InvalidArgument, KafkaError
 from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kclient.config import ConsumerConfig
+    from kclient.consumer.arguments import RebalanceCallback
     from kclient.consumer.engine import Engine
     from kclient.consumer.group_side import GroupSide
-    from kclient.consumer.listener import RebalanceCallback
     from kclient.consumer.records import ConsumerRecord
 
 
@@ -83,9 +85,7 @@ class Grouping:
                 "subscribe() can't be used while partitions are assigned by hand",
                 hint="call unassign() first",
             )
-        listener = None
-        if on_assigned is not None or on_revoked is not None or on_lost is not None:
-            listener = Listener(on_assigned, on_revoked, on_lost)
+        listener = checked_listener(on_assigned, on_revoked, on_lost)
         internal = not self._config.exclude_internal_topics
         group.subscribe(Interest(names, compiled, internal), listener)
 
@@ -195,11 +195,11 @@ class Grouping:
                 await handle(record)
             await consumer.commit()
         """
-        limit = self._limit(timeout)
+        limit = self._seconds(timeout)
         offsets, at_least = self._finished_by(what)
         if offsets:
             commits = self._group().commits
-            await commits.commit(offsets, timeout=limit, at_least=at_least)
+            await commits.submit(offsets, timeout=limit, at_least=at_least)
 
     def commit_nowait(
         self,
@@ -223,7 +223,7 @@ class Grouping:
         Raises:
             InvalidConfig, InvalidArgument, ClientClosed: As with ``commit``.
         """
-        limit = self._limit(timeout)
+        limit = self._seconds(timeout)
         offsets, at_least = self._finished_by(what)
         commits = self._group().commits
         return commits.submit(offsets, timeout=limit, at_least=at_least)
@@ -254,7 +254,7 @@ class Grouping:
         asked = checked_partitions(partitions)
         if not asked:
             return {}
-        answers = await group.offsets.fetch(asked, self._limit(timeout))
+        answers = await group.offsets.fetch(asked, self._seconds(timeout))
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for partition in asked:
             answer = answers[partition]
@@ -269,7 +269,7 @@ class Grouping:
             raise refuse_group()
         return self._engine.group
 
-    def _limit(self, timeout: float | None) -> float:
+    def _seconds(self, timeout: float | None) -> float:
         return self._config.api_timeout if timeout is None else checked_timeout(timeout)
 
     def _finished_by(
@@ -280,8 +280,7 @@ class Grouping:
         offsets, at_least = self._offsets_of(what)
         finish, handover = self._engine.subscription.finish, self._group().handover
         for partition, wanted in offsets.items():
-            epoch = -1 if wanted.leader_epoch is None else wanted.leader_epoch
-            finish(partition, wanted.offset, epoch, at_least=at_least)
+            finish(partition, *offset_and_epoch(wanted), at_least=at_least)
             if isinstance(what, Mapping):
                 handover.progress.stand(partition)
         return offsets, at_least
@@ -293,15 +292,17 @@ class Grouping:
         """What to commit, and whether more that is committed already shall stay."""
         group = self._group()
         if what is None:
-            group.handover.check_loss()
-            if self._engine.handlers is not None or group.handover.in_move:
-                # Not all that was handed over is finished.
-                handover = group.handover
-                by_poll, progress = handover.by_poll, handover.progress
-                found = self._engine.handed_over.reached() if by_poll else progress.finished()
-                return group.commits.unconfirmed(found), False
-            self._engine.handed_over.settle()
-            return _positions(self._engine, group), False
+            handover, handed_over = group.handover, self._engine.handed_over
+            handover.check_loss()
+            found: Mapping[TopicPartition, OffsetAndMetadata]
+            if self._engine.handlers is None and not handover.in_move:
+                handed_over.settle()
+                found = _positions(self._engine)
+            elif handover.by_poll:  # not all that was handed over is finished
+                found = handed_over.reached()
+            else:
+                found = handover.progress.finished()
+            return group.commits.queue.unconfirmed(found), False
         if isinstance(what, Mapping):
             return {checked_partition(key): checked_commit(at) for key, at in what.items()}, False
         if not hasattr(what, "topic_partition") or not hasattr(what, "offset"):
@@ -324,11 +325,9 @@ class Grouping:
         return {partition: OffsetAndMetadata(what.offset + 1, what.leader_epoch)}, True
 
 
-def _positions(engine: Engine, group: GroupSide) -> dict[TopicPartition, OffsetAndMetadata]:
-    found = {}
-    for state in engine.subscription:
-        if state.position is not None:
-            epoch = state.position_epoch
-            known = epoch if epoch >= 0 else None
-            found[state.topic_partition] = OffsetAndMetadata(state.position, known)
-    return group.commits.unconfirmed(found)
+def _positions(engine: Engine) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        state.topic_partition: committable((state.position, state.position_epoch))
+        for state in engine.subscription
+        if state.position is not None
+    }

@@ -9,7 +9,7 @@ commit by themselves.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.cluster.wakeups import Bell
 from kclient.consumer.iteration import Handout
@@ -24,6 +24,41 @@ if TYPE_CHECKING:
     from kclient.consumer.subscription import Subscription
     from kclient.record import Record
     from kclient.types import TopicPartition
+
+
+class Progress(Protocol):
+    """How far the user's work on records has come: what may be committed, when it comes to rest.
+
+    Interface only, which ``handover`` asks; also implemented for ``run``, whose handlers finish
+    records in any order.
+    """
+
+    def finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """By partition, the offset up to which all records are finished, for a commit.
+
+        Of all assigned partitions of which it is known, changed or not since the last commit; but
+        not where nothing was consumed since a seek or an explicit commit.
+        """
+
+    def finished_of(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The same of one partition; None where nothing is to be committed."""
+
+    def stand(self, partition: TopicPartition) -> None:
+        """The application committed an offset, which stands until it has finished more."""
+
+    async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+        """Wait until nobody works on records of ``partitions``, of which no more are handed over.
+
+        Not longer than ``deadline`` on the client's clock.
+
+        Cancellation: safe.
+        """
+
+    def hurry(self, deadline: float) -> None:
+        """Whoever waits in ``drain`` has no longer than that; minus infinity: waits in vain."""
+
+    def dropped(self, partitions: Collection[TopicPartition]) -> None:
+        """These were taken away: nothing of their records is to be committed."""
 
 
 class HandedOver:

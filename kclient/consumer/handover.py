@@ -1,6 +1,8 @@
 """Handover: gives partitions of a group up and takes them, step by step, in the one right order.
 
-``group_side`` has one; ``Membership`` says when, by the methods of ``MembershipHost``. Giving up:
+``group_side`` has one; ``Membership`` says when, by the methods of ``MembershipHost``. One move of
+partitions at a time, and each begins with giving up: all of them in an eager rebalance, those that
+went to others in a cooperative one, none where nothing goes. Giving up:
 no more records are handed over; the user comes to rest with those that were; what is finished is
 committed; ``on_revoked``; only then the partition is let go. Taking: the offsets committed are
 fetched; ``on_assigned``, which may seek; then records are handed over. Assigning is in ``leading``.
@@ -19,7 +21,6 @@ from typing import TYPE_CHECKING
 from kclient.consumer.callbacks import Callbacks
 from kclient.consumer.commits import Commits
 from kclient.consumer.committed import CommittedOffsets
-from kclient.consumer.handover_stage import TRANSITIONS, Event, Stage
 from kclient.consumer.leading import Leading
 from kclient.consumer.wanted import Wanted
 from kclient.errors import CommitFailed, InvalidArgument, KafkaError, ProtocolError
@@ -30,7 +31,6 @@ from kclient.group.host import OUTSIDE, Generation, JoinedMember, Offer
 from kclient.group.membership import Membership
 from kclient.group.offsets import GroupOffsets
 from kclient.hooks import MemberSubscription
-from kclient.transitions import step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
-    from kclient.consumer.handed_over import HandedOver
-    from kclient.consumer.listener import Listener
+    from kclient.consumer.arguments import Joining
+    from kclient.consumer.handed_over import HandedOver, Progress
     from kclient.consumer.partition_state import PartitionState
-    from kclient.consumer.progress import Progress
     from kclient.consumer.subscription import Subscription
     from kclient.hooks import Assignor
     from kclient.types import OffsetAndMetadata, TopicPartition
@@ -62,15 +61,13 @@ class Handover:
     Args:
         core: The client's.
         config: Of the consumer.
-        group_id: The group.
+        joining: The group, and the user's callbacks.
         subscription: What is given and taken back.
         handed_over: What whoever polls has finished.
         wake: Wakes those who wait for records, to look for what else there is to know.
-        listener: The user's callbacks.
         on_failed: Told that the group will never be joined.
 
     Attributes:
-        stage: How far the present move has come.
         by_hand: Partitions come from ``assign``, not from the group.
         failure: Why the group will never be joined.
         membership: Ours.
@@ -88,17 +85,16 @@ class Handover:
         self,
         core: ClientCore,
         config: ConsumerConfig,
-        group_id: str,
+        joining: Joining,
         subscription: Subscription,
         handed_over: HandedOver,
         wake: Callable[[], object],
-        listener: Listener,
         on_failed: Callable[[], object],
     ) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
         self._config = config
-        self._group_id = group_id
+        self._group_id = group_id = joining.group
         self._subscription = subscription
         self._handed_over = handed_over
         self._wake = wake
@@ -107,10 +103,10 @@ class Handover:
         self._cooperative = is_cooperative(self._assignors)
         self._one = asyncio.Lock()
         self._move: object | None = None
+        self._losing = False  # what is left is, or may be, another's: nothing of it is committed
         self._lost: Sequence[TopicPartition] = ()
         self._hurried = self._late = False
         self._timer: asyncio.TimerHandle | None = None
-        self.stage = Stage.SETTLED
         self.by_hand = False
         self.failure: KafkaError | None = None
         coordinator = Coordinator(core, group_id)
@@ -119,13 +115,15 @@ class Handover:
             core, coordinator, config, group_id, config.max_poll_interval, self
         )
         self.wanted = Wanted(core)
-        self.callbacks = Callbacks(core, listener, config.max_poll_interval, self._tell_user)
+        self.callbacks = Callbacks(
+            core, joining.listener, config.max_poll_interval, self._tell_user
+        )
         self._leading = Leading(core, self.wanted)
         self.commits = Commits(
             core, self.offsets, self._current, self.owns, self.membership.refused, self._topic_id_of
         )
         self.committed = CommittedOffsets(
-            core, config, subscription, self.offsets, self.commits.learned
+            core, config, subscription, self.offsets, self.commits.queue.learned
         )
         self.progress: Progress = handed_over
 
@@ -182,7 +180,7 @@ class Handover:
 
     def owns(self, partition: TopicPartition) -> bool:
         """Whether offsets of ``partition`` may be committed by us."""
-        ours = partition in self._subscription and self.stage is not Stage.LOSING
+        ours = partition in self._subscription and not self._losing
         return self.by_hand or ours
 
     def _topic_id_of(self, partition: TopicPartition, offset: int) -> bytes | None:
@@ -239,27 +237,22 @@ class Handover:
         async with self._one:
             self._move = object()
             token = _MOVE.set(self._move)
-            self._step(Event.BEGUN)
             try:
                 yield
             finally:
-                self._step(Event.ENDED)
-                self._move = None
+                self._move, self._losing = None, False
                 _MOVE.reset(token)
-
-    def _step(self, event: Event) -> None:
-        self.stage = step(TRANSITIONS, self.stage, event)
 
     @property
     def moving(self) -> bool:
         """Whether partitions are being given up or taken."""
-        return self.stage is not Stage.SETTLED
+        return self._move is not None
 
     @property
     def in_move(self) -> bool:
         """Whether a callback of the present move makes this call, or a task that it made, such as
         that of ``asyncio.wait_for``."""
-        return self._move is not None and _MOVE.get() is self._move
+        return self.moving and _MOVE.get() is self._move
 
     # What the membership asks
 
@@ -443,7 +436,6 @@ class Handover:
 
     async def _take(self, partitions: Iterable[TopicPartition]) -> None:
         """Take what the group gives, as far as it isn't ours yet. To be called ``_alone``."""
-        self._step(Event.GIVEN)
         added = self._subscription.give(partitions)
         # A topic may be given before the view knows it.
         self.wanted.pin("assigned", self._subscription.assigned_topics())
@@ -470,7 +462,7 @@ class Handover:
         if self.by_hand or not len(self._subscription):
             return
         self._leading.resign()
-        self._step(Event.LOST)
+        self._losing = True
         partitions = [state.topic_partition for state in self._subscription]
         self._core.counters.add("consumer.partitions_lost", len(partitions))
         self._subscription.hold(self._subscription)
@@ -526,7 +518,7 @@ class Handover:
 
     def commit_finished(self) -> asyncio.Future[None] | None:
         """Have what is finished and not committed yet committed; None where there is nothing."""
-        offsets = {**self.commits.repeats(), **self.commits.changes(self._finished())}
+        offsets = {**self.commits.repeats(), **self.commits.queue.changes(self._finished())}
         if not offsets or self._current() is None:
             return None
         return self.commits.submit(offsets)
@@ -541,7 +533,7 @@ class Handover:
         if self._current() is not None:
             offsets = dict(self.commits.repeats(at_once=True))
             if self._config.enable_auto_commit:
-                offsets.update(self.commits.unconfirmed(self._finished()))
+                offsets.update(self.commits.queue.unconfirmed(self._finished()))
             if partitions is not None:
                 offsets = {key: offset for key, offset in offsets.items() if key in partitions}
             left = deadline - self._core.clock.now()

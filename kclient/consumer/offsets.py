@@ -2,7 +2,7 @@
 
 The consumer tells it of partitions that wait (``follow``); it looks offsets up through
 ``cluster.offset_lookup`` and hands the answers to ``Subscription``. It also tells poll of
-partitions that no broker can be asked for (``homeless`` says when that is an error).
+partitions that no broker can be asked for (``watchdog`` says when that is an error).
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.backoff import Backoff
 from kclient.cluster.fanout import ask_all
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.cluster.wakeups import Alarm
-from kclient.consumer import homeless
 from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.reset import ends_first, looked_up
+from kclient.consumer.watchdog import UNKNOWN_GRACE, why_homeless
 from kclient.errors import (
     BackgroundTaskDied,
     ClientClosed,
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 _WAITING = (Phase.AWAITING_RESET, Phase.VALIDATING)
-BACKOFF_FLOOR = 0.01
-"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
 HOMELESS_CHECK = 0.5
 """Seconds between two looks at partitions without a broker."""
 
@@ -63,9 +60,6 @@ class OffsetKeeper:
         self._config = config
         self._subscription = subscription
         self._plan = plan
-        self._backoff = Backoff(
-            max(config.retry_backoff, 0.01), max(config.retry_backoff_max, 0.01)
-        )
         self._isolation = IsolationLevel(int(config.isolation_level == "read_committed"))
         self._alarm = Alarm()
         self._busy: dict[PartitionState, int] = {}
@@ -244,7 +238,7 @@ class OffsetKeeper:
         self._subscription.fail(state, error)
 
     def _back_off(self, state: PartitionState) -> None:
-        delay = self._backoff.delay(state.failures, self._core.rng)
+        delay = self._core.backoff.delay(state.failures, self._core.rng)
         self._subscription.back_off(state, self._core.clock.now() + delay)
 
     def _report_homeless(self, now: float) -> float:
@@ -262,8 +256,8 @@ class OffsetKeeper:
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
                 continue
-            unknown = metadata.surely_unknown(partition.topic, since, homeless.UNKNOWN_GRACE)
-            error = homeless.explain(view, partition, now - since, patience, unknown=unknown)
+            unknown = metadata.surely_unknown(partition.topic, since, UNKNOWN_GRACE)
+            error = why_homeless(view, partition, now - since, patience, unknown=unknown)
             if error is not None:
                 if now - since >= patience:
                     waiting[partition] = now  # told again after as long

@@ -9,6 +9,7 @@ where the broker can tell whether the log was cut below our position (KIP-320).
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kclient.cluster.partition import NO_EPOCH
@@ -50,42 +51,25 @@ class PhaseEvent(enum.Enum):
 
 
 _P, _E = Phase, PhaseEvent
+_ALWAYS = {
+    _E.SOUGHT: _P.FETCHING,
+    _E.RESET_ASKED: _P.AWAITING_RESET,
+    _E.POSITION_LOST: _P.NO_POSITION,
+}
 TRANSITIONS: Final[Mapping[Phase, Mapping[PhaseEvent, Phase]]] = {
-    _P.NO_POSITION: {
-        _E.GROUP_ASKED: _P.AWAITING_COMMITTED,
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
-        _E.POSITION_LOST: _P.NO_POSITION,
-    },
+    _P.NO_POSITION: {_E.GROUP_ASKED: _P.AWAITING_COMMITTED, **_ALWAYS},
     _P.AWAITING_COMMITTED: {
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
         _E.COMMITTED_FOUND: _P.FETCHING,
         _E.NOTHING_COMMITTED: _P.NO_POSITION,
-        _E.POSITION_LOST: _P.NO_POSITION,
+        **_ALWAYS,
     },
-    _P.AWAITING_RESET: {
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
-        _E.RESET_DONE: _P.FETCHING,
-        _E.POSITION_LOST: _P.NO_POSITION,
-    },
-    _P.VALIDATING: {
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
-        _E.LEADER_CHANGED: _P.VALIDATING,
-        _E.VALIDATED: _P.FETCHING,
-        _E.POSITION_LOST: _P.NO_POSITION,
-    },
-    _P.FETCHING: {
-        _E.SOUGHT: _P.FETCHING,
-        _E.RESET_ASKED: _P.AWAITING_RESET,
-        _E.LEADER_CHANGED: _P.VALIDATING,
-        _E.POSITION_LOST: _P.NO_POSITION,
-    },
+    _P.AWAITING_RESET: {_E.RESET_DONE: _P.FETCHING, **_ALWAYS},
+    _P.VALIDATING: {_E.LEADER_CHANGED: _P.VALIDATING, _E.VALIDATED: _P.FETCHING, **_ALWAYS},
+    _P.FETCHING: {_E.LEADER_CHANGED: _P.VALIDATING, **_ALWAYS},
 }
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionState:
     """One assigned partition. Read by the whole room, changed by ``Subscription`` only, except for
     the fields marked with their writer.
@@ -129,77 +113,40 @@ class PartitionState:
         node_id: Broker that is asked for it, None where there is none. Writer: fetch_plan.
     """
 
-    __slots__ = (
-        "assigned",
-        "base",
-        "buffered_bytes",
-        "chosen",
-        "crowded",
-        "error",
-        "explicit",
-        "failures",
-        "fence",
-        "fetch_offset",
-        "finished",
-        "finished_epoch",
-        "former_id",
-        "held",
-        "high_watermark",
-        "kept",
-        "kept_back",
-        "last_stable_offset",
-        "leader_epoch",
-        "log_start_offset",
-        "node_id",
-        "paused",
-        "phase",
-        "position",
-        "position_epoch",
-        "replica",
-        "replica_until",
-        "reset_to",
-        "resets",
-        "restarts",
-        "retry_at",
-        "topic_id",
-        "topic_partition",
-        "visit",
-    )
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition = topic_partition
-        self.phase = Phase.NO_POSITION
-        self.position: int | None = None
-        self.position_epoch = -1
-        self.fetch_offset: int | None = None
-        self.fence = 0
-        self.paused = False
-        self.kept_back = False
-        self.held = False
-        self.crowded = False
-        self.assigned = True
-        self.reset_to: Reset = OffsetSpec.LATEST
-        self.error: KafkaError | None = None
-        self.failures = 0
-        self.retry_at = 0.0
-        self.resets = 0
-        self.restarts = 0
-        self.leader_epoch = NO_EPOCH
-        self.topic_id: bytes | None = None
-        self.former_id: bytes | None = None
-        self.visit = -1
-        self.finished: int | None = None
-        self.finished_epoch = -1
-        self.base: int | None = None
-        self.kept: tuple[int, int] | None = None
-        self.explicit = self.chosen = False
-        self.buffered_bytes = 0
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
-        self.replica: int | None = None
-        self.replica_until = 0.0
-        self.node_id: int | None = None
+    topic_partition: TopicPartition
+    phase: Phase = Phase.NO_POSITION
+    position: int | None = None
+    position_epoch: int = -1
+    fetch_offset: int | None = None
+    fence: int = 0
+    paused: bool = False
+    kept_back: bool = False
+    held: bool = False
+    crowded: bool = False
+    assigned: bool = True
+    reset_to: Reset = OffsetSpec.LATEST
+    error: KafkaError | None = None
+    failures: int = 0
+    retry_at: float = 0.0
+    resets: int = 0
+    restarts: int = 0
+    leader_epoch: int = NO_EPOCH
+    topic_id: bytes | None = None
+    former_id: bytes | None = None
+    visit: int = -1
+    finished: int | None = None
+    finished_epoch: int = -1
+    base: int | None = None
+    kept: tuple[int, int] | None = None
+    explicit: bool = False
+    chosen: bool = False
+    buffered_bytes: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    replica: int | None = None
+    replica_until: float = 0.0
+    node_id: int | None = None
 
     def __repr__(self) -> str:
         paused = ", paused" if self.paused else ""

@@ -12,8 +12,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.unplaced import Unplaced
-from kclient.consumer.watchdog import Watchdog
+from kclient.consumer.watchdog import Unplaced, Watchdog
 from kclient.errors import (
     CodecUnavailable,
     CorruptRecord,
@@ -137,7 +136,7 @@ class Poller:
                     self._core.counters.add("consumer.records", len(records))
                     self._handed_over.take(records)
                     if self._group is not None:
-                        self._group.poll_watch.taken()
+                        self._group.taken()
                     for record in self.handout.left:
                         found = self.converted(record)
                         if found is not None:

@@ -7,12 +7,13 @@ With one, each record is wrapped in a ``DeserializedRecord``. Used by ``poller``
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kclient.errors import DeserializationFailed
 
 if TYPE_CHECKING:
-    import datetime
+    import datetime as dt
 
     from kclient.hooks import Deserializer
     from kclient.record import Record
@@ -31,62 +32,55 @@ class ConsumerRecord(Protocol[K_co, V_co]):
     @property
     def topic(self) -> str:
         """Topic name."""
-        ...
 
     @property
     def partition(self) -> int:
         """Partition index."""
-        ...
 
     @property
     def offset(self) -> int:
         """Offset in the partition."""
-        ...
 
     @property
     def timestamp(self) -> int:
         """Int milliseconds since the epoch; -1 where the record has none."""
-        ...
 
     @property
     def timestamp_type(self) -> TimestampType:
         """Whether the producer or the broker gave the timestamp."""
-        ...
 
     @property
     def key(self) -> K_co:
         """The key."""
-        ...
 
     @property
     def value(self) -> V_co:
         """The value."""
-        ...
 
     @property
     def headers(self) -> Headers:
         """(name, value) pairs in order."""
-        ...
 
     @property
     def leader_epoch(self) -> int | None:
         """Epoch of the leader that appended it, None where unknown."""
-        ...
 
     @property
     def topic_partition(self) -> TopicPartition:
         """Topic and partition as one value."""
-        ...
 
     @property
-    def datetime(self) -> datetime.datetime:
+    def datetime(self) -> dt.datetime:
         """``timestamp`` as an aware datetime in UTC."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """Bytes of key and value together, as stored."""
-        ...
+
+
+def _of_raw(name: str, doc: str) -> Any:
+    """A property that is that of the record as stored."""
+    return property(attrgetter(f"raw.{name}"), doc=doc)
 
 
 class DeserializedRecord(Generic[K_co, V_co]):
@@ -94,80 +88,40 @@ class DeserializedRecord(Generic[K_co, V_co]):
 
     Attributes:
         raw: The record as stored.
+        key: The key.
+        value: The value.
     """
 
-    __slots__ = ("_key", "_value", "raw")
+    __slots__ = ("key", "raw", "value")
 
     def __init__(self, raw: Record, key: K_co, value: V_co) -> None:
         self.raw = raw
-        self._key = key
-        self._value = value
+        self.key = key
+        self.value = value
 
-    @property
-    def key(self) -> K_co:
-        """The key."""
-        return self._key
-
-    @property
-    def value(self) -> V_co:
-        """The value."""
-        return self._value
-
-    @property
-    def topic(self) -> str:
-        """Topic name."""
-        return self.raw.topic
-
-    @property
-    def partition(self) -> int:
-        """Partition index."""
-        return self.raw.partition
-
-    @property
-    def offset(self) -> int:
-        """Offset in the partition."""
-        return self.raw.offset
-
-    @property
-    def timestamp(self) -> int:
-        """Int milliseconds since the epoch; -1 where the record has none."""
-        return self.raw.timestamp
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        """Whether the producer or the broker gave the timestamp."""
-        return self.raw.timestamp_type
-
-    @property
-    def headers(self) -> Headers:
-        """(name, value) pairs in order."""
-        return self.raw.headers
-
-    @property
-    def leader_epoch(self) -> int | None:
-        """Epoch of the leader that appended it, None where unknown."""
-        return self.raw.leader_epoch
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Topic and partition as one value."""
-        return self.raw.topic_partition
-
-    @property
-    def datetime(self) -> datetime.datetime:
-        """``timestamp`` as an aware datetime in UTC."""
-        return self.raw.datetime
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of key and value together, as stored."""
-        return self.raw.size_bytes
+    topic: str = _of_raw("topic", "Topic name.")
+    partition: int = _of_raw("partition", "Partition index.")
+    offset: int = _of_raw("offset", "Offset in the partition.")
+    timestamp: int = _of_raw(
+        "timestamp", "Int milliseconds since the epoch; -1 where the record has none."
+    )
+    timestamp_type: TimestampType = _of_raw(
+        "timestamp_type", "Whether the producer or the broker gave the timestamp."
+    )
+    headers: Headers = _of_raw("headers", "(name, value) pairs in order.")
+    leader_epoch: int | None = _of_raw(
+        "leader_epoch", "Epoch of the leader that appended it, None where unknown."
+    )
+    topic_partition: TopicPartition = _of_raw(
+        "topic_partition", "Topic and partition as one value."
+    )
+    datetime: dt.datetime = _of_raw("datetime", "``timestamp`` as an aware datetime in UTC.")
+    size_bytes: int = _of_raw("size_bytes", "Bytes of key and value together, as stored.")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeserializedRecord):
             return NotImplemented
-        mine, theirs = (self.raw, self._key, self._value), (other.raw, other._key, other._value)
-        return bool(mine == theirs)
+        return bool((self.raw, self.key, self.value) == (other.raw, other.key, other.value))
 
     def __hash__(self) -> int:
         return hash(self.raw)

@@ -27,20 +27,6 @@ if TYPE_CHECKING:
 _NONE: Final[Mapping[TopicPartition, PartitionState]] = {}
 
 
-def _nothing() -> None:
-    """Nothing was taken."""
-
-
-def _raises_all(error: KafkaError) -> bool:
-    """Every error is for the next poll."""
-    return False
-
-
-def _nothing_known(partition: TopicPartition) -> tuple[bytes | None, int]:
-    """No view of the cluster tells of ``partition``."""
-    return None, NO_EPOCH
-
-
 class Subscription:
     """The assigned partitions of one consumer.
 
@@ -55,43 +41,24 @@ class Subscription:
         get: The state of a partition; None if it isn't assigned.
     """
 
-    __slots__ = (
-        "_by_topic",
-        "_dismisses",
-        "_facts_of",
-        "_failed",
-        "_on_change",
-        "_on_fetched",
-        "_pending",
-        "_said",
-        "_states",
-        "default_reset",
-        "expecting",
-        "get",
-        "grouped",
-        "recall",
-        "topics",
-        "visit",
-    )
-
     def __init__(
         self,
         default_reset: Reset | None,
         on_change: Callable[[Sequence[PartitionState]], None],
         *,
-        on_fetched: Callable[[PartitionState], None] | None = None,
-        recall: Callable[[], object] = _nothing,
-        facts_of: Callable[[TopicPartition], tuple[bytes | None, int]] = _nothing_known,
-        dismisses: Callable[[KafkaError], bool] = _raises_all,
-        grouped: bool = False,
+        on_fetched: Callable[[PartitionState], None],
+        recall: Callable[[], object],
+        facts_of: Callable[[TopicPartition], tuple[bytes | None, int]],
+        dismisses: Callable[[KafkaError], bool],
+        grouped: bool,
     ) -> None:
         """
         Args:
             default_reset: Where to start without a position; None makes that an error.
             on_change: Told of the partitions whose wishes towards the brokers may have changed, so
                 that nobody has to look at all of them; of many that change together at once.
-            on_fetched: Told of a partition that is asked for at a later offset, and in nothing else
-                changed; ``on_change`` by default.
+            on_fetched: Told, in place of that, of a partition that is asked for at a later offset,
+                and in nothing else changed.
             recall, grouped: See the attributes.
             facts_of: What the view tells of a partition that is assigned now: as ``see`` is told
                 later.
@@ -106,7 +73,7 @@ class Subscription:
         self._facts_of = facts_of
         self._dismisses = dismisses
         self._on_change = on_change
-        self._on_fetched = on_fetched or (lambda state: on_change((state,)))
+        self._on_fetched = on_fetched
         self._states: dict[TopicPartition, PartitionState] = {}
         self.get: Callable[[TopicPartition], PartitionState | None] = self._states.get
         self._by_topic: dict[str, dict[TopicPartition, PartitionState]] = {}
@@ -167,10 +134,8 @@ class Subscription:
 
     # The assignment
 
-    def assign(
-        self, partitions: Iterable[TopicPartition], topics: Iterable[str] = ()
-    ) -> list[PartitionState]:
-        """Replace the assignment; partitions that stay keep all they have. Returns the removed.
+    def assign(self, partitions: Iterable[TopicPartition], topics: Iterable[str] = ()) -> None:
+        """Replace the assignment; partitions that stay keep all they have.
 
         ``topics``: those of which these are all partitions, and new ones are to be read, too.
         """
@@ -184,7 +149,6 @@ class Subscription:
         added = [self._add(partition, self.default_reset) for partition in new]
         if removed or added:
             self._on_change(removed + added)
-        return removed
 
     def expect(self, *, topics: bool) -> None:
         """Whether partitions of topics that are subscribed to may come."""
@@ -202,8 +166,8 @@ class Subscription:
             self._on_change(added)
         return added
 
-    def take_back(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
-        """The group takes these. Returns those that were assigned."""
+    def take_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """The group takes these, those of them that are assigned."""
         self.recall()
         found = map(self._states.get, dict.fromkeys(partitions))
         removed = [state for state in found if state is not None]
@@ -211,7 +175,6 @@ class Subscription:
             self._remove(state)
         if removed:
             self._on_change(removed)
-        return removed
 
     def add_new(self, partition: TopicPartition) -> None:
         """Also assign a partition that came into being while its topic was being read.
@@ -324,8 +287,8 @@ class Subscription:
         """The broker has the offset that was asked for."""
         state.failures = state.resets = 0
 
-    def lose_position(self, state: PartitionState) -> Reset | None:
-        """The position means nothing any more: reset it by policy. None if there is no policy."""
+    def lose_position(self, state: PartitionState) -> None:
+        """The position means nothing any more: reset it by policy, if there is one."""
         if self.default_reset is not None:
             self.ask_reset(state, self.default_reset)
         else:
@@ -333,7 +296,6 @@ class Subscription:
             self._begin(state, None, None)
             self._apply(state, PhaseEvent.POSITION_LOST)
             self._place(state, None)
-        return self.default_reset
 
     def finish_resets(
         self, answers: Iterable[tuple[PartitionState, int, int, int]]

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
-from kclient.consumer.interest import NOTHING, Interest
+from kclient.consumer.arguments import NOTHING, Interest
+from kclient.errors import some_of
 from kclient.group.offset_requests import is_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
@@ -25,8 +26,6 @@ logger = logging.getLogger("kclient.consumer")
 
 LOOK = 2.0
 """Seconds between two looks whether all names are of topics."""
-SHOWN = 3
-"""Topics that an error names; the others are counted."""
 
 
 class Wanted:
@@ -130,13 +129,8 @@ class Wanted:
         others = len(self.interest.topics) > len(unknown)
         meanwhile = "; the other topics are read meanwhile" if others else ""
         error = UnknownTopicOrPartition(
-            f"no broker knows topic {', '.join(untold[:SHOWN])}{_more(untold)}, which this "
-            "consumer subscribes to",
+            f"no broker knows topic {some_of(untold)}, which this consumer subscribes to",
             hint=f"create it, or check its spelling{meanwhile}",
         )
         self._log.warning("%s", error)
         raise error
-
-
-def _more(topics: Sequence[str]) -> str:
-    return f" and {len(topics) - SHOWN} more" if len(topics) > SHOWN else ""

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from crc32c import crc32c
 
+from kclient.config import ConsumerConfig
 from kclient.consumer.fetch_reply import ReplyNews, ReplyReader
 from kclient.consumer.fetcher import Fetcher
 from kclient.errors import BrokerError, CorruptRecord, KafkaError, ProtocolError
@@ -120,10 +121,11 @@ class Consumed:
             self.subscription,
             self.rig.buffer,
             plan,
-            read_committed=read_committed,
-            check_crcs=True,
-            decompression_cap=CAP,
-            replica_time=60.0,
+            ConsumerConfig(
+                isolation_level="read_committed" if read_committed else "read_uncommitted",
+                metadata_max_age=60.0,
+                decompression_cap=CAP,
+            ),
             back_off=lambda state: self.subscription.back_off(state, 0.0),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -43,6 +43,16 @@ class Scene:
             lambda partition: partition not in self.lost,
             lambda error, generation: self.refusals.append((error, generation)),
         )
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout: float | None = None,
+        *,
+        at_least: bool = False,
+    ) -> None:
+        """Commit, and wait for the outcome."""
+        await self.commits.submit(offsets, timeout, at_least=at_least)
 
     def now(self, later: float = 0.0) -> float:
         return self.core.clock.now() + later

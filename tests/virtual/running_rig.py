@@ -15,7 +15,7 @@ from typing import Any
 from kclient.clock import SystemClock
 from kclient.cluster.wakeups import Bell
 from kclient.consumer.bad_records import BadRecords
-from kclient.consumer.progress import Progress
+from kclient.consumer.handed_over import Progress
 from kclient.consumer.records import Convert
 from kclient.consumer.running.plan import Plan, planned
 from kclient.consumer.running.retries import Retries, RetryTopic

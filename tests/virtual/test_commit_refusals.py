@@ -40,7 +40,7 @@ def test_a_commit_of_what_does_not_exist_is_refused_as_soon_as_that_is_sure(
         async with scene() as here:
             begun = here.now()
             with pytest.raises(UnknownTopicOrPartition, match=str(partition)) as caught:
-                await here.commits.commit({partition: at(1), P0: at(1)})
+                await here.commit({partition: at(1), P0: at(1)})
             assert grace <= here.now() - begun < grace + LATENCY
             assert not caught.value.fatal
             assert caught.value.topic_partition == partition
@@ -57,7 +57,7 @@ def test_nobody_waits_behind_a_commit_of_what_does_not_exist() -> None:
             for offset in range(40):
                 await asyncio.sleep(0.1)
                 begun = here.now()
-                await here.commits.commit({P0: at(offset)})
+                await here.commit({P0: at(offset)})
                 assert here.now() - begun < 0.05
             assert not bad.done()
             assert await here.commits.flush(here.now(UNKNOWN_TOPIC_GRACE))
@@ -86,7 +86,7 @@ def test_a_coordinator_that_lags_behind_is_waited_for() -> None:
         async with scene() as here:
             for code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                 lagging = here.cluster.faults.error(COMMIT, code, times=None)
-                commit = asyncio.create_task(here.commits.commit({P0: at(int(code))}))
+                commit = asyncio.create_task(here.commit({P0: at(int(code))}))
                 await asyncio.sleep(4 * UNKNOWN_TOPIC_GRACE)
                 assert not commit.done()
                 lagging.remove()
@@ -99,11 +99,11 @@ def test_a_coordinator_that_lags_behind_is_waited_for() -> None:
 def test_a_topic_that_is_deleted_under_a_commit_is_told() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             here.cluster.delete_topic("flights")
             begun = here.now()
             with pytest.raises(UnknownTopicOrPartition, match="flights-0"):
-                await here.commits.commit({P0: at(2)})
+                await here.commit({P0: at(2)})
             assert here.now() - begun < 2 * UNKNOWN_TOPIC_GRACE + 2 * LATENCY
 
     run_virtually(main())
@@ -167,7 +167,7 @@ def test_a_failure_whose_waiter_was_cancelled_is_logged(caplog: pytest.LogCaptur
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)
             here.cluster.faults.error(COMMIT, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            commit = asyncio.create_task(here.commits.commit({P0: at(1)}))
+            commit = asyncio.create_task(here.commit({P0: at(1)}))
             await held.wait_hits()
             commit.cancel()
             await asyncio.wait([commit])

@@ -21,7 +21,7 @@ from tests.virtual.relay import Asked, Relay, Session, network
 def test_the_coordinator_moves_between_two_commits_whose_answers_are_lost() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             held = here.cluster.faults.hold(COMMIT, after=True)
             here.cluster.faults.lose_answers(COMMIT, 1)
             first = here.commits.submit({P0: at(2)})
@@ -39,8 +39,8 @@ def test_whoever_stops_waiting_abandons_the_waiting_only() -> None:
     async def main() -> None:
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)
-            waiting = asyncio.create_task(here.commits.commit({P0: at(1)}))
-            queued = asyncio.create_task(here.commits.commit({P0: at(2)}))
+            waiting = asyncio.create_task(here.commit({P0: at(1)}))
+            queued = asyncio.create_task(here.commit({P0: at(2)}))
             await held.wait_hits()
             waiting.cancel()
             queued.cancel()
@@ -57,7 +57,7 @@ def test_a_commit_waits_for_the_rebalance_to_end_while_the_partition_stays_ours(
             rebalancing = here.cluster.faults.error(
                 COMMIT, ErrorCode.REBALANCE_IN_PROGRESS, times=5
             )
-            commit = asyncio.create_task(here.commits.commit({P0: at(1)}))
+            commit = asyncio.create_task(here.commit({P0: at(1)}))
             await rebalancing.wait_hits(2)
             here.generation = None
             await asyncio.sleep(5.0)
@@ -73,9 +73,9 @@ def test_a_commit_waits_for_the_rebalance_to_end_while_the_partition_stays_ours(
 def test_a_partition_that_is_taken_away_takes_its_commits_along() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(9), P1: at(9)})
+            await here.commit({P0: at(9), P1: at(9)})
             here.cluster.faults.error(COMMIT, ErrorCode.REBALANCE_IN_PROGRESS, times=None)
-            commit = asyncio.create_task(here.commits.commit({P0: at(10), P1: at(10)}))
+            commit = asyncio.create_task(here.commit({P0: at(10), P1: at(10)}))
             await asyncio.sleep(0.5)
             here.commits.forget([P0])
             here.cluster.faults.clear()
@@ -83,7 +83,7 @@ def test_a_partition_that_is_taken_away_takes_its_commits_along() -> None:
                 await commit
             assert caught.value.partitions == (P0,)
             assert await here.committed(P0, P1) == [9, 10]
-            assert here.commits.committed == {P1: 10}
+            assert here.commits.queue.committed == {P1: 10}
 
     run_virtually(main())
 
@@ -91,7 +91,7 @@ def test_a_partition_that_is_taken_away_takes_its_commits_along() -> None:
 def test_a_commit_has_its_outcome_in_time_whatever_the_coordinator_does() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             with here.cluster.faults.hang():
                 begun = here.now()
                 slow = here.commits.submit({P0: at(2)}, timeout=5.0)
@@ -103,7 +103,7 @@ def test_a_commit_has_its_outcome_in_time_whatever_the_coordinator_does() -> Non
                 with pytest.raises(RequestTimedOut, match="may still"):
                     await slow
                 assert here.now() - begun == pytest.approx(5.0, abs=0.01)
-            await here.commits.commit({P0: at(4)})
+            await here.commit({P0: at(4)})
             assert await here.committed() == [4]
 
     run_virtually(main())
@@ -112,10 +112,10 @@ def test_a_commit_has_its_outcome_in_time_whatever_the_coordinator_does() -> Non
 def test_a_record_that_is_committed_late_moves_nothing_back() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(9)})
-            await here.commits.commit({P0: at(5)}, at_least=True)
+            await here.commit({P0: at(9)})
+            await here.commit({P0: at(5)}, at_least=True)
             assert await here.committed() == [9]
-            await here.commits.commit({P0: at(5)})
+            await here.commit({P0: at(5)})
             assert await here.committed() == [5]
 
     run_virtually(main())
@@ -129,7 +129,7 @@ def test_a_failure_that_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptur
             here.commits.submit({P0: at(2)})
             await here.commits.flush(here.now(10.0))
             with pytest.raises(GroupAuthorizationFailed):
-                await here.commits.commit({P0: at(3)})
+                await here.commit({P0: at(3)})
 
     run_virtually(main())
     lines = [record for record in caplog.records if "not committed" in record.message]
@@ -142,7 +142,7 @@ def test_a_failure_that_somebody_waits_for_is_not_logged(caplog: pytest.LogCaptu
         async with scene() as here:
             here.lost.add(P1)
             with pytest.raises(CommitFailed):
-                await here.commits.commit({P1: at(1)})
+                await here.commit({P1: at(1)})
             with pytest.raises(CommitFailed):
                 await here.commits.submit({P1: at(1)})
             await asyncio.wait([late := here.commits.submit({P1: at(1)})])
@@ -158,7 +158,7 @@ def test_a_refusal_of_a_generation_that_is_over_anyway_is_told_to_nobody() -> No
         async with scene() as here:
             held = here.cluster.faults.hold(COMMIT)
             here.generation = STRANGER
-            commit = asyncio.create_task(here.commits.commit({P0: at(1)}))
+            commit = asyncio.create_task(here.commit({P0: at(1)}))
             await held.wait_hits()
             here.generation = OUTSIDE  # the partition was kept
             held.release()
@@ -174,7 +174,7 @@ def test_a_consumer_that_is_no_member_is_told_so_when_time_is_up() -> None:
         async with scene() as here:
             here.generation = None
             with pytest.raises(RequestTimedOut, match="no member of its group"):
-                await here.commits.commit({P0: at(1)}, timeout=5.0)
+                await here.commit({P0: at(1)}, timeout=5.0)
             assert here.cluster.requests.count(COMMIT) == 0
             await asyncio.sleep(1.0)
             assert "kclient:commits" not in here.core.health().tasks
@@ -185,9 +185,9 @@ def test_a_consumer_that_is_no_member_is_told_so_when_time_is_up() -> None:
 def test_nothing_is_set_where_nothing_is_to_be_done() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({})
+            await here.commit({})
             assert here.commits._timer is None
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             assert here.commits._timer is None
             assert here.commits._task is None
 

@@ -161,9 +161,9 @@ def test_nothing_moves_back_and_every_call_has_one_outcome(seed: int) -> None:
                 error = None if outcome.cancelled() else outcome.exception()
                 assert error is None or isinstance(error, RequestTimedOut | CommitFailed)
             last = {key: at(storm.next) for key in PARTITIONS}
-            await here.commits.commit(last)
+            await here.commit(last)
             assert await here.offsets.fetch(PARTITIONS) == last
-            assert here.commits.changes(last) == {}
+            assert here.commits.queue.changes(last) == {}
             history = written(here.cluster)
             for key in PARTITIONS:
                 assert history[key] == sorted(history[key])

@@ -14,7 +14,7 @@ from tests.virtual.commit_scene import COMMIT, P0, P1, at, scene
 def test_whoever_flushes_waits_for_a_request_that_no_caller_waits_for_any_more() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             held = here.cluster.faults.hold(COMMIT)
             slow = here.commits.submit({P0: at(2)}, timeout=30.0)
             quick = here.commits.submit({P1: at(2)}, timeout=1.0)
@@ -46,7 +46,7 @@ def test_the_end_waits_for_what_is_under_way_and_no_longer_than_it_may() -> None
             assert outcome.result() is None
             assert await here.committed() == [1]
             with pytest.raises(ClientClosed):
-                await here.commits.commit({P0: at(2)})
+                await here.commit({P0: at(2)})
 
     run_virtually(main())
 
@@ -54,7 +54,7 @@ def test_the_end_waits_for_what_is_under_way_and_no_longer_than_it_may() -> None
 def test_the_end_is_bounded_where_nobody_answers() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             with here.cluster.faults.hang():
                 outcome = here.commits.submit({P0: at(2)})
                 begun = here.now()
@@ -71,7 +71,7 @@ def test_the_end_is_bounded_where_nobody_answers() -> None:
 def test_the_end_of_the_client_ends_the_waiting() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             with here.cluster.faults.hang():
                 outcome = here.commits.submit({P0: at(2)})
                 await asyncio.sleep(1.0)
@@ -95,7 +95,7 @@ def test_whoever_kills_the_task_fails_the_client_and_nobody_waits_in_vain() -> N
                 with pytest.raises(BackgroundTaskDied, match="kclient:commits"):
                     await outcome
             with pytest.raises(BackgroundTaskDied):
-                await here.commits.commit({P0: at(3)})
+                await here.commit({P0: at(3)})
             begun = here.now()
             await here.commits.close(here.now(5.0))
             assert here.now() == begun

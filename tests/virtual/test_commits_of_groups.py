@@ -24,7 +24,7 @@ def test_what_is_committed_is_found_by_whoever_asks(known: bool) -> None:
     async def main() -> None:
         async with scene(known=known) as here:
             offsets = {P0: OffsetAndMetadata(7, 0, "note"), P1: at(0)}
-            await here.commits.commit(offsets)
+            await here.commit(offsets)
             found = await here.offsets.fetch([P2, P0, P1])
             assert list(found.items()) == [(P2, None), *offsets.items()]
             [request] = here.cluster.requests.of(COMMIT)
@@ -40,7 +40,7 @@ def test_older_brokers_are_spoken_to_as_they_like(version: tuple[int, int]) -> N
             for broker in here.cluster.brokers.values():
                 broker.speak(COMMIT, *version)
                 broker.speak(FETCH, 1, version[1])
-            await here.commits.commit({P0: OffsetAndMetadata(7, 0, "note")})
+            await here.commit({P0: OffsetAndMetadata(7, 0, "note")})
             epoch = 0 if version[1] >= 6 else None
             assert await here.offsets.fetch([P0, P1]) == {
                 P0: OffsetAndMetadata(7, epoch, "note"),
@@ -64,7 +64,7 @@ def test_what_passes_is_tried_again_for_those_that_failed(code: ErrorCode) -> No
     async def main() -> None:
         async with scene() as here:
             here.cluster.faults.error(COMMIT, code, times=3, topic="flights", partition=1)
-            await here.commits.commit({P0: at(5), P1: at(6)})
+            await here.commit({P0: at(5), P1: at(6)})
             assert await here.committed(P0, P1) == [5, 6]
             sent = [
                 [one.partition_index for topic in entry.request.topics for one in topic.partitions]
@@ -88,7 +88,7 @@ def test_what_is_refused_is_told_at_once(code: ErrorCode, expected: type[KafkaEr
         async with scene() as here:
             here.cluster.faults.error(COMMIT, code, topic="flights", partition=1)
             with pytest.raises(expected, match="flights-1"):
-                await here.commits.commit({P0: at(5), P1: at(6)})
+                await here.commit({P0: at(5), P1: at(6)})
             assert await here.committed(P0, P1) == [5, None]
 
     run_virtually(main())
@@ -100,7 +100,7 @@ def test_who_is_not_a_member_is_told_so() -> None:
             here.generation = STRANGER
             for expected in (GroupIdNotFound, IllegalGeneration):
                 with pytest.raises(CommitFailed) as caught:
-                    await here.commits.commit({P0: at(5)})
+                    await here.commit({P0: at(5)})
                 assert isinstance(caught.value.__cause__, expected)
                 for broker in here.cluster.brokers.values():
                     broker.speak(COMMIT, 2, 8)
@@ -113,7 +113,7 @@ def test_a_commit_whose_answer_is_lost_is_made_again(way: str) -> None:
     async def main() -> None:
         async with scene() as here:
             getattr(here.cluster.faults, way)(COMMIT, 2)
-            await here.commits.commit({P0: at(2)})
+            await here.commit({P0: at(2)})
             assert await here.committed() == [2]
 
     run_virtually(main())
@@ -122,9 +122,9 @@ def test_a_commit_whose_answer_is_lost_is_made_again(way: str) -> None:
 def test_the_coordinator_dies_and_another_one_takes_over() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(1)})
+            await here.commit({P0: at(1)})
             await here.cluster.crash(here.cluster.coordinator("g"))
-            await here.commits.commit({P0: at(2)})
+            await here.commit({P0: at(2)})
             assert await here.committed() == [2]
 
     run_virtually(main())
@@ -153,7 +153,7 @@ def test_offsets_that_stay_unstable_are_an_error_and_not_a_default() -> None:
 def test_a_fetch_survives_a_coordinator_that_moves_loads_and_dies() -> None:
     async def main() -> None:
         async with scene() as here:
-            await here.commits.commit({P0: at(4)})
+            await here.commit({P0: at(4)})
             here.cluster.faults.error(FETCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=2)
             assert await here.committed() == [4]
             here.cluster.move_coordinator("g", here.cluster.coordinator("g") % 3 + 1)

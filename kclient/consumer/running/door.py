@@ -1,6 +1,6 @@
 """``Consumer.run`` and what belongs to it: the part of the public door that handlers come through.
 
-``Consumer`` inherits it, as it does ``Inquiries``. It checks arguments and says what the call
+``Consumer`` inherits it, as it does ``Grouping``. It checks arguments and says what the call
 promises; the work is behind ``runner``, which is loaded on first use.
 """
 

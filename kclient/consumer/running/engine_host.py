@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from kclient.consumer.engine import Engine
-    from kclient.consumer.progress import Progress
+    from kclient.consumer.handed_over import Progress
     from kclient.consumer.records import Convert
     from kclient.record import Record
     from kclient.types import OffsetAndMetadata, TopicPartition

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kclient.consumer.batch_span import measure
 from kclient.consumer.fetch_buffer import FetchBuffer
+from kclient.consumer.fetch_reply import measure
 from kclient.consumer.fetched_data import FetchedData
 from kclient.consumer.partition_state import PartitionState
-from kclient.consumer.subscription import Subscription
 from kclient.errors import CorruptRecord
 from kclient.record import read_batches
 from kclient.types import TopicPartition
+from tests.unit.consumer.subscribing import new_subscription
 
 
 class BufferRig:
@@ -29,7 +29,7 @@ class BufferRig:
         self.releases: list[int] = []
         self.corrupt: list[tuple[TopicPartition, CorruptRecord]] = []
         self.frames_held = 0
-        self.subscription = Subscription(None, self._changed)
+        self.subscription = new_subscription(None, self._changed)
         self.buffer = FetchBuffer(
             self.subscription,
             frame_budget=frame_budget,

@@ -16,8 +16,7 @@ from kclient.broker_errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from kclient.consumer.commit_calls import Call
-from kclient.consumer.commit_queue import CommitQueue
+from kclient.consumer.commit_queue import Call, CommitQueue
 from kclient.errors import CommitFailed, ConnectionLost, KafkaError
 from kclient.types import OffsetAndMetadata, TopicPartition
 

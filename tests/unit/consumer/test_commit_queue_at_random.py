@@ -15,7 +15,7 @@ from kclient.broker_errors import (
     RebalanceInProgress,
     UnknownTopicOrPartition,
 )
-from kclient.consumer.commit_calls import Call
+from kclient.consumer.commit_queue import Call
 from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
 from kclient.types import TopicPartition
 from tests.unit.consumer.test_commit_queue import P0, P1, P2, PATIENCE, at, new_queue

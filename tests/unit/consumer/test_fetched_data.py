@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.consumer.batch_span import measure
+from kclient.consumer.fetch_reply import measure
 from kclient.consumer.fetched_data import FetchedData, FrameLease
 from kclient.consumer.partition_state import PartitionState
 from kclient.errors import CorruptRecord, DecompressionFailed

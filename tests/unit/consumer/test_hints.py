@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.consumer.arguments import checked_limit, checked_topics
-from kclient.consumer.interest import checked_sources
-from kclient.consumer.subscription import Subscription
+from kclient.consumer.arguments import checked_limit, checked_sources, checked_topics
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError
 from kclient.types import TopicPartition
+from tests.unit.consumer.subscribing import new_subscription
 
 P = TopicPartition("t", 0)
 
@@ -50,7 +49,7 @@ def test_names_and_a_pattern_are_refused() -> None:
 
 
 def refusal(grouped: bool, expecting: bool) -> str:
-    subscription = Subscription(None, lambda states: None, grouped=grouped)
+    subscription = new_subscription(grouped=grouped)
     subscription.expect(topics=expecting)
     with pytest.raises(InvalidArgument, match="t-0 is not assigned to this consumer") as refused:
         subscription.require(P)

@@ -8,7 +8,8 @@ from kclient.broker_errors import (
     UnknownTopicOrPartition,
 )
 from kclient.cluster.view import Cluster
-from kclient.consumer.homeless import UNKNOWN_GRACE, explain
+from kclient.consumer.watchdog import UNKNOWN_GRACE
+from kclient.consumer.watchdog import why_homeless as explain
 from kclient.error_codes import ErrorCode
 from kclient.types import TopicPartition
 from tests.support.views import topic_of, view_of

@@ -7,10 +7,10 @@ import pytest
 from kclient.consumer.fetch_plan import BrokerQueue
 from kclient.consumer.fetch_session import Ask
 from kclient.consumer.partition_state import PartitionState
-from kclient.consumer.subscription import Subscription
 from kclient.consumer.watchdog import Watchdog
 from kclient.errors import ConsumerStalled, KafkaError
 from kclient.types import OffsetSpec, TopicPartition
+from tests.unit.consumer.subscribing import new_subscription
 
 A, B = (TopicPartition("flights", index) for index in range(2))
 PATIENCE = 10.0
@@ -20,7 +20,7 @@ class Rig:
     """Two partitions of one broker, a watchdog, and a clock that is turned by hand."""
 
     def __init__(self) -> None:
-        self.subscription = Subscription(None, lambda states: None)
+        self.subscription = new_subscription()
         self.subscription.assign([A, B])
         self.queue = BrokerQueue(1)
         for state in self.subscription:

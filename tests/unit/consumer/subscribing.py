@@ -1,0 +1,26 @@
+"""A subscription as a consumer has one, of which only what changes is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kclient.consumer.partition_state import PartitionState
+from kclient.consumer.reset import Reset
+from kclient.consumer.subscription import Subscription
+
+
+def new_subscription(
+    reset: Reset | None = None,
+    on_change: Callable[[Sequence[PartitionState]], None] = lambda states: None,
+    **others: Any,
+) -> Subscription:
+    """``on_change`` is also told of what is fetched; ``others`` go to ``Subscription``."""
+    defaults: dict[str, Any] = {
+        "on_fetched": lambda state: on_change((state,)),
+        "recall": lambda: None,
+        "facts_of": lambda partition: (None, -1),
+        "dismisses": lambda error: False,
+        "grouped": False,
+    }
+    return Subscription(reset, on_change, **defaults | others)
