@@ -5,8 +5,7 @@ session id; from then on a request names only what changed since the last one, p
 no longer wanted are *forgotten*, and the answer holds only partitions with news. Each request of a
 session carries the next epoch. The broker may evict a session at any time (ID_NOT_FOUND), and a
 lost answer leaves both sides with different epochs (INVALID_SESSION_EPOCH): then one full request
-starts over, with the old id in it where we know one, so that the broker drops the old session. One
-that isn't used any more is left to the broker, which evicts it when it needs the room.
+starts over, with the old id in it where we know one, so that the broker drops the old session.
 
 ``asked`` is the whole of what we want from the broker, whether there is a session or not. It only
 changes between requests, so a response is always read against what its request asked.
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 """Epoch of a full request that asks for a new session."""
+FINAL_EPOCH: Final = -1
+"""Epoch of a full request that wants no session; with an id in it, the one that ends it."""
 _MAX_EPOCH: Final = 2**31 - 1
 
 
@@ -38,6 +39,7 @@ class SessionState(enum.Enum):
     BROKEN = (
         "The broker may have another idea of the session: the next request is full, and ends it."
     )
+    CLOSED = "This client stops: no request follows, but the one that frees the broker's slot."
 
 
 class SessionEvent(enum.Enum):
@@ -48,6 +50,7 @@ class SessionEvent(enum.Enum):
     DECLINED = "An answer came without a session: the broker has no room, or ended it."
     NOT_FOUND = "The broker doesn't know the session id: it was evicted."
     MISMATCH = "Wrong epoch, lost answer, or an answer that doesn't fit to the request."
+    CLOSE = "The consumer closes, or reads nothing more from this broker."
 
 
 _S, _E = SessionState, SessionEvent
@@ -55,11 +58,13 @@ _ALWAYS = {
     _E.DECLINED: _S.INITIAL,
     _E.NOT_FOUND: _S.INITIAL,
     _E.MISMATCH: _S.BROKEN,
+    _E.CLOSE: _S.CLOSED,
 }
 TRANSITIONS: Final[Mapping[SessionState, Mapping[SessionEvent, SessionState]]] = {
     _S.INITIAL: {_E.OPENED: _S.INCREMENTAL, **_ALWAYS},
     _S.INCREMENTAL: {_E.CONTINUED: _S.INCREMENTAL, **_ALWAYS},
     _S.BROKEN: {_E.OPENED: _S.INCREMENTAL, **_ALWAYS},
+    _S.CLOSED: {_E.CLOSE: _S.CLOSED},
 }
 
 
@@ -77,7 +82,7 @@ class SessionRequest(NamedTuple):
 
     Attributes:
         session_id: 0 where there is none.
-        epoch: 0 asks for a session, above 0 continues one.
+        epoch: 0 asks for a session, above 0 continues one, -1 ends it.
         partitions: What to name: everything, or the changes.
         forgotten: What the session must drop, with the topic id it was asked by.
     """
@@ -90,7 +95,7 @@ class SessionRequest(NamedTuple):
     @property
     def full(self) -> bool:
         """Whether every wanted partition is named."""
-        return self.epoch == INITIAL_EPOCH
+        return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 class FetchSession:
@@ -189,7 +194,7 @@ class FetchSession:
         full answer that leaves some out.
         """
         request, self._sent = self._sent, None
-        if request is None:
+        if request is None or self.state is SessionState.CLOSED:
             return False
         if error_code != ErrorCode.NONE:
             not_found = error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -212,6 +217,14 @@ class FetchSession:
         if self._sent is not None:
             self._sent = None
             self._apply(SessionEvent.MISMATCH)
+
+    def close(self) -> SessionRequest | None:
+        """End it. Returns the request that frees the broker's slot; None if there is none."""
+        session_id = self.session_id
+        self._apply(SessionEvent.CLOSE)
+        if session_id == NO_SESSION:
+            return None
+        return SessionRequest(session_id, FINAL_EPOCH, {}, {})
 
     def _fits(
         self, request: SessionRequest, session_id: int, partitions: Collection[TopicPartition]

@@ -56,6 +56,8 @@ TURN = 0.005
 """Seconds of work after which the loop gets a turn."""
 PARTS_PER_LOOK = 32
 """Parts of a response without records that are taken in before the clock is looked at."""
+SESSION_CLOSE_TIMEOUT = 1.0
+"""Seconds for telling a broker that its session is not needed any more; a courtesy only."""
 
 
 class Fetcher:
@@ -167,6 +169,7 @@ class Fetcher:
         finally:
             del self._alarms[queue], self._tasks[queue]
             self.news.ring()
+        await self._end_session(queue)
 
     async def _fetch(self, queue: BrokerQueue, now: float) -> None:
         """One request and its answer."""
@@ -376,10 +379,46 @@ class Fetcher:
     # The end
 
     async def close(self) -> None:
-        """Stop the tasks.
+        """Stop the tasks, and let the brokers forget the sessions.
 
-        Cancellation: they are stopped all the same.
+        Cancellation: the tasks are stopped all the same.
         """
         self._closing = True
+        queues = list(self.plan.queues.values())
         await self._core.stop(*self._tasks.values())
         self.buffer.clear()
+        await asyncio.gather(*(self._end_session(queue) for queue in queues))
+
+    async def _end_session(self, queue: BrokerQueue) -> None:
+        from kclient.consumer.fetch_request import FetchLimits, fetch_request
+        from kclient.protocol.messages.fetch import FetchRequest
+
+        wishes = queue.session.close()
+        lane = self._free_lane(queue.node_id)
+        if wishes is None or lane is None:
+            return
+        nothing = FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=0, isolation_level=0)
+
+        def build(version: int) -> FetchRequest:
+            return fetch_request(version, wishes, nothing)
+
+        try:
+            raw = await self._core.network.send(
+                queue.node_id,
+                build,
+                api=FetchRequest,
+                lane=lane,
+                timeout=SESSION_CLOSE_TIMEOUT,
+                raw=True,
+            )
+            raw.release()
+        except KafkaError as error:
+            self._log.debug("session not ended node=%d: %s", queue.node_id, error)
+
+    def _free_lane(self, node_id: int) -> Lane | None:
+        """A connection on which a request isn't parked behind a long poll; None without one."""
+        network = self._core.network
+        if network.is_connected(node_id, Lane.GENERAL):
+            return Lane.GENERAL
+        idle = not network.in_flight(node_id, Lane.FETCH)
+        return Lane.FETCH if idle and network.is_connected(node_id, Lane.FETCH) else None

@@ -42,7 +42,7 @@ def test_every_state_is_explained_and_every_target_exists() -> None:
     assert all(len(event.value) > 20 for event in SessionEvent)
 
 
-def test_the_working_state_is_reachable_from_all_others() -> None:
+def test_every_state_can_reach_the_end_and_the_working_state_is_reachable_from_all_others() -> None:
     for state in SessionState:
         reached, todo = {state}, [state]
         while todo:
@@ -50,7 +50,9 @@ def test_the_working_state_is_reachable_from_all_others() -> None:
                 if target not in reached:
                     reached.add(target)
                     todo.append(target)
-        assert SessionState.INCREMENTAL in reached
+        assert SessionState.CLOSED in reached
+        if state is not SessionState.CLOSED:
+            assert SessionState.INCREMENTAL in reached
 
 
 def test_first_request_names_everything_and_asks_for_a_session() -> None:
@@ -213,10 +215,24 @@ def test_epochs_wrap_to_one() -> None:
     assert session.next_request(by_id=False).epoch == 1
 
 
+def test_closing_frees_the_slot_of_the_broker() -> None:
+    session = opened(A)
+    request = session.close()
+    assert request is not None
+    assert (request.session_id, request.epoch, request.partitions) == (7, -1, {})
+    assert session.close() is None
+    assert not session.answered(0, 7, [])
+
+
+def test_closing_without_a_session_sends_nothing() -> None:
+    assert FetchSession().close() is None
+
+
 def test_an_illegal_step_raises() -> None:
     session = FetchSession()
-    with pytest.raises(IllegalTransition, match="CONTINUED in state INITIAL"):
-        session._apply(SessionEvent.CONTINUED)
+    session.close()
+    with pytest.raises(IllegalTransition, match="MISMATCH in state CLOSED"):
+        session._apply(SessionEvent.MISMATCH)
 
 
 class Conversation(RuleBasedStateMachine):
