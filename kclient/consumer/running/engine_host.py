@@ -45,7 +45,7 @@ class EngineHost:
         self._progress: Progress | None = None
         self.log = engine.core.hooks.log(logger)
         self.convert: Convert | None = engine.poller.convert
-        self.max_poll_interval = engine.config.max_poll_interval
+        self.max_poll_interval: float = engine.config.max_poll_interval
 
     @property
     def partition_count(self) -> int:
