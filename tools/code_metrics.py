@@ -327,11 +327,7 @@ def main(arguments: list[str] | None = None) -> int:
         for ring in one["circles"]:
             print(f"circle in {name}: {', '.join(part.rpartition('.')[2] for part in ring)}")
     if options.json is not None:
-        options.json.write_text(
-            json.dumps(measured, indent=1)
-            + "\
-"
-        )
+        options.json.write_text(json.dumps(measured, indent=1) + "\n")
     return 0
 
 

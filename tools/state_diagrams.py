@@ -23,12 +23,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "states.md"
 GUIDE = DOCS / "consumers.md"
 """Has the picture of a member, which is filled in here."""
-PICTURE = re.compile(
-    r"(?<=^```mermaid\
-)stateDiagram-v2\
-.*?(?=^```$)",
-    re.M | re.S,
-)
+PICTURE = re.compile(r"(?<=^```mermaid\n)stateDiagram-v2\n.*?(?=^```$)", re.M | re.S)
 MEMBER = "A member of a classic group"
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("kclient/network/connection_states.py", connection_states.TRANSITIONS),
@@ -58,23 +53,13 @@ def page() -> str:
     for title, (file, table) in MACHINES.items():
         parts += ["", f"## {title}", "", f"[{file}](../{file})", "", "```mermaid"]
         parts += ["stateDiagram-v2", *_arrows(table), "```", "", *_states(table)]
-    return (
-        "\
-".join(parts)
-        + "\
-"
-    )
+    return "\n".join(parts) + "\n"
 
 
 def guide(text: str) -> str:
     """The guide with the picture in it as the table says."""
     lines = ["stateDiagram-v2", *_arrows(MACHINES[MEMBER][1]), ""]
-    return PICTURE.sub(
-        "\
-".join(lines),
-        text,
-        count=1,
-    )
+    return PICTURE.sub("\n".join(lines), text, count=1)
 
 
 def _arrows(table: Table) -> list[str]:

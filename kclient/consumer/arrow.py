@@ -1,4 +1,4 @@
-"""Columns for ``poll_arrow``: the only file that needs pyarrow, which is imported on first use.
+"""Columns for ``poll_arrow``, which needs pyarrow: that is imported on first use.
 
 ``poller`` lets the fetch buffer show batches to ``Columns.add`` and asks for the result at the end.
 """
@@ -37,17 +37,16 @@ class Columns:
         begun: Where each partition stood before its first records were added.
     """
 
-    __slots__ = ("_builder", "_make", "begun")
+    __slots__ = ("_builder", "begun")
 
     def __init__(self, expected: tuple[int, int, int] = (0, 0, 0)) -> None:
         try:
-            import pyarrow
+            import pyarrow  # noqa: F401 - only whether it is there
         except ImportError as error:
             raise InvalidConfig(
                 "poll_arrow() needs the package pyarrow, which is not installed",
                 hint="pip install 'kclient[arrow]'",
             ) from error
-        self._make = pyarrow.record_batch
         self._builder = ColumnBuilder(expected)
         self.begun: dict[PartitionState, int] = {}
 
@@ -83,4 +82,4 @@ class Columns:
 
     def to_record_batch(self) -> pyarrow.RecordBatch:
         """What was added."""
-        return self._make(self._builder.to_record_batch())
+        return self._builder.to_record_batch()

@@ -140,8 +140,7 @@ cdef class QuickWay:
                    part=bytes)
     cpdef object take_many(self, object topic, Feed feed, Turn turn, object watcher)
 
-    @cython.locals(account=Account, index=Py_ssize_t, batch=ProducerBatch, size=int64_t,
-                   count=Py_ssize_t)
+    @cython.locals(index=Py_ssize_t, batch=ProducerBatch, size=int64_t, count=Py_ssize_t)
     cdef Py_ssize_t _take_bare(
         self, TopicWay way, Feed feed, int64_t when, object watcher) except -1
 
@@ -153,7 +152,7 @@ cdef class QuickWay:
     @cython.locals(encoded=bytes)
     cdef bytes _encoded(self, object headers, int64_t size)
 
-    @cython.locals(account=Account, index=Py_ssize_t, batch=ProducerBatch, sticky=StickyChoice,
+    @cython.locals(index=Py_ssize_t, batch=ProducerBatch, sticky=StickyChoice,
                    scattered=bint)
     cdef ProducerBatch _choose(
         self, TopicWay way, bytes key, object partition, int64_t size, Feed feed)

@@ -17,7 +17,7 @@ else:
 
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.batch import ProducerBatch
-    from kclient.producer.quick import Account, TopicWay
+    from kclient.producer.quick import TopicWay
     from kclient.record.arrow_rows import ArrowRows
 
 _BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -29,7 +29,6 @@ def fill(
     row: int,
     last: int,
     way: TopicWay,
-    account: Account,
     targets: Any,
     nexts: Any,
     watcher: object,
@@ -42,7 +41,6 @@ def fill(
         row: The first to add.
         last: Where to end; ``targets`` says nothing of rows from there on.
         way: The topic.
-        account: The producer's numbers.
         targets: An array of int32: the partition of each row, -1 for any; what is chosen then is
             noted there.
         nexts: An array of int64: the index in its open batch that the next row of a partition
@@ -73,12 +71,11 @@ def fill(
         if batch.builder._count != nexts_view[target]:
             break
         size = rows.stage(row)
-        if account.used + size > account.limit:
+        if size > batch.lease:
             break
         if rows.put(batch.builder, row, now) < 0:
             break
-        batch.reserved += size
-        account.used += size
+        batch.lease -= size
         if sticky:
             way.sticky.note(size)
             targets_view[row] = target

@@ -1,64 +1,49 @@
 """``ColumnBuilder``: batches in, one Arrow record batch out; for ``Consumer.poll_arrow``.
 
-It adds topic and partition to what ``columns.py`` decodes, and lays it out as Arrow wants it.
-The result offers the Arrow PyCapsule interface, so that ``pyarrow.record_batch(result)`` and its
-like take the buffers over without a copy; pyarrow itself is needed by whoever asks for it only.
+It adds topic and partition to what ``columns.py`` decodes, and hands the buffers over to pyarrow,
+which is imported on first use, without a copy of keys and values.
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
+from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kclient.record.arrow_export import Column, export, export_schema
 from kclient.record.implementation import codec
 from kclient.record.legacy import LegacyBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import pyarrow
 
     from kclient.record.columns import BytesColumn, ColumnStore
     from kclient.record.record_batch import Batch
 
-_INT32 = b"i"
-_INT64 = b"l"
-_UTF8 = b"u"
-_BINARY = b"z"
-_LIST = b"+l"
-_STRUCT = b"+s"
 _INDEX = struct.Struct("i")
-_TIMESTAMP = b"tsm:UTC"
 
 
-class RecordColumns:
-    """Records as columns. Give it to ``pyarrow.record_batch``, polars, DuckDB or pandas.
+@cache
+def _schema() -> pyarrow.Schema:
+    import pyarrow
 
-    Columns: topic (dictionary of utf8), partition (int32), offset (int64), timestamp (ms, UTC; -1
-    where a record has none), key and value (binary, nullable), headers (list of struct of name
-    utf8 and value binary).
-
-    Attributes:
-        num_rows: How many records.
-    """
-
-    __slots__ = ("_column", "num_rows")
-
-    def __init__(self, column: Column) -> None:
-        self._column = column
-        self.num_rows = column.length
-
-    def __len__(self) -> int:
-        return self.num_rows
-
-    def __arrow_c_schema__(self) -> object:
-        """The schema as a PyCapsule."""
-        return export_schema(self._column)
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """Schema and data as PyCapsules; a requested schema is not followed, as it may be."""
-        return export(self._column)
+    name = pyarrow.field("name", pyarrow.string(), nullable=False)
+    header = pyarrow.struct([name, pyarrow.field("value", pyarrow.binary())])
+    headers = pyarrow.list_(pyarrow.field("item", header, nullable=False))
+    return pyarrow.schema(
+        [
+            pyarrow.field(
+                "topic", pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), nullable=False
+            ),
+            pyarrow.field("partition", pyarrow.int32(), nullable=False),
+            pyarrow.field("offset", pyarrow.int64(), nullable=False),
+            pyarrow.field("timestamp", pyarrow.timestamp("ms", "UTC"), nullable=False),
+            pyarrow.field("key", pyarrow.binary()),
+            pyarrow.field("value", pyarrow.binary()),
+            pyarrow.field("headers", headers, nullable=False),
+        ]
+    )
 
 
 class ColumnBuilder:
@@ -143,8 +128,15 @@ class ColumnBuilder:
         for record in batch.records(topic, partition, start_offset=start_offset, limit=limit):
             store.append(record.offset, record.timestamp, record.key, record.value, ())
 
-    def to_record_batch(self) -> RecordColumns:
-        """What was added so far, as one record batch; the builder is empty after it."""
+    def to_record_batch(self) -> pyarrow.RecordBatch:
+        """What was added so far, as one record batch; the builder is empty after it.
+
+        Columns: topic (dictionary of utf8), partition (int32), offset (int64), timestamp (ms, UTC;
+        -1 where a record has none), key and value (binary, nullable), headers (list of struct of
+        name utf8 and value binary).
+        """
+        import pyarrow
+
         store = self._store
         rows = store.rows
         if len(self._topics) > 1:
@@ -153,16 +145,20 @@ class ColumnBuilder:
             topics = bytes(_INDEX.size * rows)  # the first topic's index is 0
         partitions = b"".join([_INDEX.pack(number) * count for _, number, count in self._runs])
         store.trim()
-        names = _texts(b"", tuple(self._topics))
-        children = (
-            Column(_INT32, b"topic", rows, (None, topics), dictionary=names),
-            Column(_INT32, b"partition", rows, (None, partitions)),
-            Column(_INT64, b"offset", rows, (None, store.offsets)),
-            Column(_TIMESTAMP, b"timestamp", rows, (None, store.timestamps)),
-            _stored(b"key", store.keys, rows, store.key_nulls),
-            _stored(b"value", store.values, rows, store.value_nulls),
-            _headers(store),
-        )
+        topic, partition, offset, timestamp, key, value, headers = _schema().types
+        columns = [
+            pyarrow.DictionaryArray.from_arrays(
+                _array(topic.index_type, rows, topics),
+                _packed(topic.value_type, [name.encode() for name in self._topics]),
+            ),
+            _array(partition, rows, partitions),
+            _array(offset, rows, store.offsets),
+            _array(timestamp, rows, store.timestamps),
+            _stored(key, store.keys, rows, store.key_nulls),
+            _stored(value, store.values, rows, store.value_nulls),
+            _headers(headers, store),
+        ]
+        made = pyarrow.RecordBatch.from_arrays(columns, schema=_schema())
         rows_before, keys_before, values_before = self.expected
         rows_now, keys_now, values_now = store.asked
         self.expected = (
@@ -171,7 +167,7 @@ class ColumnBuilder:
             max(values_now, _remembered(values_before)),
         )
         self._empty()
-        return RecordColumns(Column(_STRUCT, b"", rows, (None,), children=children))
+        return made
 
 
 def _remembered(size: int) -> int:
@@ -179,36 +175,42 @@ def _remembered(size: int) -> int:
     return size * 15 // 16
 
 
-def _stored(name: bytes, column: BytesColumn, rows: int, nulls: int) -> Column:
+def _array(
+    kind: pyarrow.DataType,
+    rows: int,
+    *buffers: Any,
+    present: bytearray | None = None,
+    nulls: int = 0,
+    children: list[pyarrow.Array] | None = None,
+) -> pyarrow.Array:
+    """An array that looks at ``buffers``, which must not move; ``present`` says what isn't null."""
+    import pyarrow
+
+    given = [
+        None if buffer is None else pyarrow.py_buffer(buffer) for buffer in (present, *buffers)
+    ]
+    return pyarrow.Array.from_buffers(kind, rows, given, null_count=nulls, children=children)
+
+
+def _stored(kind: pyarrow.DataType, column: BytesColumn, rows: int, nulls: int) -> pyarrow.Array:
     present = codec.bitmap(column.present, rows) if nulls else None
-    buffers = (present, column.ends, column.data)
-    return Column(_BINARY, name, rows, buffers, nulls=nulls, nullable=True)
+    return _array(kind, rows, column.ends, column.data, present=present, nulls=nulls)
 
 
-def _headers(store: ColumnStore) -> Column:
-    names = _texts(b"name", store.header_names)
+def _headers(kind: pyarrow.ListType, store: ColumnStore) -> pyarrow.Array:
+    pair = kind.value_type
+    names = _packed(pair[0].type, [name.encode("utf-8", "replace") for name in store.header_names])
     given = store.header_values
     present = bytearray(value is not None for value in given)
-    nulls = present.count(0)
-    bits = codec.bitmap(present, len(given)) if nulls else None
-    values = Column(
-        _BINARY,
-        b"value",
-        len(given),
-        (bits, *_packed(value or b"" for value in given)),
-        nulls=nulls,
-        nullable=True,
-    )
-    item = Column(_STRUCT, b"item", len(given), (None,), children=(names, values))
-    return Column(_LIST, b"headers", store.rows, (None, store.header_ends), children=(item,))
+    bits = codec.bitmap(present, len(given))
+    values = _packed(pair[1].type, [value or b"" for value in given], bits, present.count(0))
+    items = _array(pair, len(given), children=[names, values])
+    return _array(kind, store.rows, store.header_ends, children=[items])
 
 
-def _texts(name: bytes, texts: Iterable[str]) -> Column:
-    encoded = [text.encode("utf-8", "replace") for text in texts]
-    return Column(_UTF8, name, len(encoded), (None, *_packed(encoded)))
-
-
-def _packed(items: Iterable[bytes]) -> tuple[array[int], bytes]:
-    """Where each ends, from 0 on, and all of them end to end."""
-    listed = list(items)
-    return array("i", accumulate(map(len, listed), initial=0)), b"".join(listed)
+def _packed(
+    kind: pyarrow.DataType, items: list[bytes], present: bytearray | None = None, nulls: int = 0
+) -> pyarrow.Array:
+    """An array of these. Not ``pyarrow.array``, which loads pandas where it is installed."""
+    ends = array("i", accumulate(map(len, items), initial=0))
+    return _array(kind, len(items), ends, b"".join(items), present=present, nulls=nulls)

@@ -9,6 +9,7 @@ import pytest
 
 CHILD = """
 import resource
+import pyarrow
 from kclient.record import BatchBuilder, read_batches
 from kclient.record.columnar import ColumnBuilder
 
@@ -19,7 +20,7 @@ for number in range(100_000):
 data = made.encode()
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
 failed = 0
-for spare in range(0, 120 * MIB, 3 * MIB):
+for spare in range(0, 40 * MIB, MIB):
     builder = ColumnBuilder((4 * MIB, 8 * MIB, 32 * MIB))
     (batch,) = read_batches(data)
     with open("/proc/self/statm") as statm:
