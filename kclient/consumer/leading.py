@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kclient.errors import InvalidArgument, KafkaError, MetadataTimedOut, ProtocolError
-from kclient.group.assignors.transfers import given_too_early
+from kclient.group.assignors.inputs import given_too_early
 from kclient.group.consumer_protocol import decode_subscription, encode_assignment
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition

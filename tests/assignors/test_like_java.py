@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kclient.group.assignors import chosen, cooperative_sticky, sticky
+from kclient.group.assignors import chosen, sticky
 from kclient.group.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -26,7 +26,7 @@ from tests.assignors.random_groups import RandomGroup, Round
 
 ROUNDS = 5
 TWO_CLAIM = "two members claim one partition"
-STICKY = {"sticky": sticky.read_claim, "cooperative-sticky": cooperative_sticky.read_claim}
+STICKY = {"sticky": sticky.read_claim, "cooperative-sticky": sticky.read_owned}
 
 Shares = Mapping[str, Sequence[TopicPartition]]
 

@@ -57,11 +57,11 @@ def is_cooperative(assignors: Sequence[Assignor]) -> bool:
 
 def _built_in(name: str) -> Assignor:
     if name == "range":
-        from kclient.group.assignors.range_assignor import RangeAssignor
+        from kclient.group.assignors.stateless import RangeAssignor
 
         return RangeAssignor()
     if name == "roundrobin":
-        from kclient.group.assignors.roundrobin import RoundRobinAssignor
+        from kclient.group.assignors.stateless import RoundRobinAssignor
 
         return RoundRobinAssignor()
     if name == "sticky":
@@ -69,7 +69,7 @@ def _built_in(name: str) -> Assignor:
 
         return StickyAssignor()
     if name == "cooperative-sticky":
-        from kclient.group.assignors.cooperative_sticky import CooperativeStickyAssignor
+        from kclient.group.assignors.sticky import CooperativeStickyAssignor
 
         return CooperativeStickyAssignor()
     near = _JAVA_CLASSES.get(name.rpartition(".")[2]) or nearest(name.lower(), NAMES)

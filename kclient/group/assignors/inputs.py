@@ -1,17 +1,25 @@
-"""What the built-in assignors make of their input first. Pure functions.
+"""What the built-in assignors make of their input first, and what custom ones may not answer. Pure.
 
 Members come in the order of the coordinator, which may be any: all orders here are sorted ones, so
 that two leaders that are asked the same answer the same. Members with an instance id go before
 others.
+
+For the sticky ones the input is checked and numbered. Partitions become numbers in the order of
+topic and partition, members numbers in the order of their ids, so that sorting and comparing are
+cheap. What members say they own isn't trusted: partitions that don't exist are passed over, and one
+that two members claim goes to the newer generation, or to neither. ``Input.racks`` says who is near
+what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 
+NO_GENERATION = -1
 NO_RACKS: frozenset[str] = frozenset()
 
 
@@ -50,3 +58,164 @@ def racks_matter(member_racks: Iterable[str], partition_racks: Iterable[frozense
     kinds = set(partition_racks)
     everywhere = frozenset[str]().union(*kinds)
     return not near.isdisjoint(everywhere) and kinds != {everywhere}
+
+
+class Claim(NamedTuple):
+    """What a member says of its past.
+
+    Attributes:
+        partitions: What it owned.
+        generation: In which generation; None if it doesn't say.
+    """
+
+    partitions: Sequence[TopicPartition]
+    generation: int | None
+
+
+class Racks:
+    """Who is near which partition.
+
+    Attributes:
+        matter: Whether it makes any difference.
+        members: Number of the member -> its rack; empty where racks don't matter.
+    """
+
+    def __init__(self, cluster: TopicsView, parts: Sequence[TopicPartition], racks: dict[int, str]):
+        self._of_partitions = [cluster.racks.get(part, NO_RACKS) for part in parts] if racks else []
+        self.matter = racks_matter(racks.values(), self._of_partitions)
+        self.members = racks if self.matter else {}
+        self._readers: dict[str, int] = {}
+        for member, rack in racks.items():
+            self._readers[rack] = self._readers.get(rack, 0) | 1 << member
+        self._everyone = ~sum(self._readers.values()) if self.matter else -1
+        self._near: dict[frozenset[str], int] = {}
+
+    def near(self, part: int) -> int:
+        """The members that needn't leave their rack for a partition, as bits; -1 is all."""
+        if not self.matter:
+            return -1
+        return self._everyone | self.within(part)
+
+    def within(self, part: int) -> int:
+        """The members in a rack of the partition, as bits."""
+        racks = self._of_partitions[part]
+        found = self._near.get(racks)
+        if found is None:
+            found = sum(self._readers.get(rack, 0) for rack in racks)
+            self._near[racks] = found
+        return found
+
+    def sort(self, parts: list[int]) -> list[int]:
+        """Those that the fewest members are near first."""
+        if not self.matter:
+            return parts
+        return sorted(parts, key=lambda part: self.within(part).bit_count())
+
+
+class Input:
+    """One rebalance.
+
+    Args:
+        cluster: The topics.
+        members: Their subscriptions.
+        claim: Reads a member's past.
+
+    Attributes:
+        members: Ids, sorted; the index is a member's number.
+        wants: Member -> numbers of the topics that it wants; twice if it says so twice.
+        topics: Names, sorted; the index is a topic's number.
+        counts: Topic -> partitions.
+        parts: All partitions, sorted; the index is a partition's number.
+        topic_of: Partition -> its topic.
+        claims: Member -> what it says of its past.
+        owned: Member -> partitions that are still its own, as keys, in its order.
+        contested: Partitions that members of one generation claimed.
+        alike: Whether all members want the same.
+    """
+
+    def __init__(
+        self,
+        cluster: TopicsView,
+        members: Mapping[str, MemberSubscription],
+        claim: Callable[[MemberSubscription], Claim],
+    ) -> None:
+        counts = wanted_counts(cluster, members)
+        self.topics = list(counts)
+        self.counts = list(counts.values())
+        self.parts = partitions_of(counts.items())
+        self.topic_of = [topic for topic, count in enumerate(self.counts) for _ in range(count)]
+        self.members = sorted(members)
+        self.subscriptions = [members[member] for member in self.members]
+        topic_number = {topic: index for index, topic in enumerate(self.topics)}
+        self.wants = [
+            [topic_number[topic] for topic in one.topics if topic in topic_number]
+            for one in self.subscriptions
+        ]
+        self.alike = _alike(self.subscriptions)
+        self.claims = [claim(one) for one in self.subscriptions]
+        self.owned: list[dict[int, None]] = [{} for _ in self.members]
+        self.contested: set[int] = set()
+        self._number = {part: index for index, part in enumerate(self.parts)}
+        self._settle()
+        racks = {member: one.rack for member, one in enumerate(self.subscriptions) if one.rack}
+        self.racks = Racks(cluster, self.parts, racks)
+
+    @property
+    def newest_generation(self) -> int:
+        """The highest that a member claims."""
+        said = (claim.generation for claim in self.claims)
+        return max((one for one in said if one is not None), default=NO_GENERATION)
+
+    def known(self, partitions: Sequence[TopicPartition]) -> list[int]:
+        """The numbers of those that exist."""
+        return [self._number[part] for part in partitions if part in self._number]
+
+    def _settle(self) -> None:
+        """Who owns what, of those that claim it."""
+        owner: dict[int, int] = {}
+        generations = [
+            NO_GENERATION if claim.generation is None else claim.generation for claim in self.claims
+        ]
+        for member, claim in enumerate(self.claims):
+            generation = generations[member]
+            for part in self.known(claim.partitions):
+                other = owner.get(part)
+                if other is None:
+                    self.owned[member][part] = None
+                    owner[part] = member
+                    continue
+                others = generations[other]
+                if generation < others:
+                    continue
+                self.owned[other].pop(part, None)
+                owner[part] = member
+                if generation == others:
+                    self.contested.add(part)
+                else:
+                    self.owned[member][part] = None
+
+
+def _alike(subscriptions: Sequence[MemberSubscription]) -> bool:
+    if not subscriptions:
+        return True
+    first = frozenset(subscriptions[0].topics)
+    return all(
+        len(one.topics) == len(first) and first == frozenset(one.topics)
+        for one in subscriptions[1:]
+    )
+
+
+def given_too_early(
+    members: Mapping[str, MemberSubscription], shares: Mapping[str, Sequence[TopicPartition]]
+) -> list[TopicPartition]:
+    """Partitions that go to a new owner in the round in which the old one loses them, sorted.
+
+    The leader asks before it sends the shares of a user's cooperative assignor, as Java's does.
+    """
+    added: set[TopicPartition] = set()
+    revoked: set[TopicPartition] = set()
+    for member, wish in members.items():
+        owned, share = set(wish.owned), set(shares.get(member, ()))
+        added |= share - owned
+        revoked |= owned - share
+    return sorted(added & revoked)

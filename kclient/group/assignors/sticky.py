@@ -1,18 +1,18 @@
-"""The assignor "sticky": as even as can be, and then with as few movements as can be.
+"""The assignors "sticky" and "cooperative-sticky": as even and then as few movements as can be.
 
 Each member tells in its subscription what it had, so that the leader, which may be new, can leave
-it there. In a rebalance all the same everyone gives up everything first (eager); see
-``cooperative_sticky`` for the other way.
+it there. With the former everyone gives up everything first in a rebalance (eager); with the latter
+members keep what they own meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from struct import Struct
+from struct import Struct, error
 
+from kclient.group.assignors.inputs import NO_GENERATION, Claim, Input, given_too_early
 from kclient.group.assignors.sticky_constrained import Constrained
 from kclient.group.assignors.sticky_general import General
-from kclient.group.assignors.sticky_input import NO_GENERATION, Claim, Input
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.protocol.primitives import put_count, put_numbers, put_string
 from kclient.types import TopicPartition
@@ -53,28 +53,53 @@ class StickyAssignor:
         self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """See ``hooks.Assignor``."""
-        given = Input(cluster, members, read_claim)
+        shares, _ = self._solve(Input(cluster, members, read_claim))
+        return shares
+
+    def _solve(
+        self, given: Input
+    ) -> tuple[dict[str, list[TopicPartition]], Collection[TopicPartition] | None]:
+        """Shares by member id, and what moved, where that was noted."""
         self._newest = max(self._newest, given.newest_generation)
-        return named(given, solve(given, self._newest).shares)
+        found: Constrained | General
+        if given.alike and given.members:
+            found = Constrained(given)
+            moved = {given.parts[part] for part in found.moved}
+        else:
+            found, moved = General(given, self._newest), None
+        shares = {
+            member: [given.parts[part] for part in share]
+            for member, share in zip(given.members, found.shares, strict=True)
+        }
+        return shares, moved
 
 
-def solve(given: Input, newest: int) -> Constrained | General:
-    """Who gets what, and maybe what moved.
+class CooperativeStickyAssignor(StickyAssignor):
+    """Java's CooperativeStickyAssignor; differs from it as ``StickyAssignor`` does from Java's.
 
-    Args:
-        given: The input.
-        newest: The highest generation that the assignor has ever heard of.
+    A partition that is to move from one member to another is given to nobody at first: its owner
+    gives it up when it sees that, and joins again, and then the new one gets it (KIP-429). So no
+    partition is ever read by two members, and those that don't move are read all the time.
     """
-    return Constrained(given) if given.alike and given.members else General(given, newest)
 
+    name = "cooperative-sticky"
+    cooperative = True
 
-def named(given: Input, shares: Sequence[Sequence[int]]) -> dict[str, list[TopicPartition]]:
-    """Shares by member id, as ``assign`` returns them."""
-    parts = given.parts
-    return {
-        member: [parts[part] for part in share]
-        for member, share in zip(given.members, shares, strict=True)
-    }
+    def user_data(self, topics: Collection[str]) -> bytes | None:
+        """The generation of this member's last assignment, for leaders that want it here."""
+        return _INT32.pack(self._generation)
+
+    def assign(
+        self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """See ``hooks.Assignor``. Partitions that must be given up first go to nobody."""
+        shares, moved = self._solve(Input(cluster, members, read_owned))
+        if moved is None:
+            moved = set(given_too_early(members, shares))
+        return {
+            member: [part for part in share if part not in moved]
+            for member, share in shares.items()
+        }
 
 
 def encode_claim(partitions: Sequence[TopicPartition], generation: int) -> bytes:
@@ -129,3 +154,15 @@ def _slice(data: bytes, pos: int, size: int) -> bytes:
     if size < 0 or pos + size > len(data):
         raise ValueError(f"{size} bytes at {pos} of {len(data)}")
     return data[pos : pos + size]
+
+
+def read_owned(member: MemberSubscription) -> Claim:
+    """What a member owns. Of old members the generation is in the user data."""
+    if member.generation >= 0:
+        return Claim(member.owned, member.generation)
+    if member.user_data is None:
+        return Claim(member.owned, None)
+    try:
+        return Claim(member.owned, _INT32.unpack_from(member.user_data)[0])
+    except error:
+        return Claim(member.owned, NO_GENERATION)

@@ -7,7 +7,7 @@ more than the others, and those are members that had one more already, if there 
 
 from __future__ import annotations
 
-from kclient.group.assignors.sticky_input import Input
+from kclient.group.assignors.inputs import Input
 
 
 class Constrained:
@@ -15,7 +15,7 @@ class Constrained:
 
     Attributes:
         shares: Member -> partitions.
-        moved: Partitions that go from one member to another -> the new one.
+        moved: Partitions that go from one member to another.
     """
 
     def __init__(self, given: Input) -> None:
@@ -28,7 +28,7 @@ class Constrained:
         self._at_least: list[int] = []  # members with just the least, that may get one more
         self._given_up: dict[int, int] = {}
         self.shares: list[list[int]] = [[] for _ in given.members]
-        self.moved: dict[int, int] = {}
+        self.moved: set[int] = set()
         self._share()
 
     def _share(self) -> None:
@@ -115,7 +115,7 @@ class Constrained:
         self.shares[member].append(part)
         before = self._given_up.get(part, member)
         if before != member or part in self._given.contested:
-            self.moved[part] = member
+            self.moved.add(part)
 
 
 def _next(members: list[int], wanted: int, first: int) -> int:

@@ -7,11 +7,12 @@ less, until no move makes it more even. If that didn't help, nothing moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
 
-from kclient.group.assignors.sticky_input import NO_GENERATION, Input
-from kclient.group.assignors.sticky_levels import Levels
-from kclient.group.assignors.sticky_movements import Movements
+from kclient.group.assignors.inputs import NO_GENERATION, Input
+
+Pair = tuple[int, int]
 
 _MOVES_PER_PARTITION = 20
 """Where it ends in any case. Two or three are many."""
@@ -193,3 +194,101 @@ def _score(shares: list[dict[int, None]], members: Iterable[int]) -> int:
     sizes = sorted(len(shares[member]) for member in members)
     last = len(sizes) - 1
     return sum(size * (2 * index - last) for index, size in enumerate(sizes))
+
+
+class Levels:
+    """The members that take part, sorted by how many partitions they have and by their number.
+
+    Sets of members are the bits of an int, so that "who of those that want this topic has the
+    least" is a few operations, whatever their count.
+
+    Attributes:
+        sizes: Member -> its partitions, also of those that don't take part any more.
+    """
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+        self._at: dict[int, int] = {}
+        self._levels: list[int] = []
+        for member in range(len(sizes)):
+            self._put(member)
+
+    def change(self, member: int, by: int) -> None:
+        """A member gets more, or less."""
+        self.drop(member)
+        self.sizes[member] += by
+        self._put(member)
+
+    def drop(self, member: int) -> None:
+        """A member takes no part any more."""
+        size = self.sizes[member]
+        left = self._at[size] & ~(1 << member)
+        if left:
+            self._at[size] = left
+        else:
+            del self._at[size]
+            del self._levels[bisect_left(self._levels, size)]
+
+    def first(self, members: int) -> int:
+        """The first of ``members``, a set of bits; -1 if none of them takes part."""
+        for size in self._levels:
+            found = self._at[size] & members
+            if found:
+                return (found & -found).bit_length() - 1
+        return -1
+
+    def above(self, members: int, size: int) -> int:
+        """One of ``members`` that has more than ``size``; -1 if none has."""
+        for level in reversed(self._levels):
+            if level <= size:
+                break
+            found = self._at[level] & members
+            if found:
+                return (found & -found).bit_length() - 1
+        return -1
+
+    def spread(self) -> int:
+        """The difference between the largest and the smallest."""
+        return self._levels[-1] - self._levels[0] if self._levels else 0
+
+    def _put(self, member: int) -> None:
+        size = self.sizes[member]
+        if size not in self._at:
+            insort(self._levels, size)
+            self._at[size] = 0
+        self._at[size] |= 1 << member
+
+
+class Movements:
+    """From where to where partitions moved.
+
+    If a partition is to go from A to B and another one of its topic came from B to A, then that one
+    goes back instead: one movement less instead of one more.
+
+    Args:
+        topic_of: Partition -> its topic.
+    """
+
+    def __init__(self, topic_of: Sequence[int]) -> None:
+        self._topic_of = topic_of
+        self._where: dict[int, Pair] = {}
+        self._came: dict[tuple[int, Pair], set[int]] = {}
+
+    def better(self, part: int, member: int, new: int) -> int:
+        """What should move to ``new`` instead of ``part``, which ``member`` has; maybe itself."""
+        if part in self._where:
+            member = self._where[part][0]
+        back = self._came.get((self._topic_of[part], (new, member)), ())
+        return min(back, default=part)
+
+    def note(self, part: int, member: int, new: int) -> None:
+        """``part`` moves from ``member`` to ``new``."""
+        topic = self._topic_of[part]
+        before = self._where.pop(part, None)
+        if before is not None:
+            self._came[topic, before].remove(part)
+            if before[0] == new:
+                return
+            member = before[0]
+        pair = self._where[part] = (member, new)
+        self._came.setdefault((topic, pair), set()).add(part)

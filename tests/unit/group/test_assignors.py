@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kclient.group.assignors import NAMES, chosen
+from kclient.group.assignors.inputs import given_too_early
 from kclient.group.assignors.sticky import encode_claim
-from kclient.group.assignors.transfers import given_too_early
 from kclient.hooks import Assignor, MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 

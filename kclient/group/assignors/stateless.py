@@ -1,26 +1,26 @@
-"""The assignor "range": each topic is cut into ranges, one for each member that wants it.
-
-Members are sorted, static ones first, so that topics of equal size and with the same readers are
-cut alike: partition 3 of each goes to the same member (co-partitioning). The first members get one
-partition more where it doesn't come out even. With racks (KIP-881) a member gets what has a
-replica in its rack first, as far as neither balance nor co-partitioning suffers.
-"""
+"""The assignors that remember nothing: "range" and "roundrobin"."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import cycle
 
-from kclient.group.assignors.inputs import NO_RACKS, by_rank, racks_matter, wanted_counts
+from kclient.group.assignors.inputs import (
+    NO_RACKS,
+    by_rank,
+    partitions_of,
+    racks_matter,
+    wanted_counts,
+)
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.types import TopicPartition
 
 Shares = dict[str, list[TopicPartition]]
 
 
-class RangeAssignor:
-    """Java's RangeAssignor. Keeps nothing, so that a rebalance may move everything."""
+class _Forgetful:
+    """Keeps nothing, so that a rebalance may move everything."""
 
-    name = "range"
     cooperative = False
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
@@ -29,6 +29,18 @@ class RangeAssignor:
 
     def assigned(self, partitions: Sequence[TopicPartition], generation: int) -> None:
         """Not remembered."""
+
+
+class RangeAssignor(_Forgetful):
+    """Java's RangeAssignor: each topic is cut into ranges, one for each member that wants it.
+
+    Members are sorted, static ones first, so that topics of equal size and with the same readers
+    are cut alike: partition 3 of each goes to the same member (co-partitioning). The first members
+    get one partition more where it doesn't come out even. With racks (KIP-881) a member gets what
+    has a replica in its rack first, as far as neither balance nor co-partitioning suffers.
+    """
+
+    name = "range"
 
     def assign(
         self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
@@ -87,18 +99,6 @@ def _share_together(
 class _Topic:
     """A topic while it is shared out."""
 
-    __slots__ = (
-        "_extra",
-        "_given",
-        "_least",
-        "_left",
-        "_name",
-        "_racks",
-        "partition_racks",
-        "rack_aware",
-        "readers",
-    )
-
     def __init__(
         self,
         name: str,
@@ -151,3 +151,27 @@ class _Topic:
                     indexes.append(index)
             if indexes:
                 self.give(member, indexes, shares)
+
+
+class RoundRobinAssignor(_Forgetful):
+    """Java's RoundRobinAssignor: partitions are dealt out like cards, topic by topic.
+
+    Each goes to the next member in the round that wants its topic. Members that want the same get
+    the same number, but for one; where they want different topics it can be far from even.
+    """
+
+    name = "roundrobin"
+
+    def assign(
+        self, cluster: TopicsView, members: Mapping[str, MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """See ``hooks.Assignor``."""
+        wants = {member: frozenset(one.topics) for member, one in members.items()}
+        shares: Shares = {member: [] for member in members}
+        turns = cycle(by_rank(members))
+        for part in partitions_of(wanted_counts(cluster, members).items()):
+            member = next(turns)
+            while part.topic not in wants[member]:
+                member = next(turns)
+            shares[member].append(part)
+        return shares
