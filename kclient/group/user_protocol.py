@@ -253,12 +253,11 @@ class ProtocolHost:
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
     ) -> Mapping[str, bytes] | KafkaError:
         """Ask the user."""
-        given: list[Any] = []
-        failed = await self._call("assign", tuple(members), into=given)
+        failed, given = await self._call("assign", tuple(members))
         if failed is None:
             try:
                 with self._reading("assign()"):
-                    return _shares(given[0], members)
+                    return _shares(given, members)
             except Exception as error:
                 failed = self._keep(error, "assign")
         return ClientError(
@@ -343,19 +342,16 @@ class ProtocolHost:
             self._keep(error, "cooperative")
             return False
 
-    async def _call(self, name: str, *args: object, into: list[Any] | None = None) -> Any:
-        """Call one of the user's functions, if it is there. What it raised, or None."""
+    async def _call(self, name: str, *args: object) -> tuple[Exception | None, Any]:
+        """Call one of the user's functions, if it is there. What it raised, and what it gave."""
         try:
             with self._reading(name):
                 function = getattr(self._protocol, name, None)
             if function is None:
-                return None
-            result = await self.calls.call(name, lambda: function(*args))
+                return None, None
+            return None, await self.calls.call(name, lambda: function(*args))
         except Exception as error:
-            return self._keep(error, name)
-        if into is not None:
-            into.append(result)
-        return None
+            return self._keep(error, name), None
 
     @staticmethod
     @contextlib.contextmanager

@@ -49,13 +49,13 @@ def order_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_retry_lets_others_pass(patch: pytest.MonkeyPatch) -> None:
-    put_back = Runner._put_back
+    put_back = Runner.put_back
 
     def planted(runner: Runner, job: Any, wait: float) -> None:
         runner._schedule.leave(job)
         put_back(runner, job, wait)
 
-    patch.setattr(Runner, "_put_back", planted)
+    patch.setattr(Runner, "put_back", planted)
 
 
 def what_is_given_back_is_not_sought(patch: pytest.MonkeyPatch) -> None:
@@ -74,20 +74,20 @@ def nobody_drains(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_paused_stays_so(patch: pytest.MonkeyPatch) -> None:
-    finish = Runner._finish
+    finish = Runner.finish
 
     def planted(runner: Runner, job: Any) -> None:
         job.track.rest_until = float("inf")
         finish(runner, job)
 
-    patch.setattr(Runner, "_finish", planted)
+    patch.setattr(Runner, "finish", planted)
 
 
 def a_dead_letter_is_finished_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
     send = Failures._send
 
     async def planted(failures: Failures, job: Any, *rest: Any) -> None:
-        failures._finish(job)
+        failures._runner.finish(job)
         await send(failures, job, *rest)
 
     patch.setattr(Failures, "_send", planted)

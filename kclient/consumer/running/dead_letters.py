@@ -18,20 +18,14 @@ if TYPE_CHECKING:
     from kclient.record import Record
     from kclient.types import Headers
 
-PREFIX = "kclient."
-TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPTS, EXCEPTION, MESSAGE, DUE = (
-    f"{PREFIX}{name}"
-    for name in (
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "attempts",
-        "exception",
-        "message",
-        "due",
-    )
-)
+TOPIC = "kclient.topic"
+PARTITION = "kclient.partition"
+OFFSET = "kclient.offset"
+TIMESTAMP = "kclient.timestamp"
+ATTEMPTS = "kclient.attempts"
+EXCEPTION = "kclient.exception"
+MESSAGE = "kclient.message"
+DUE = "kclient.due"
 OURS = frozenset((TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPTS, EXCEPTION, MESSAGE, DUE))
 
 LONGEST_MESSAGE = 1_000

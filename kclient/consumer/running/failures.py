@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from kclient.consumer.running.engine_host import EngineHost
     from kclient.consumer.running.retries import Policy
+    from kclient.consumer.running.runner import Runner
     from kclient.consumer.running.sender import Sender
     from kclient.consumer.running.tracker import Job
 
@@ -42,9 +43,7 @@ class Failures:
         host: The consumer.
         policy: Decides.
         producer: Sends records on; None where the policy never says so.
-        put_back: Has a job started again after so many seconds.
-        finish: Told of a job for which nothing more is to be done.
-        stop: Told why the run can't go on.
+        runner: Is told which job is started again, or is finished, and why the run can't go on.
 
     Attributes:
         count: Calls of the handler that failed.
@@ -56,17 +55,13 @@ class Failures:
         host: EngineHost,
         policy: Policy,
         producer: Sender | None,
-        put_back: Callable[[Job, float], object],
-        finish: Callable[[Job], object],
-        stop: Callable[[BaseException], object],
+        runner: Runner,
     ) -> None:
         self._host = host
         self._core = host.core
         self._policy = policy
         self._producer = producer
-        self._put_back = put_back
-        self._finish = finish
-        self._stop = stop
+        self._runner = runner
         self.count = 0
         self.sent_on = 0
 
@@ -119,19 +114,19 @@ class Failures:
             self._core.counters.add("consumer.handler_failures")
             wait = self._policy.wait(job.attempts, error, self._core.rng)
             if wait is not None:
-                self._put_back(job, wait)
+                self._runner.put_back(job, wait)
                 return
             job.destination = self._policy.destination(job.track.partition.topic, error)
             job.failure = error
             if isinstance(error, DeserializationFailed) and self._passes(job, error):
-                self._finish(job)
+                self._runner.finish(job)
                 return
         producer = self._producer if job.bad is None else job.bad.producer
         if job.destination is None or producer is None:
             hint = "with a dead_letter_topic the run would go on"
             if self._policy.dead_letters is not None:
                 hint = "it comes from the dead-letter topic itself: read that by another consumer"
-            self._stop(_for_good(job, error, hint))
+            self._runner.stop_for(_for_good(job, error, hint))
         else:
             await self._send(job, error, job.destination, producer, waits)
 
@@ -163,11 +158,11 @@ class Failures:
         except Exception as error:
             if _may_pass(error):
                 self._host.log.warning("a record can't be sent to %s yet: %s", to.topic, error)
-                self._put_back(job, policy.again(job.sends, self._core.rng))
+                self._runner.put_back(job, policy.backoff.delay(job.sends, self._core.rng))
                 job.sends += 1
             else:
                 text = f"; and it can't be sent to {to.topic}: {error}"
-                self._stop(_for_good(job, cause, more=text))
+                self._runner.stop_for(_for_good(job, cause, more=text))
             return
         self.sent_on += 1
         self._core.counters.add("consumer.sent_on")
@@ -175,7 +170,7 @@ class Failures:
         text = "handler failed for good partition=%s offset=%d attempts=%d error=%s sent_to=%s"
         where, name = job.track.partition, type(cause).__name__
         self._host.log.log(level, text, where, record.offset, job.attempts, name, to.topic)
-        self._finish(job)
+        self._runner.finish(job)
 
 
 def _may_pass(error: Exception) -> bool:

@@ -92,9 +92,12 @@ class Policy:
         retries: How often here.
         retry_topics: Where to then, one after the other.
         dead_letter_topic: Where to at last; None: nowhere.
-    """
 
-    __slots__ = ("_backoff", "_next", "_retries", "dead_letters", "delays")
+    Attributes:
+        backoff: Until the handler is called again, or sending a record on is tried again.
+        dead_letters: The last of these topics.
+        delays: Seconds that the records of a retry topic wait, by its name.
+    """
 
     def __init__(
         self,
@@ -103,12 +106,11 @@ class Policy:
         dead_letter_topic: str | None = None,
     ) -> None:
         self._retries = retries
-        self._backoff = Backoff(retries.backoff, retries.max_backoff, jitter=retries.jitter)
+        self.backoff = Backoff(retries.backoff, retries.max_backoff, jitter=retries.jitter)
         self.dead_letters = (
             None if dead_letter_topic is None else RetryTopic(dead_letter_topic, 0.0)
         )
         self.delays = {one.topic: one.delay for one in retry_topics}
-        """Seconds that the records of a retry topic wait, by its name."""
         stages: list[RetryTopic | None] = [*retry_topics, self.dead_letters]
         self._next: dict[str, RetryTopic | None] = {
             one.topic: then for one, then in zip(retry_topics, stages[1:], strict=True)
@@ -138,7 +140,7 @@ class Policy:
         most = self._retries.max_attempts
         if (most is not None and attempts >= most) or self._hopeless(error):
             return None
-        return self._backoff.delay(attempts - 1, rng)
+        return self.backoff.delay(attempts - 1, rng)
 
     def destination(self, topic: str, error: BaseException) -> RetryTopic | None:
         """Where a record of ``topic`` goes that failed for good here; None: nowhere."""
@@ -146,10 +148,6 @@ class Policy:
         if then is not None and self._hopeless(error) and then is not self.dead_letters:
             return self.dead_letters
         return then
-
-    def again(self, attempt: int, rng: random.Random) -> float:
-        """Seconds until sending a record on is tried again; ``attempt`` counts from 0."""
-        return self._backoff.delay(attempt, rng)
 
     def _hopeless(self, error: BaseException) -> bool:
         if isinstance(error, DeserializationFailed) or isinstance(error, self._retries.give_up_on):

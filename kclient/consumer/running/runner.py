@@ -61,9 +61,7 @@ class Runner:
         self._schedule = Schedule(plan.ordering)
         self._tracker = Tracker(plan.policy.delays)
         self._workers = Workers(host, self._schedule, self, handler, plan.concurrency)
-        self._failures = Failures(
-            host, plan.policy, producer, self._put_back, self._finish, self._stop
-        )
+        self._failures = Failures(host, plan.policy, producer, self)
         self._tick = min(TICK, host.max_poll_interval / 3)
         self._look_at = 0.0
         self._room = Alarm()
@@ -87,7 +85,7 @@ class Runner:
         self._end = asyncio.get_running_loop().create_future()
         self._host.use_progress(self)
         feeder = core.spawn(self._feed(), "run-feeder")
-        feeder.add_done_callback(lambda _: self._stop())
+        feeder.add_done_callback(lambda _: self.stop_for(None))
         try:
             error = await self._end
             await core.stop(feeder)
@@ -109,11 +107,8 @@ class Runner:
                 hint="cancel the task of run(), or set an event for whoever shall call it",
             )
 
-    def stop_for(self, error: BaseException) -> None:
-        """``run`` raises ``error``, once it has come to rest."""
-        self._stop(error)
-
-    def _stop(self, error: BaseException | None = None) -> None:
+    def stop_for(self, error: BaseException | None) -> None:
+        """``run`` raises ``error``, if it is one, once it has come to rest."""
         self._schedule.stopped = True
         if self._end is not None and not self._end.done():
             self._end.set_result(error)
@@ -162,14 +157,15 @@ class Runner:
         try:
             await self._failures.find_topics()
         except Exception as error:
-            self._stop(error)
+            self.stop_for(error)
             return
         while True:
             try:
                 records = await self._take()
             except KafkaError as error:
                 if not error.retriable:
-                    self._stop(None if isinstance(error, ClientClosed) and core.closed else error)
+                    closed = isinstance(error, ClientClosed) and core.closed
+                    self.stop_for(None if closed else error)
                     return
                 level = logging.DEBUG if failures else logging.WARNING  # once per outage
                 self._host.log.log(level, "polling failed, and goes on: %s", error)
@@ -177,7 +173,7 @@ class Runner:
                 failures += 1
                 continue
             except Exception as error:  # of a listener of the user's
-                self._stop(error)
+                self.stop_for(error)
                 return
             failures = 0
             if records:
@@ -247,14 +243,12 @@ class Runner:
                 break
             if not worker.told:
                 worker.told = True
-                self._host.log.warning(
+                text = (
                     "handler is slow partition=%s offset=%d seconds=%.1f max_poll_interval=%g: "
-                    "the consumer goes on, and its partition waits",
-                    job.track.partition,
-                    job.record.offset,
-                    seconds,
-                    limit,
+                    "the consumer goes on, and its partition waits"
                 )
+                where, offset = job.track.partition, job.record.offset
+                self._host.log.warning(text, where, offset, seconds, limit)
 
     def _count(self) -> None:
         if self._handled > self._counted:
@@ -266,9 +260,10 @@ class Runner:
     def done(self, job: Job) -> None:
         """The handler has finished."""
         self._handled += 1
-        self._finish(job)
+        self.finish(job)
 
-    def _finish(self, job: Job) -> None:
+    def finish(self, job: Job) -> None:
+        """Nothing more is to be done for ``job``."""
         track, tracker = job.track, self._tracker
         if track.void:
             return
@@ -291,7 +286,8 @@ class Runner:
         """
         await self._failures.take(job, error, waits)
 
-    def _put_back(self, job: Job, wait: float) -> None:
+    def put_back(self, job: Job, wait: float) -> None:
+        """Have ``job`` started again after ``wait`` seconds."""
         if not job.track.halted:
             self._schedule.delay(job, self._core.clock.now() + wait)
             self._workers.arm()

@@ -56,22 +56,14 @@ def is_cooperative(assignors: Sequence[Assignor]) -> bool:
 
 
 def _built_in(name: str) -> Assignor:
-    if name == "range":
-        from kclient.group.assignors.stateless import RangeAssignor
+    if name in ("range", "roundrobin"):
+        from kclient.group.assignors.stateless import RangeAssignor, RoundRobinAssignor
 
-        return RangeAssignor()
-    if name == "roundrobin":
-        from kclient.group.assignors.stateless import RoundRobinAssignor
+        return RangeAssignor() if name == "range" else RoundRobinAssignor()
+    if name in ("sticky", "cooperative-sticky"):
+        from kclient.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
-        return RoundRobinAssignor()
-    if name == "sticky":
-        from kclient.group.assignors.sticky import StickyAssignor
-
-        return StickyAssignor()
-    if name == "cooperative-sticky":
-        from kclient.group.assignors.sticky import CooperativeStickyAssignor
-
-        return CooperativeStickyAssignor()
+        return StickyAssignor() if name == "sticky" else CooperativeStickyAssignor()
     near = _JAVA_CLASSES.get(name.rpartition(".")[2]) or nearest(name.lower(), NAMES)
     raise InvalidConfig(
         f"{SETTING} holds {name!r}: allowed is {_ALLOWED}",
