@@ -22,15 +22,13 @@ from kclient.errors import (
     broker_error,
 )
 from kclient.network import Lane, RequestFuture
+from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.network import RequestBuilder
     from kclient.protocol.message import Request
-    from kclient.protocol.messages.find_coordinator import (
-        FindCoordinatorRequest,
-        FindCoordinatorResponse,
-    )
+    from kclient.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 PATIENCE = 3.0
 """Seconds for which a broker may think about who coordinates, before another one is asked too.
@@ -135,8 +133,6 @@ class Coordinator:
 
     def _ask(self) -> RequestFuture[FindCoordinatorResponse]:
         """Have a broker asked, unless one is: whoever needs the answer shares it."""
-        from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
-
         network = self._core.network
         others = [n for n in self._core.metadata.view.brokers if n != self._silent]
         self._asked = network.least_loaded(others) if others else None
@@ -154,8 +150,6 @@ class Coordinator:
         return self._asking
 
     def _question(self, version: int) -> FindCoordinatorRequest:
-        from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
-
         if version >= 4:
             return FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=[self.group_id])
         return FindCoordinatorRequest(key=self.group_id, key_type=_GROUP)
@@ -172,8 +166,6 @@ class Coordinator:
         Raises:
             KafkaError: It isn't, or gave no answer; ``lost`` was called.
         """
-        from kclient.protocol.messages.find_coordinator import FindCoordinatorRequest
-
         try:
             response = await self._core.network.send(
                 node_id, self._question, api=FindCoordinatorRequest, limit=limit

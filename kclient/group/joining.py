@@ -26,6 +26,7 @@ from kclient.group.host import MOST_BYTES
 from kclient.group.member import MemberState
 from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
+from kclient.protocol.messages.join_group import JoinGroupRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -154,8 +155,6 @@ class Joining:
 
     async def join(self) -> None:
         """One attempt at JoinGroup."""
-        from kclient.protocol.messages.join_group import JoinGroupRequest
-
         member, node_id, wanted = self._member, None, True
         ticket = member.ticket
         await self._back_off()

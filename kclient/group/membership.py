@@ -24,8 +24,10 @@ from kclient.group.health import MembershipHealth
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.joining import SHY, Joining
 from kclient.group.member import Member, MemberState
+from kclient.group.membership_requests import Terms
 from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
+from kclient.protocol.messages.leave_group import LeaveGroupRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +71,6 @@ class Membership:
         rebalance_timeout: float,
         host: MembershipHost,
     ) -> None:
-        from kclient.group.membership_requests import Terms
-
         # We may hear of a rebalance, and begin to count, a session after the coordinator began.
         waited_for = rebalance_timeout + config.session_timeout
         self._core = core
@@ -403,8 +403,6 @@ class Membership:
         self, member_id: str, reason: str, deadline: float, *, parked: bool = False
     ) -> None:
         """LeaveGroup, as often as need be. That it fails is nobody's trouble but the others'."""
-        from kclient.protocol.messages.leave_group import LeaveGroupRequest
-
         calls, coordinator, terms = self._core.calls, self._coordinator, self._terms
         doing = f"LeaveGroup to the coordinator of group {terms.group_id}"
         effort = calls.effort(doing, max(0.0, deadline - self._core.clock.now()))

@@ -109,15 +109,10 @@ class GroupOffsets:
         view = self._core.metadata.view
         order = OffsetCommit(self.group_id, generation, offsets, view, topic_ids, wanted)
         try:
-            node_id, response = await self._send(order, OffsetCommitRequest, limit)
-        except KafkaError as error:
-            return dict.fromkeys(offsets, error)
+            return await self._ask(order, OffsetCommitRequest, offsets, limit)
         finally:
             if order.by_name:
                 self.by_name.update(offsets)
-        answers = order.read(response)
-        self._heed(node_id, answers.items())
-        return answers
 
     async def fetch(
         self,
@@ -154,8 +149,9 @@ class GroupOffsets:
         failures: dict[TopicPartition, Attempts] = {}
         left = ordered
         while left:
-            version = self._core.metadata.view.version
-            answers = await self._ask(left, require_stable, effort)
+            view = self._core.metadata.view
+            question = OffsetFetch(self.group_id, left, view, require_stable=require_stable)
+            answers = await self._ask(question, OffsetFetchRequest, left, effort.deadline)
             self._core.calls.check_ended()
             outcomes.update(answers)
             verdicts = self._judge(answers, failures, effort)
@@ -163,29 +159,12 @@ class GroupOffsets:
             if not left:
                 break
             try:
-                await effort.wait(min(verdicts.values(), key=_BY_URGENCY.index), version)
+                await effort.wait(min(verdicts.values(), key=_BY_URGENCY.index), view.version)
             except RequestTimedOut:
                 now = self._core.clock.now()
                 outcomes.update((key, failures[key].out_of_time(now)) for key in left)
                 break
         return {key: outcomes[key] for key in ordered}
-
-    async def _ask(
-        self, partitions: list[TopicPartition], require_stable: bool, effort: Effort
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-        question = OffsetFetch(
-            self.group_id,
-            partitions,
-            self._core.metadata.view,
-            require_stable=require_stable,
-        )
-        try:
-            node_id, response = await self._send(question, OffsetFetchRequest, effort.deadline)
-        except KafkaError as error:
-            return dict.fromkeys(partitions, error)
-        answers = question.read(response)
-        self._heed(node_id, answers.items())
-        return answers
 
     def _judge(
         self,
@@ -208,12 +187,17 @@ class GroupOffsets:
                 verdicts[key] = verdict
         return verdicts
 
-    async def _send(
-        self, message: OffsetCommit | OffsetFetch, api: type[Request], limit: float
-    ) -> tuple[int, Any]:
-        """One request to the coordinator, and who that is; on a lane where no join is parked."""
-        node_id = await self._coordinator.find(limit)
+    async def _ask(
+        self,
+        message: OffsetCommit | OffsetFetch,
+        api: type[Request],
+        partitions: Iterable[TopicPartition],
+        limit: float,
+    ) -> dict[TopicPartition, Any]:
+        """Send one request to the coordinator, on a lane where no join is parked."""
+        node_id: int | None = None
         try:
+            node_id = await self._coordinator.find(limit)
             response = await self._coordinator.send(
                 node_id,
                 message.build,
@@ -223,10 +207,12 @@ class GroupOffsets:
                 max_version=message.max_version,
             )
         except KafkaError as error:
-            if self._core.clock.now() < limit:  # else it is our time that was up
+            if node_id is not None and self._core.clock.now() < limit:  # else our time was up
                 self._coordinator.judge(node_id, error)
-            raise
-        return node_id, response
+            return dict.fromkeys(partitions, error)
+        answers = message.read(response)
+        self._heed(node_id, answers.items())
+        return answers
 
     def _heed(self, node_id: int, answers: Iterable[tuple[TopicPartition, object]]) -> None:
         """Have looked for what has moved, as the next attempt will need it."""

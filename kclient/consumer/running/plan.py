@@ -143,14 +143,14 @@ def checked_producer(producer: Any, plan: Plan) -> None:
         InvalidArgument: Says which.
     """
     if producer is None:
-        if plan.policy.sends_on:
+        if plan.policy.topics:
             raise InvalidArgument(
                 "a retry topic or a dead-letter topic needs a producer",
                 hint="give run() one without serializers: `producer=producer`",
             )
     elif isinstance(producer, type) or not callable(getattr(producer, "send", None)):
         raise InvalidArgument(f"producer must have a method send(), not be {producer!r}")
-    elif plan.policy.sends_on and (why := unfit(producer, running=True)) is not None:
+    elif plan.policy.topics and (why := unfit(producer, running=True)) is not None:
         raise InvalidArgument(f"producer can't be used: {why}")
 
 

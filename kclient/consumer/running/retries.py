@@ -97,6 +97,7 @@ class Policy:
         backoff: Until the handler is called again, or sending a record on is tried again.
         dead_letters: The last of these topics.
         delays: Seconds that the records of a retry topic wait, by its name.
+        topics: Where records may be sent on, which takes a producer.
     """
 
     def __init__(
@@ -112,22 +113,13 @@ class Policy:
         )
         self.delays = {one.topic: one.delay for one in retry_topics}
         stages: list[RetryTopic | None] = [*retry_topics, self.dead_letters]
+        self.topics = [one.topic for one in stages if one is not None]
         self._next: dict[str, RetryTopic | None] = {
             one.topic: then for one, then in zip(retry_topics, stages[1:], strict=True)
         }
         if dead_letter_topic is not None:
             self._next[dead_letter_topic] = None  # else what fails there goes round for ever
         self._next[""] = stages[0]
-
-    @property
-    def topics(self) -> list[str]:
-        """Where records may be sent on."""
-        return [*self.delays, *([] if self.dead_letters is None else [self.dead_letters.topic])]
-
-    @property
-    def sends_on(self) -> bool:
-        """Whether it takes a producer."""
-        return self._next[""] is not None
 
     def wait(self, attempts: int, error: BaseException, rng: random.Random) -> float | None:
         """Seconds until the handler is called again; None where it isn't.

@@ -75,8 +75,8 @@ def test_topics_follow_one_another_and_the_last_one_is_the_end() -> None:
         return None if to is None else to.topic
 
     assert [after(topic) for topic in ("t", "r1", "r2", "dead")] == ["r1", "r2", "dead", None]
-    assert policy.sends_on
-    assert not Policy(Retries()).sends_on
+    assert policy.topics == ["r1", "r2", "dead"]
+    assert not Policy(Retries()).topics
     assert Policy(Retries(), [RetryTopic("r", 1.0)]).destination("r", ValueError()) is None
 
 
