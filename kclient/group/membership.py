@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm
 from kclient.errors import BrokerError, KafkaError, broker_error
@@ -30,12 +30,14 @@ from kclient.network import Lane
 from kclient.protocol.messages.leave_group import LeaveGroupRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable
 
     from kclient.cluster.core import ClientCore
     from kclient.config import MembershipConfig
     from kclient.group.coordinator import Coordinator
     from kclient.group.host import Generation, MembershipHost
+
+T = TypeVar("T")
 
 logger = logging.getLogger("kclient.group")
 
@@ -306,8 +308,7 @@ class Membership:
             if self._ending is None and member.member_id and self._tells(None):
                 await self._joining.scope.run(self._part)
         elif member.holds and self._ending is not None:
-            with self._interrupting_host():
-                await self._host.leaving(self._host_deadline(self._ending))
+            await self._host_does(self._host.leaving(self._host_deadline(self._ending)))
 
     def _host_deadline(self, ending: float) -> float:
         """Until when the host may wait for others, where all must be over at ``ending``."""
@@ -331,8 +332,7 @@ class Membership:
         generation, share = self._member.generation, await self._joining.sync()
         if share is not None and generation is not None and self._ending is None:
             self._again_at = math.inf
-            with self._interrupting_host():
-                useless = await self._host.assigned(generation, share)
+            useless = await self._host_does(self._host.assigned(generation, share))
             if useless is None:
                 self._spoilt = 0
             elif self._member.generation is generation:
@@ -346,17 +346,16 @@ class Membership:
         self._log.warning("group %s: joined again in %.1f s: %s", self._terms.group_id, wait, error)
 
     async def _prepare(self) -> None:
-        with self._interrupting_host():
-            await self._host.prepare(self._core.clock.now() + self._rebalance_timeout)
+        deadline = self._core.clock.now() + self._rebalance_timeout
+        await self._host_does(self._host.prepare(deadline))
         if self._member.state is MemberState.PREPARING and self._ending is None:
             self._member.prepared()
 
-    @contextlib.contextmanager
-    def _interrupting_host(self) -> Iterator[None]:
-        """Within it the host is at work that is void once the generation is over."""
+    async def _host_does(self, work: Awaitable[T]) -> T:
+        """Wait for work of the host's that is void once the generation is over."""
         self._host_works = True
         try:
-            yield
+            return await work
         finally:
             self._host_works = False
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from kclient.clock import SystemClock
 from kclient.cluster.wakeups import Bell
-from kclient.consumer.bad_records import DeadLetters
+from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.progress import Progress
 from kclient.consumer.records import Convert
 from kclient.consumer.running.plan import Plan, planned
 from kclient.consumer.running.retries import Retries, RetryTopic
 from kclient.consumer.running.runner import Runner
-from kclient.errors import ClientClosed, DeserializationFailed, KafkaError
+from kclient.errors import ClientClosed, KafkaError
 from kclient.hooks import Counters
 from kclient.record import Record
 from kclient.types import OffsetAndMetadata, TopicPartition
@@ -97,7 +97,7 @@ class PlainHost:
         self.rng = self.core.rng
         self.log: Any = logging.LoggerAdapter(logger, {})
         self.convert: Convert | None = None
-        self.letters: DeadLetters | None = None
+        self.bad_records = BadRecords("raise", (), None)
         self.max_poll_interval = 300.0
         self.logs: dict[TopicPartition, list[Record]] = {}
         self.positions: dict[TopicPartition, int] = {}
@@ -179,9 +179,6 @@ class PlainHost:
 
     def reads(self, topic: str) -> bool:
         return any(partition.topic == topic for partition in self.positions)
-
-    def skips(self, record: Record, error: DeserializationFailed) -> bool:
-        return False
 
     def passed(
         self, partition: TopicPartition, first: OffsetAndMetadata | None = None

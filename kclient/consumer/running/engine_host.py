@@ -14,11 +14,9 @@ from kclient.consumer.handed_over import committable, offset_and_epoch
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from kclient.consumer.bad_records import DeadLetters
     from kclient.consumer.engine import Engine
     from kclient.consumer.progress import Progress
     from kclient.consumer.records import Convert
-    from kclient.errors import DeserializationFailed
     from kclient.record import Record
     from kclient.types import OffsetAndMetadata, TopicPartition
 
@@ -33,6 +31,7 @@ class EngineHost:
 
     Attributes:
         core: The client's inside.
+        bad_records: What becomes of records that can't be deserialized.
         log: Where to say what happens.
         convert: Makes of a record what the handler gets; None where that is the record.
         max_poll_interval: Seconds after which a handler counts as slow.
@@ -41,6 +40,7 @@ class EngineHost:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.core = engine.core
+        self.bad_records = engine.bad_records
         self._subscription = engine.subscription
         self._progress: Progress | None = None
         self.log = engine.core.hooks.log(logger)
@@ -62,15 +62,6 @@ class EngineHost:
         if group is not None and group.wanted.interest.means(topic, self.core.metadata.view):
             return True
         return topic in subscription.topics or any(subscription.of_topic(topic))
-
-    @property
-    def letters(self) -> DeadLetters | None:
-        """Where the consumer has records sent that can't be deserialized."""
-        return self._engine.bad_records.letters
-
-    def skips(self, record: Record, error: DeserializationFailed) -> bool:
-        """Whether the consumer passes over such a record."""
-        return self._engine.bad_records.skips(record, error, self.core)
 
     def passed(
         self, partition: TopicPartition, first: OffsetAndMetadata | None = None

@@ -132,10 +132,11 @@ class Failures:
 
     def _passes(self, job: Job, error: DeserializationFailed) -> bool:
         """What the consumer does with bad records goes first; True if the record is passed over."""
-        letters = self._host.letters
+        bad_records = self._host.bad_records
+        letters = bad_records.letters
         if letters is not None and letters.topic != job.record.topic:
             job.bad, job.destination = letters, RetryTopic(letters.topic, 0.0)
-        return self._host.skips(job.record, error)
+        return bad_records.skips(job.record, error, self._core)
 
     async def _send(
         self,

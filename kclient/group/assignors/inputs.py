@@ -77,17 +77,15 @@ class Racks:
 
     Attributes:
         matter: Whether it makes any difference.
-        members: Number of the member -> its rack; empty where racks don't matter.
     """
 
     def __init__(self, cluster: TopicsView, parts: Sequence[TopicPartition], racks: dict[int, str]):
         self._of_partitions = [cluster.racks.get(part, NO_RACKS) for part in parts] if racks else []
         self.matter = racks_matter(racks.values(), self._of_partitions)
-        self.members = racks if self.matter else {}
         self._readers: dict[str, int] = {}
         for member, rack in racks.items():
             self._readers[rack] = self._readers.get(rack, 0) | 1 << member
-        self._everyone = ~sum(self._readers.values()) if self.matter else -1
+        self._everyone = ~sum(self._readers.values())
         self._near: dict[frozenset[str], int] = {}
 
     def near(self, part: int) -> int:
@@ -107,8 +105,6 @@ class Racks:
 
     def sort(self, parts: list[int]) -> list[int]:
         """Those that the fewest members are near first."""
-        if not self.matter:
-            return parts
         return sorted(parts, key=lambda part: self.within(part).bit_count())
 
 
@@ -145,19 +141,19 @@ class Input:
         self.parts = partitions_of(counts.items())
         self.topic_of = [topic for topic, count in enumerate(self.counts) for _ in range(count)]
         self.members = sorted(members)
-        self.subscriptions = [members[member] for member in self.members]
+        subscriptions = [members[member] for member in self.members]
         topic_number = {topic: index for index, topic in enumerate(self.topics)}
         self.wants = [
             [topic_number[topic] for topic in one.topics if topic in topic_number]
-            for one in self.subscriptions
+            for one in subscriptions
         ]
-        self.alike = _alike(self.subscriptions)
-        self.claims = [claim(one) for one in self.subscriptions]
+        self.alike = _alike(subscriptions)
+        self.claims = [claim(one) for one in subscriptions]
         self.owned: list[dict[int, None]] = [{} for _ in self.members]
         self.contested: set[int] = set()
         self._number = {part: index for index, part in enumerate(self.parts)}
         self._settle()
-        racks = {member: one.rack for member, one in enumerate(self.subscriptions) if one.rack}
+        racks = {member: one.rack for member, one in enumerate(subscriptions) if one.rack}
         self.racks = Racks(cluster, self.parts, racks)
 
     @property

@@ -38,9 +38,8 @@ class Constrained:
         self._at_least.sort()
         kept = {part for share in self.shares for part in share}
         left = [part for part in range(len(self._given.parts)) if part not in kept]
-        left = self._racks.sort(left)
         if self._racks.matter:
-            left = self._share_within_racks(left)
+            left = self._share_within_racks(self._racks.sort(left))
         self._share_out(left)
 
     def _keep(self, member: int) -> None:
