@@ -7,7 +7,7 @@ tell. Thin: ``Membership`` takes part, ``user_protocol`` calls the user's code. 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -290,11 +290,7 @@ class GroupMember(AsyncOnly):
         when the last one came gets that, though it may be given up by then. It raises what
         ``joined`` does, and can be asked on after what goes by.
         """
-        return _Assignments(
-            self._host,
-            lambda after: self._wait(after, None, to_the_end=True),
-            lambda: self._closing.begun or self._core.closed,
-        )
+        return _Assignments(self)
 
     def rejoin(self, reason: str) -> None:
         """Have the group share out anew, as the metadata of this member has changed.
@@ -382,15 +378,8 @@ class GroupMember(AsyncOnly):
 class _Assignments:
     """The steps of ``GroupMember.assignments``."""
 
-    def __init__(
-        self,
-        host: ProtocolHost,
-        wait: Callable[[int], Awaitable[GroupAssignment]],
-        ends: Callable[[], bool],
-    ) -> None:
-        self._host = host
-        self._wait = wait
-        self._ends = ends
+    def __init__(self, member: GroupMember) -> None:
+        self._member = member
         self._seen = 0
 
     def __aiter__(self) -> Self:
@@ -398,11 +387,12 @@ class _Assignments:
 
     async def __anext__(self) -> GroupAssignment:
         """The next one. Cancellation: none is left out by it."""
+        member = self._member
         try:
-            found = await self._wait(self._seen)
+            found = await member._wait(self._seen, None, to_the_end=True)
         except ClientClosed:
-            if self._ends():
+            if member._closing.begun or member._core.closed:
                 raise StopAsyncIteration from None
             raise
-        self._seen = self._host.serial
+        self._seen = member._host.serial
         return found

@@ -67,9 +67,8 @@ class MembershipHost(Protocol):
     None may raise: what a user's listener or assignor raises is for the user's next call.
     """
 
-    @property
-    def protocol_type(self) -> str:
-        """The same for all members of a group, such as ``consumer``."""
+    protocol_type: str
+    """The same for all members of a group, such as ``consumer``."""
 
     def offers(self) -> Sequence[Offer]:
         """What to offer in the JoinGroup that is sent now, in order of preference."""

@@ -127,7 +127,6 @@ class Runner:
 
     async def _leave(self, feeder: asyncio.Task[Any]) -> None:
         """Nothing of this run is left, and the consumer stands at what isn't finished."""
-        self._schedule.stopped = True
         self._workers.stop()
         try:
             await self._core.stop(feeder)

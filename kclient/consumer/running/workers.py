@@ -85,7 +85,6 @@ class Workers:
         self._turn_at = 0.0
         self._turning = 0
         self._made = 0
-        self._stopping = False
 
     @property
     def busy(self) -> list[Worker]:
@@ -101,7 +100,7 @@ class Workers:
 
     def wake(self) -> None:
         """If something is ready, have one more worker look at it."""
-        if self._schedule.ready and not self._stopping and not self._turning:
+        if self._schedule.ready and not self._schedule.stopped and not self._turning:
             while self._idle:
                 waiter = self._idle.pop().waiter
                 if waiter is not None and not waiter.done():
@@ -116,7 +115,7 @@ class Workers:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if due is not None and not self._stopping:
+        if due is not None and not self._schedule.stopped:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(0.0, due - self._host.core.clock.now()), self._ring)
 
@@ -159,7 +158,7 @@ class Workers:
 
     def stop(self) -> None:
         """Start nothing any more, and cancel what runs."""
-        self._stopping = True
+        self._schedule.stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
