@@ -7,15 +7,14 @@ for the follower that is late next. The rules are ``replicas.py``'s and ``replic
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.controller import IsrChange
-from kclient.testing.deferred import Deferred
+from kclient.testing.deferred import Alarm, Deferred
 from kclient.testing.feeds import Feed
 from kclient.testing.image import NO_LEADER, MetadataImage
 from kclient.testing.inside import Inside
@@ -26,6 +25,9 @@ from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.waits import AckWait, Waiting
 
+if TYPE_CHECKING:
+    from kclient.testing.broker import Broker
+
 logger = logging.getLogger("kclient.testing")
 
 _RETRY_SECONDS = 1.0
@@ -35,52 +37,30 @@ _INTERNAL_SECONDS = 5.0
 """For all in sync to have what the broker itself appends: Kafka's offsets.commit.timeout.ms."""
 
 
-class Times(Protocol):
-    """What a broker has of time."""
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        ...
-
-    def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """A timer."""
-        ...
-
-
 class Hosted:
     """One broker's partitions.
 
     Args:
         node_id: Whose.
         inside: The cluster's inside.
-        times: What time it is, and timers.
+        broker: What time it is, and timers.
 
     Attributes:
         replicas: Its copies.
         deletions: Called with what a follower fetched from, as it may have deleted something.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        inside: Inside,
-        times: Times,
-    ) -> None:
+    def __init__(self, node_id: int, inside: Inside, broker: Broker) -> None:
         self._node_id = node_id
         self._inside = inside
-        self._now = times.now
-        self._wall_ms = times.wall_ms
-        self._call_later = times.call_later
+        self._now = broker.now
+        self._wall_ms = broker.wall_ms
         self._feeds: dict[int, Feed] = {}
         self._internal: dict[Deferred[None], None] = {}
         self._joining: list[IsrChange] = []
-        self._lag_timer: asyncio.TimerHandle | None = None
+        self._lag = Alarm(broker.call_later, self._late)
         self._lag_due = 0.0
-        self._retry_timer: asyncio.TimerHandle | None = None
+        self._retry = Alarm(broker.call_later, self._ask_again)
         self.deletions: dict[Callable[[Replica], None], None] = {}
         self.replicas = Replicas(node_id, inside.image)
 
@@ -132,10 +112,8 @@ class Hosted:
         for answer in tuple(self._internal):
             answer.cancel()
         self._internal.clear()
-        self._end_retry()
-        if self._lag_timer is not None:
-            self._lag_timer.cancel()
-            self._lag_timer = None
+        self._retry.cancel()
+        self._lag.cancel()
 
     # Leading
 
@@ -167,7 +145,7 @@ class Hosted:
             self.feed(follower).grown(replica)
         self.replicas.check(replica)
         due = replica.next_lag(self.replicas.image.config.replica_lag_time)
-        if due is not None and (self._lag_timer is None or due < self._lag_due):
+        if due is not None and (not self._lag.is_set or due < self._lag_due):
             self._wake_at(due)  # else it wakes before, and looks at all
 
     def _note_growth(self, replica: Replica) -> None:
@@ -302,7 +280,7 @@ class Hosted:
 
     def _ask_again(self) -> None:
         """What has no answer may have been granted: until that is known, joiners are in sync."""
-        self._end_retry()
+        self._retry.cancel()
         wished = [
             self.replicas.wished(one, one.wanted_isr)
             for one in self.replicas
@@ -311,18 +289,10 @@ class Hosted:
         if wished:
             self._ask(wished)
 
-    def _retry_later(self) -> None:
-        if self._retry_timer is None:
-            self._retry_timer = self._call_later(_RETRY_SECONDS, self._ask_again)
-
-    def _end_retry(self) -> None:
-        if self._retry_timer is not None:
-            self._retry_timer.cancel()
-            self._retry_timer = None
-
     def _answered(self, changes: list[IsrChange], codes: list[ErrorCode] | None) -> None:
         if codes is None:
-            self._retry_later()
+            if not self._retry.is_set:
+                self._retry.set(_RETRY_SECONDS)
         for change, code in zip(changes, codes or (), strict=codes is not None):
             if code is ErrorCode.INELIGIBLE_REPLICA:
                 self.replicas.unanswered(change)  # after other codes a newer image comes
@@ -336,18 +306,14 @@ class Hosted:
         due = self.replicas.next_check()
         if due is not None:
             self._wake_at(due)
-        elif self._lag_timer is not None:
-            self._lag_timer.cancel()
-            self._lag_timer = None
+        else:
+            self._lag.cancel()
 
     def _wake_at(self, due: float) -> None:
-        if self._lag_timer is not None:
-            self._lag_timer.cancel()
         self._lag_due = due
-        self._lag_timer = self._call_later(max(due - self._now(), 0.0), self._late)
+        self._lag.set(due - self._now())
 
     def _late(self) -> None:
-        self._lag_timer = None
         changes = self.replicas.late(self._now())
         if changes:
             self._ask(changes)
