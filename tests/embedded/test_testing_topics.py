@@ -22,10 +22,6 @@ from kclient.protocol.messages.create_topics import (
 )
 from kclient.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
-from kclient.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
 from kclient.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     RequestCursor,
@@ -222,41 +218,6 @@ async def test_only_brokers_are_described(peer: RawPeer, endpoint: int, code: in
     got = await peer.call(DescribeClusterRequest(endpoint_type=endpoint), 1)
     assert got.error_code == code
     assert bool(got.error_message) == bool(code)
-
-
-async def describe_configs(
-    peer: RawPeer, kind: int, name: str, keys: list[str] | None = None
-) -> Any:
-    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)], True)
-    return (await peer.call(request, 4)).results[0]
-
-
-async def test_configs_of_topics_and_brokers_are_described(peer: RawPeer) -> None:
-    (one,) = (await describe_configs(peer, 2, "t", ["max.message.bytes"])).configs
-    assert (one.name, one.value, one.config_source) == ("max.message.bytes", "5000", 4)
-    assert [(each.value, each.source) for each in one.synonyms] == [("5000", 4), ("1048588", 5)]
-    (own,) = (await describe_configs(peer, 4, "2", ["message.max.bytes"])).configs
-    assert (own.value, own.config_source) == ("5000", 4)
-    common = (await describe_configs(peer, 4, "")).configs
-    assert [(each.name, each.config_source) for each in common] == [("min.insync.replicas", 3)]
-    assert len((await describe_configs(peer, 2, "t")).configs) > 30
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "code", "explained"),
-    [
-        (2, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),  # as in Kafka
-        (2, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION, True),
-        (4, "1", ErrorCode.INVALID_REQUEST, True),
-        (99, "x", ErrorCode.INVALID_REQUEST, True),
-    ],
-)
-async def test_configs_that_cannot_be_described_say_why(
-    peer: RawPeer, kind: int, name: str, code: ErrorCode, explained: bool
-) -> None:
-    got = await describe_configs(peer, kind, name)
-    assert got.error_code == code
-    assert bool(got.error_message) == explained
 
 
 async def test_partitions_are_described_in_pages(cluster: Cluster, peer: RawPeer) -> None:
