@@ -17,7 +17,6 @@ from kclient.testing.arguments import whole
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.connection import Channel
 from kclient.testing.controller import Controller
-from kclient.testing.feeds import Feed
 from kclient.testing.fetch_sessions import FetchSessions
 from kclient.testing.groups.coordinator import GroupCoordinator
 from kclient.testing.hosted import Hosted
@@ -335,11 +334,7 @@ class Broker:
         """Ask a leader to answer the fetch of ours that waits there."""
         other = self._services.brokers[leader]
         interior = self.inside.interior
-        interior.send(self.node_id, leader, lambda: other.feed(self.node_id).nudge())
-
-    def feed(self, follower: int) -> Feed:
-        """What is kept for a follower."""
-        return self.hosted.feed(follower)
+        interior.send(self.node_id, leader, lambda: other.hosted.feed(self.node_id).nudge())
 
     async def wait_unconnected(self) -> None:
         """Wait until no connection is open: clients went, and their ends were noticed.

@@ -110,16 +110,12 @@ class BrokerLayers(NamedTuple):
             if one in layer
         ]
         for one in names:
-            default = broker_configs.ALL_DEFINITIONS[one].default if _is_known(one) else None
-            if default is not None:
-                found.append(Synonym(one, default, Source.DEFAULT))
+            definition = broker_configs.ALL_DEFINITIONS.get(one)
+            if definition is not None and definition.default is not None:
+                found.append(Synonym(one, definition.default, Source.DEFAULT))
         while found and found[0].name != name:
             del found[0]
         return found
-
-
-def _is_known(name: str) -> bool:
-    return name in broker_configs.ALL_DEFINITIONS
 
 
 def describe_topic(config: TopicConfig, layers: BrokerLayers) -> list[Described]:

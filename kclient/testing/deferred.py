@@ -1,4 +1,4 @@
-"""``Deferred``: an answer that comes later, without a task.
+"""``Deferred``: an answer that comes later, without a task. ``Alarm``: a timer that is set again.
 
 A handler that has to wait (a fetch with nothing to give, a request that a fault holds back)
 returns one; the connection takes its value when it comes and reads no further request until then.
@@ -6,6 +6,7 @@ returns one; the connection takes its value when it comes and reads no further r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -61,3 +62,41 @@ class Deferred(Generic[T]):
         if self._abandon is not None:
             self._abandon()
         return True
+
+
+class Alarm:
+    """One timer, which may be set again once it rang or was cancelled.
+
+    Args:
+        call_later: Starts a timer.
+        ring: Called when the time is over.
+    """
+
+    def __init__(
+        self,
+        call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
+        ring: Callable[[], None],
+    ) -> None:
+        self._call_later = call_later
+        self._ring = ring
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """It will ring."""
+        return self._timer is not None
+
+    def set(self, seconds: float) -> None:
+        """Ring in so many seconds, and not when it would have before."""
+        self.cancel()
+        self._timer = self._call_later(max(seconds, 0.0), self._over)
+
+    def cancel(self) -> None:
+        """Don't ring."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _over(self) -> None:
+        self._timer = None
+        self._ring()

@@ -26,7 +26,7 @@ FINAL_EPOCH = -1
 DEFAULT_SLOTS = 1000
 """Kafka's ``max.incremental.fetch.session.cache.slots``."""
 EVICTION_SECONDS = 120.0
-"""A session may be evicted when it is this old, or was not used for as long."""
+"""A session may be evicted when it was not used for as long."""
 
 _MAX_EPOCH = (1 << 31) - 1
 _FIRST_VERSION_WITH_IDS = 13
@@ -112,10 +112,9 @@ class FetchSession:
     session_id: int
     epoch: int
     uses_topic_ids: bool
-    created: float
     last_used: float
-    partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
     follower: int = -1
+    partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -146,7 +145,6 @@ class FetchSessions:
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
         self.slots = slots
-        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -247,15 +245,14 @@ class FetchSessions:
         return ErrorCode.NONE, session.session_id, told
 
     def _create(self, context: FetchContext, answers: list[Answer], now: float) -> int:
-        clients = [one for one in self._sessions.values() if one.follower < 0]
-        if context.follower >= 0:
-            self._drop_of(context.follower)
-        elif len(clients) >= self.slots and not self._evict(clients, len(answers), now):
+        follower = context.follower
+        if follower >= 0:
+            self._drop_of(follower)
+        elif not self._has_room(now):
             return NO_SESSION
         session = FetchSession(
-            self._new_id(), next_epoch(INITIAL_EPOCH), context.uses_topic_ids, now, now
+            self._new_id(), next_epoch(INITIAL_EPOCH), context.uses_topic_ids, now, follower
         )
-        session.follower = context.follower
         told = {answer.key: answer for answer in answers}
         for one in context.wanted:
             answer = told.get(one.key)
@@ -271,20 +268,15 @@ class FetchSessions:
         for one in [each for each in self._sessions.values() if each.follower == follower]:
             del self._sessions[one.session_id]
 
-    def _evict(self, clients: list[FetchSession], size: int, now: float) -> bool:
-        """Make room for a session of ``size`` partitions, if one that is worth less is there."""
-        if not clients:
+    def _has_room(self, now: float) -> bool:
+        """Whether one more client can have a session; who didn't fetch for long gives way."""
+        clients = [one for one in self._sessions.values() if one.follower < 0]
+        if len(clients) < self.slots:
+            return True
+        oldest = min(clients, key=lambda one: (one.last_used, one.session_id), default=None)
+        if oldest is None or now - oldest.last_used <= EVICTION_SECONDS:
             return False
-        victim = min(clients, key=lambda one: (one.last_used, one.session_id))
-        if now - victim.last_used <= EVICTION_SECONDS:
-            old = [one for one in clients if now - one.created > EVICTION_SECONDS]
-            if not old:
-                return False
-            victim = min(old, key=lambda one: (len(one.partitions), one.session_id))
-            if (size, 0) < (len(victim.partitions), victim.session_id):
-                return False
-        del self._sessions[victim.session_id]
-        self.evictions += 1
+        del self._sessions[oldest.session_id]
         return True
 
     def _new_id(self) -> int:

@@ -270,7 +270,7 @@ class FollowerFetch:
             replica.cut_to(last)
             self._truncated(replica, end)
         elif first > log.end_offset:
-            replica.start_over(first)
+            log.restart(first)
         elif log.high_watermark < log.end_offset:
             log.truncate(log.high_watermark)
             self._truncated(replica, end)

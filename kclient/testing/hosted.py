@@ -11,12 +11,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
+from kclient.protocol.message import Response
 from kclient.testing.controller import IsrChange
-from kclient.testing.deferred import Deferred
-from kclient.testing.feeds import Feed
+from kclient.testing.deferred import Alarm, Deferred
+from kclient.testing.fetch_sessions import PartitionKey
 from kclient.testing.image import NO_LEADER, MetadataImage
 from kclient.testing.inside import Inside
 from kclient.testing.log import Appended
@@ -25,6 +26,10 @@ from kclient.testing.replica import Replica
 from kclient.testing.replicas import Replicas, Turn
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.waits import AckWait, Waiting
+
+if TYPE_CHECKING:
+    from kclient.testing.broker import Broker
+
 
 logger = logging.getLogger("kclient.testing")
 
@@ -35,20 +40,90 @@ _INTERNAL_SECONDS = 5.0
 """For all in sync to have what the broker itself appends: Kafka's offsets.commit.timeout.ms."""
 
 
-class Times(Protocol):
-    """What a broker has of time."""
+class Feed:
+    """One follower, as its leader serves it: which partitions have news, and a fetch that waits.
 
-    def now(self) -> float:
-        """Monotonic seconds."""
-        ...
+    Its fetch reads only what is new, so that a thousand quiet partitions cost nothing, and waits
+    without a timer. Something appended ends the wait at once; a higher high watermark alone, or
+    that the start moved, within ``replica.fetch.wait.max.ms``.
 
-    def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
+    Attributes:
+        news: Partitions that it wasn't told all of.
+        has_grown: Something was appended since a fetch set this to False.
+    """
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """A timer."""
-        ...
+    def __init__(self) -> None:
+        self.has_grown = False
+        self.news: dict[PartitionKey, None] = {}
+        self._nudged = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._attempt: Callable[[], Response] | None = None
+        self._answer: Deferred[Response] | None = None
+        self._soon: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def grown(self, replica: Replica) -> None:
+        """Something was appended."""
+        self.has_grown = True
+        self.news[key_of(replica)] = None
+        self._end()
+
+    def moved(self, replica: Replica, seconds: float) -> None:
+        """Its high watermark or its start is another one; that may wait so long."""
+        self.news[key_of(replica)] = None
+        if self._loop is None or self._soon is not None:
+            return
+        if seconds <= 0:
+            self._end()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._try)
+
+    def nudge(self) -> None:
+        """The follower wants an answer now: it has something else to ask."""
+        if self._answer is None:
+            self._nudged = True
+        else:
+            self._end()
+
+    def take_nudge(self) -> bool:
+        """Whether it was nudged when no fetch of it waited."""
+        nudged, self._nudged = self._nudged, False
+        return nudged
+
+    def park(self, attempt: Callable[[], Response], seconds: float | None) -> Deferred[Response]:
+        """Keep a fetch until there is news; with ``seconds`` until then at the latest."""
+        if self._answer is not None:
+            self._answer.cancel()  # of a connection that the follower gave up
+        self._attempt = attempt
+        self._answer = answer = Deferred[Response](lambda: self._abandon(answer))
+        self._loop = asyncio.get_running_loop()
+        if seconds is not None:
+            self._timer = self._loop.call_later(seconds, self._try)
+        return answer
+
+    def _end(self) -> None:
+        if self._loop is not None and self._soon is None:
+            self._soon = self._loop.call_soon(self._try)
+
+    def _try(self) -> None:
+        attempt, answer = self._attempt, self._answer
+        if attempt is not None and answer is not None:
+            self._abandon(answer)
+            answer.complete(attempt())
+
+    def _abandon(self, answer: Deferred[Response]) -> None:
+        if self._answer is not answer:
+            return
+        self._attempt = self._answer = self._loop = None
+        for handle in (self._soon, self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._soon = self._timer = None
+
+
+def key_of(replica: Replica) -> PartitionKey:
+    """As fetch sessions know a partition."""
+    return PartitionKey(replica.topic_id, replica.facts.index)
 
 
 class Hosted:
@@ -57,30 +132,24 @@ class Hosted:
     Args:
         node_id: Whose.
         inside: The cluster's inside.
-        times: What time it is, and timers.
+        broker: What time it is, and timers.
 
     Attributes:
         replicas: Its copies.
         deletions: Called with what a follower fetched from, as it may have deleted something.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        inside: Inside,
-        times: Times,
-    ) -> None:
+    def __init__(self, node_id: int, inside: Inside, broker: Broker) -> None:
         self._node_id = node_id
         self._inside = inside
-        self._now = times.now
-        self._wall_ms = times.wall_ms
-        self._call_later = times.call_later
+        self._now = broker.now
+        self._wall_ms = broker.wall_ms
         self._feeds: dict[int, Feed] = {}
         self._internal: dict[Deferred[None], None] = {}
         self._joining: list[IsrChange] = []
-        self._lag_timer: asyncio.TimerHandle | None = None
+        self._lag = Alarm(broker.call_later, self._late)
         self._lag_due = 0.0
-        self._retry_timer: asyncio.TimerHandle | None = None
+        self._retry = Alarm(broker.call_later, self._ask_again)
         self.deletions: dict[Callable[[Replica], None], None] = {}
         self.replicas = Replicas(node_id, inside.image)
 
@@ -132,10 +201,8 @@ class Hosted:
         for answer in tuple(self._internal):
             answer.cancel()
         self._internal.clear()
-        self._end_retry()
-        if self._lag_timer is not None:
-            self._lag_timer.cancel()
-            self._lag_timer = None
+        self._retry.cancel()
+        self._lag.cancel()
 
     # Leading
 
@@ -167,7 +234,7 @@ class Hosted:
             self.feed(follower).grown(replica)
         self.replicas.check(replica)
         due = replica.next_lag(self.replicas.image.config.replica_lag_time)
-        if due is not None and (self._lag_timer is None or due < self._lag_due):
+        if due is not None and (not self._lag.is_set or due < self._lag_due):
             self._wake_at(due)  # else it wakes before, and looks at all
 
     def _note_growth(self, replica: Replica) -> None:
@@ -302,7 +369,7 @@ class Hosted:
 
     def _ask_again(self) -> None:
         """What has no answer may have been granted: until that is known, joiners are in sync."""
-        self._end_retry()
+        self._retry.cancel()
         wished = [
             self.replicas.wished(one, one.wanted_isr)
             for one in self.replicas
@@ -311,18 +378,10 @@ class Hosted:
         if wished:
             self._ask(wished)
 
-    def _retry_later(self) -> None:
-        if self._retry_timer is None:
-            self._retry_timer = self._call_later(_RETRY_SECONDS, self._ask_again)
-
-    def _end_retry(self) -> None:
-        if self._retry_timer is not None:
-            self._retry_timer.cancel()
-            self._retry_timer = None
-
     def _answered(self, changes: list[IsrChange], codes: list[ErrorCode] | None) -> None:
         if codes is None:
-            self._retry_later()
+            if not self._retry.is_set:
+                self._retry.set(_RETRY_SECONDS)
         for change, code in zip(changes, codes or (), strict=codes is not None):
             if code is ErrorCode.INELIGIBLE_REPLICA:
                 self.replicas.unanswered(change)  # after other codes a newer image comes
@@ -336,18 +395,14 @@ class Hosted:
         due = self.replicas.next_check()
         if due is not None:
             self._wake_at(due)
-        elif self._lag_timer is not None:
-            self._lag_timer.cancel()
-            self._lag_timer = None
+        else:
+            self._lag.cancel()
 
     def _wake_at(self, due: float) -> None:
-        if self._lag_timer is not None:
-            self._lag_timer.cancel()
         self._lag_due = due
-        self._lag_timer = self._call_later(max(due - self._now(), 0.0), self._late)
+        self._lag.set(due - self._now())
 
     def _late(self) -> None:
-        self._lag_timer = None
         changes = self.replicas.late(self._now())
         if changes:
             self._ask(changes)

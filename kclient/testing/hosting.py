@@ -1,7 +1,4 @@
-"""Where brokers listen and how they reach each other: loopback sockets, or a ``MemoryNet``.
-
-Used by ``broker.py`` for both of its listeners, and by ``replication.py``.
-"""
+"""Where brokers listen, for clients and for each other: loopback sockets, or a ``MemoryNet``."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from kclient.errors import BrokerUnreachable
-from kclient.hooks import DialTarget
 from kclient.testing.memory_net import Listener, MemoryNet
 
 Server: TypeAlias = "asyncio.Server | Listener"
@@ -71,22 +66,3 @@ def accept_no_more(server: Server) -> None:
         for one in server.sockets:
             with contextlib.suppress(NotImplementedError):
                 asyncio.get_running_loop().remove_reader(one.fileno())
-
-
-async def dial(
-    address: Address, factory: Factory
-) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
-    """Connect to a listener.
-
-    Raises:
-        OSError: It can't be reached.
-
-    Cancellation: nothing stays open.
-    """
-    if address.network is None:
-        loop = asyncio.get_running_loop()
-        return await loop.create_connection(factory, address.host, address.port)
-    try:
-        return await address.network.dial(DialTarget(address.host, address.port), factory)
-    except BrokerUnreachable as error:
-        raise ConnectionError(str(error)) from error

@@ -13,36 +13,17 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.testing.controller import Controller, IsrChange, Tally
-from kclient.testing.image import BrokerFacts, MetadataImage
+from kclient.testing.image import MetadataImage
 from kclient.testing.interior import REGISTRY, Interior
 from kclient.testing.refused import Refused
 from kclient.testing.registry import News, Registry
 
-
-class Member(Protocol):
-    """What a broker is to the inside of its cluster."""
-
-    node_id: int
-
-    def facts(self) -> BrokerFacts:
-        """Where it listens now."""
-        ...
-
-    def apply(self, image: MetadataImage) -> None:
-        """Believe in that image from now on."""
-        ...
-
-    def ways_changed(self) -> None:
-        """It may reach others than before."""
-        ...
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """A timer in the cluster's loop, which need not run now."""
-        ...
+if TYPE_CHECKING:
+    from kclient.testing.broker import Broker
 
 
 class Inside:
@@ -59,7 +40,7 @@ class Inside:
         self.interior = Interior()
         self.tally = Tally()
         self._rng = rng
-        self._members: dict[int, Member] = {}
+        self._members: dict[int, Broker] = {}
         self._lives: dict[int, int] = {}
         self._reigns: dict[int, Controller] = {}
         self._expiries: dict[int, asyncio.TimerHandle] = {}
@@ -78,7 +59,7 @@ class Inside:
 
     # Members
 
-    def join(self, member: Member) -> None:
+    def join(self, member: Broker) -> None:
         """A broker is up. It takes part as soon as it reaches the registry."""
         self._members[member.node_id] = member
         self._lives[member.node_id] = self._lives.get(member.node_id, 0) + 1
@@ -209,7 +190,7 @@ class Inside:
         for member in tuple(self._members.values()):
             self._send(controller.node_id, member, image)
 
-    def _send(self, sender: int, member: Member, image: MetadataImage) -> None:
+    def _send(self, sender: int, member: Broker, image: MetadataImage) -> None:
         life = self._lives[member.node_id]
 
         def arrive() -> None:
@@ -218,7 +199,7 @@ class Inside:
 
         self.interior.send(sender, member.node_id, arrive)
 
-    def _push(self, member: Member) -> None:
+    def _push(self, member: Broker) -> None:
         """The newest image for one that may have missed it."""
         reign = self.controller
         if reign is not None and self._in_touch(reign.node_id):

@@ -50,7 +50,6 @@ class Registry:
         holder: Node id of the controller, -1 while there is none.
         epoch: Of the claim; rises each time that it is taken.
         image: The newest one.
-        fenced: How many writes were refused, as their epoch was over.
     """
 
     def __init__(self, image: MetadataImage) -> None:
@@ -61,7 +60,6 @@ class Registry:
         self.holder = NO_LEADER
         self.epoch = 0
         self.image = image
-        self.fenced = 0
 
     def watch(self, watcher: Callable[[News, int], None]) -> None:
         """Call ``watcher`` with what happened and to which node."""
@@ -140,7 +138,6 @@ class Registry:
             Fenced: Another controller was there since.
         """
         if self.holder != node_id or self.epoch != epoch:
-            self.fenced += 1
             raise Fenced
         before = self.image
         self.image = written = replace(

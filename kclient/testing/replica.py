@@ -276,7 +276,3 @@ class Replica:
             self.log.restart(offset)
         else:
             self.log.truncate(offset)
-
-    def start_over(self, offset: int) -> None:
-        """Empty the log, which begins at ``offset`` from now on."""
-        self.log.restart(offset)

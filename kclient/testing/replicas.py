@@ -133,13 +133,6 @@ class Replicas:
         for replica in self._replicas.values():
             replica.stand_down()
 
-    def led_by(self, leader: int) -> Iterator[Replica]:
-        """Copies of partitions that another broker leads."""
-        if leader != self.node_id:
-            for replica in self._replicas.values():
-                if replica.facts.leader == leader:
-                    yield replica
-
     # In sync
 
     def check(self, replica: Replica) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.list_offsets import ListOffsetsResponse
+from kclient.testing.deferred import Alarm
 from kclient.testing.follower_fetch import FETCH_VERSION, LIST_OFFSETS_VERSION, FollowerFetch
-from kclient.testing.hosting import dial
 from kclient.testing.peer import Peer
 from kclient.testing.replica import Replica
 
@@ -66,9 +66,9 @@ class Fetcher:
         self._fetch = FollowerFetch(broker.node_id, inside.tally, inside.registry.tell)
         self._peer: Peer | None = None
         self._dialing: asyncio.Task[None] | None = None
-        self._pause: asyncio.TimerHandle | None = None
-        self._revival: asyncio.TimerHandle | None = None
-        self._overdue: asyncio.TimerHandle | None = None
+        self._pause = Alarm(broker.call_later, self._try_again)
+        self._revival = Alarm(broker.call_later, self._revive)
+        self._overdue = Alarm(broker.call_later, self._give_up)
         self._closed = False
         self._asked_in = -1
 
@@ -78,7 +78,7 @@ class Fetcher:
         if self._fetch.is_idle or not self._broker.reaches(self._leader):
             self._hang_up()
         elif self._peer is None:
-            self._end_pause()
+            self._pause.cancel()
             self._connect()
         elif not self._peer.is_waiting:
             self._next()
@@ -119,7 +119,9 @@ class Fetcher:
     async def _dial(self, peer: Peer) -> None:
         """Connect to a socket. Cancellation: nothing stays open."""
         try:
-            await dial(self._broker.inner_address(self._leader), lambda: peer)
+            address = self._broker.inner_address(self._leader)
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: peer, address.host, address.port)
         except OSError as error:
             self._dialing = None
             self._retry_later(str(error))
@@ -138,34 +140,25 @@ class Fetcher:
     def _lost(self, peer: Peer, why: str) -> None:
         if self._peer is peer:
             self._peer = None
-            self._cancel_overdue()
+            self._overdue.cancel()
             self._retry_later(why)
 
     def _retry_later(self, why: str) -> None:
         logger.debug("broker=%d lost leader=%d: %s", self._broker.node_id, self._leader, why)
-        if self._pause is None and not self._closed and not self._fetch.is_idle:
-            seconds = self._broker.config.replica_fetch_backoff
-            self._pause = self._broker.call_later(seconds, self._try_again)
+        if not (self._pause.is_set or self._closed or self._fetch.is_idle):
+            self._pause.set(self._broker.config.replica_fetch_backoff)
 
     def _try_again(self) -> None:
-        self._pause = None
         if self._peer is None and not self._fetch.is_idle and self._broker.reaches(self._leader):
             self._connect()
 
     def _hang_up(self) -> None:
-        self._end_pause()
-        self._cancel_overdue()
-        if self._revival is not None:
-            self._revival.cancel()
-            self._revival = None
+        self._pause.cancel()
+        self._overdue.cancel()
+        self._revival.cancel()
         peer, self._peer = self._peer, None
         if peer is not None:
             peer.close()
-
-    def _end_pause(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
 
     # Fetching
 
@@ -190,7 +183,7 @@ class Fetcher:
             self._hang_up()
             self._retry_later(f"error {response.error_code}, session {response.session_id}")
             return
-        self._cancel_overdue()
+        self._overdue.cancel()
         self._watch_overdue()
         self._watch_revival()
         self._next()
@@ -202,12 +195,10 @@ class Fetcher:
 
     def _watch_revival(self) -> None:
         due = self._fetch.next_retry
-        if due is not None and self._revival is None:
-            seconds = max(due - self._broker.now(), 0.0)
-            self._revival = self._broker.call_later(seconds, self._revive)
+        if due is not None and not self._revival.is_set:
+            self._revival.set(due - self._broker.now())
 
     def _revive(self) -> None:
-        self._revival = None
         if self._fetch.revive(self._broker.now()) and self._peer is not None:
             if self._peer.is_waiting:
                 self._broker.nudge(self._leader)
@@ -218,18 +209,11 @@ class Fetcher:
     def _watch_overdue(self) -> None:
         """A leader that takes us out of sync while we wait for it may never have heard of us."""
         if self._closed or self._peer is None or not self._fetch.is_left_out():
-            self._cancel_overdue()
-        elif self._overdue is None:
-            seconds = self._broker.config.replica_socket_timeout
-            self._overdue = self._broker.call_later(seconds, self._give_up)
-
-    def _cancel_overdue(self) -> None:
-        if self._overdue is not None:
             self._overdue.cancel()
-            self._overdue = None
+        elif not self._overdue.is_set:
+            self._overdue.set(self._broker.config.replica_socket_timeout)
 
     def _give_up(self) -> None:
-        self._overdue = None
         peer, self._peer = self._peer, None
         if peer is not None:
             peer.close()

@@ -14,7 +14,7 @@ import random
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from kclient.clock import Clock
 from kclient.errors import ClientClosed, WrongContext
@@ -26,6 +26,7 @@ from kclient.testing.request_log import RequestLog
 
 if TYPE_CHECKING:
     from kclient.testing.broker import Broker
+    from kclient.testing.cluster_topics import ClusterTopics
 
 LOOPBACK = "127.0.0.1"
 """Where brokers listen if nothing else is said."""
@@ -137,13 +138,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Acting(Protocol):
-    """What has methods that act on a cluster."""
-
-    _services: Services
-
-
-A = TypeVar("A", bound=Acting)
+A = TypeVar("A", bound="ClusterTopics")
 
 
 def acts(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A, P], T]:

@@ -81,6 +81,7 @@ async def test_there_is_no_documentation(peer: RawPeer) -> None:
 async def test_what_cannot_be_described(peer: RawPeer, kind: int, name: str, code: int) -> None:
     got = await describe(peer, kind, name)
     assert (got.error_code, got.configs) == (code, [])
+    assert bool(got.error_message) == (code != UNKNOWN), "as in Kafka"
 
 
 # Topics

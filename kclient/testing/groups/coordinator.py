@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kclient.error_codes import ErrorCode
-from kclient.testing.deferred import Deferred
+from kclient.testing.deferred import Alarm, Deferred
 from kclient.testing.groups import records
 from kclient.testing.groups.classic_group import ClassicGroup
 from kclient.testing.groups.deadlines import Deadlines, Moment
@@ -56,7 +56,7 @@ class GroupCoordinator:
         self._store = GroupStore(broker)
         self._shards: dict[int, Shard] = {}
         self._loading: dict[int, int] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Alarm(broker.call_later, lambda: self._run(self.deadlines.run))
         self._timer_at = 0.0
         self._last = 0.0
         self._outbox: list[Callable[[], None]] = []
@@ -65,7 +65,7 @@ class GroupCoordinator:
     @property
     def timer_is_set(self) -> bool:
         """Something is due sometime."""
-        return self._timer is not None
+        return self._timer.is_set
 
     # What handlers ask
 
@@ -147,9 +147,7 @@ class GroupCoordinator:
             self._unload(index)
         self._loading.clear()
         self.deadlines = Deadlines()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     # What shards ask
 
@@ -247,17 +245,10 @@ class GroupCoordinator:
 
     def _arm(self) -> None:
         at = self.deadlines.next_at
-        if self._timer is not None:
-            if at is not None and self._timer_at <= at:
-                return  # early is fine: it looks again then
+        if at is None:
             self._timer.cancel()
-            self._timer = None
-        if at is not None:
+        elif not self._timer.is_set or at < self._timer_at:  # early is fine: it looks again then
+            self._timer.cancel()
             self._timer_at = at
             with contextlib.suppress(RuntimeError):
-                now = asyncio.get_running_loop().time()
-                self._timer = self._broker.call_later(max(at - now, 0.0), self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        self._run(self.deadlines.run)
+                self._timer.set(at - asyncio.get_running_loop().time())

@@ -9,7 +9,7 @@ says so. It never waits: what is due later is in ``deadlines``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
@@ -17,7 +17,7 @@ from kclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kclient.testing.groups import offsets
 from kclient.testing.groups.classic_group import ClassicGroup, Event, State, SyncReply, join_refusal
-from kclient.testing.groups.deadlines import Deadlines, Moment
+from kclient.testing.groups.deadlines import Moment
 from kclient.testing.groups.joins import JoinRequest, Joins
 from kclient.testing.groups.offsets import CommittedOffset, Offsets
 from kclient.testing.groups.rebalances import Rebalances, Write, sync_answer
@@ -31,22 +31,11 @@ from kclient.testing.groups.records import (
     new_group_record,
     offset_tombstone,
 )
-from kclient.testing.groups.settings import GroupSettings
 from kclient.testing.groups.writes import Append, Writes
 from kclient.testing.refused import Refused
 
-
-class ShardHost(Protocol):
-    """What a shard needs of its broker."""
-
-    settings: GroupSettings
-    deadlines: Deadlines
-
-    def new_id(self) -> str:
-        """A UUID, in text."""
-
-    def topic_id(self, topic: str) -> bytes | None:
-        """The id of a topic, None if it doesn't exist."""
+if TYPE_CHECKING:
+    from kclient.testing.groups.coordinator import GroupCoordinator
 
 
 class Shard:
@@ -62,7 +51,7 @@ class Shard:
         offsets: Of these groups.
     """
 
-    def __init__(self, host: ShardHost, append: Append, epoch: int) -> None:
+    def __init__(self, host: GroupCoordinator, append: Append, epoch: int) -> None:
         self.epoch = epoch
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = Offsets()

@@ -84,7 +84,7 @@ def _feed(
     call: Call, request: FetchRequest, context: FetchContext, follower: int
 ) -> FetchResponse | Deferred[Response]:
     """Serve a broker of ours: what its request names, and what is new, however long that takes."""
-    feed = call.broker.feed(follower)
+    feed = call.broker.hosted.feed(follower)
     named = [one.key for one in _wanted(call, request)]
 
     def wanted() -> list[Wanted]:

@@ -87,16 +87,8 @@ def _look_up(
     call.check_fault(name, wanted.partition_index)
     if wanted.timestamp < 0 and not _is_spoken(wanted.timestamp, call.version):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION)
-    topic = call.topic(name, ZERO_UUID, False)
-    call.partition(topic, wanted.partition_index)
-    if wanted.current_leader_epoch < NO_EPOCH:
-        raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
-    replica = call.replica(
-        topic,
-        wanted.partition_index,
-        wanted.current_leader_epoch,
-        leader_only=request.replica_id != _DEBUGGER,
-    )
+    index, epoch = wanted.partition_index, wanted.current_leader_epoch
+    replica = _replica(call, name, index, epoch, leader_only=request.replica_id != _DEBUGGER)
     log = replica.log
     call.broker.hosted.tidy(replica)
     end = log.end_offset
@@ -107,6 +99,15 @@ def _look_up(
     if found is None or wanted.timestamp == OffsetSpec.LATEST:
         _check_available(call, replica, end)
     return found or _NOWHERE
+
+
+def _replica(call: Call, name: str, index: int, epoch: int, *, leader_only: bool) -> Replica:
+    """``Call.replica``, where an epoch that can't be is a former one."""
+    topic = call.topic(name, ZERO_UUID, False)
+    call.partition(topic, index)
+    if epoch < NO_EPOCH:
+        raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
+    return call.replica(topic, index, epoch, leader_only=leader_only)
 
 
 def _check_available(call: Call, replica: Replica, end: int) -> None:
@@ -158,13 +159,8 @@ def _end_of(call: Call, name: str, wanted: OffsetForLeaderPartition) -> EpochEnd
     answer = EpochEndOffset(ErrorCode.NONE, wanted.partition, -1, -1)
     try:
         call.check_fault(name, wanted.partition)
-        topic = call.topic(name, ZERO_UUID, False)
-        call.partition(topic, wanted.partition)
-        if wanted.current_leader_epoch < NO_EPOCH:
-            raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
-        replica = call.replica(
-            topic, wanted.partition, wanted.current_leader_epoch, leader_only=True
-        )
+        epoch = wanted.current_leader_epoch
+        replica = _replica(call, name, wanted.partition, epoch, leader_only=True)
     except Refused as refused:
         answer.error_code = refused.code
         return answer

@@ -14,8 +14,7 @@ from typing import Any
 from kclient.testing import VirtualLoop, run_virtually
 from kclient.testing.broker_configs import BrokerConfig
 from kclient.testing.controller import Controller
-from kclient.testing.feeds import key_of
-from kclient.testing.hosted import Hosted
+from kclient.testing.hosted import Hosted, key_of
 from kclient.testing.image import BrokerFacts, MetadataImage
 from kclient.testing.inside import Inside
 from kclient.testing.replica import Replica

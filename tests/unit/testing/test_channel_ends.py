@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kclient.testing.connection import Outlet
 from kclient.testing.inlet import Inlet
-from kclient.testing.outlet import Outlet
 from kclient.testing.refused import Hangup
 
 MOST = 1 << 20

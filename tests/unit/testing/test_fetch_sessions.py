@@ -127,17 +127,6 @@ def test_an_unused_session_is_evicted() -> None:
     first = open_session(cache, A)
     assert open_session(cache, B, now=EVICTION_SECONDS + 1) != 0
     assert cache.get(first) is None
-    assert cache.evictions == 1
-
-
-def test_an_old_session_in_use_gives_way_to_a_larger_one_only() -> None:
-    cache = sessions(slots=1)
-    first = open_session(cache, A, B)
-    late = EVICTION_SECONDS + 1
-    cache.finish(cache.open(first, 1, (), (), 12, late), [], late)
-    assert open_session(cache, C, now=late) == 0
-    assert open_session(cache, A, B, C, now=late) != 0
-    assert cache.get(first) is None
 
 
 def test_sessions_of_followers_take_no_slot_and_are_never_evicted() -> None:

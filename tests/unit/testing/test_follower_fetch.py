@@ -283,7 +283,7 @@ def test_where_the_leader_ends_earlier_the_follower_goes_back_to_its_end() -> No
 def test_where_the_leader_ends_before_the_follower_begins_the_follower_goes_back_too() -> None:
     """Its leader was elected unclean: there isn't anything that both have."""
     one = follower(0)
-    one.start_over(40)
+    one.log.restart(40)
     one.take([placed(2, 40)])
     scene = Scene(one)
     scene.ask()

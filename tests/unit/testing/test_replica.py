@@ -408,7 +408,7 @@ def test_a_log_is_not_cut_below_its_start() -> None:
 def test_a_log_that_starts_over_is_empty_and_knows_no_epoch() -> None:
     replica = copy(2)
     replica.take([stored(4)])
-    replica.start_over(40)
+    replica.log.restart(40)
     log = replica.log
     assert (log.start_offset, log.end_offset, log.high_watermark) == (40, 40, 40)
     assert replica.last_fetched_epoch == -1
@@ -420,7 +420,7 @@ def test_a_log_may_begin_in_the_middle_of_a_batch() -> None:
     leader, follower = copy(), copy(2)
     append(leader, 4)
     append(leader, 1)
-    follower.start_over(2)
+    follower.log.restart(2)
     follower.take(leader.log.batches)
     log = follower.log
     assert (log.start_offset, log.end_offset) == (2, 5)

@@ -163,13 +163,6 @@ def test_a_broker_that_is_down_leads_nothing_and_tells_nobody() -> None:
     assert scene.replica().leads
 
 
-def test_what_another_one_leads() -> None:
-    scene = Scene()
-    scene.apply(add(scene.image, "t", [1, 2], [2, 1], [3, 1]))
-    assert [one.facts.index for one in scene.replicas.led_by(2)] == [1]
-    assert list(scene.replicas.led_by(1)) == []
-
-
 def fetch_all(scene: Scene, *followers: int, now: float = 0.0) -> None:
     replica = scene.replica()
     for one in followers:

@@ -11,8 +11,7 @@ import pytest
 from kclient.error_codes import ErrorCode
 from kclient.protocol.messages.fetch import FetchResponse
 from kclient.protocol.messages.list_offsets import ListOffsetsRequest
-from kclient.testing import replication, run_virtually
-from kclient.testing.hosting import Address
+from kclient.testing import VirtualLoop, run_virtually
 from kclient.testing.image import NO_LEADER
 from tests.unit.testing.batches import batch_bytes
 from tests.unit.testing.follower_room import (
@@ -359,15 +358,15 @@ class Dials:
         self.lines: list[Line] = []
         self.attempts = 0
         self.refuses = False
-        patch.setattr(replication, "dial", self)
+        patch.setattr(VirtualLoop, "create_connection", self)
 
-    async def __call__(self, address: Address, factory: Callable[[], asyncio.Protocol]) -> None:
+    async def __call__(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
         """Cancellation: nothing is open."""
         self.attempts += 1
         await asyncio.sleep(0.5)
         if self.refuses:
-            raise ConnectionRefusedError(address.port)
-        self.lines.append(Line(address.port, factory()))
+            raise ConnectionRefusedError(port)
+        self.lines.append(Line(port, factory()))
 
 
 def test_a_dial_to_a_socket_takes_its_time_and_is_one_at_a_time(
