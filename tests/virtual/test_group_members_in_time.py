@@ -387,6 +387,19 @@ def test_a_sync_that_comes_too_late_joins_again_without_giving_up_twice() -> Non
     run_virtually(main())
 
 
+def test_a_lost_answer_to_a_sync_is_asked_for_again_without_another_rebalance() -> None:
+    async def main() -> None:
+        async with working(2) as (cluster, workers):
+            lost = cluster.faults.lose_answers("SyncGroup")
+            joins = len(cluster.requests.of("JoinGroup"))
+            workers[0].member.rejoin("a test")
+            await until(lambda: lost.hits == 1)
+            await until(lambda: all(w.count("assigned") >= 2 and w.stable for w in workers))
+            assert len(cluster.requests.of("JoinGroup")) == joins + 2
+
+    run_virtually(main())
+
+
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup", "Heartbeat"])
 @pytest.mark.parametrize(
     "code",
