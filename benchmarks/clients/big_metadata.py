@@ -60,15 +60,14 @@ def kclient(job: Job) -> Outcome:
     """The second refresh counts: a client meets the first one once."""
     from kclient.backoff import Backoff
     from kclient.cluster.metadata import Ask, MetadataState
+    from kclient.config import CommonConfig
 
     topics = job.records // PARTITIONS_EACH
     data = [answer(topics, KCLIENT_VERSION, epoch) for epoch in (1, 2)]
     began = time.process_time()
     MetadataResponse.decode(data[0], KCLIENT_VERSION)
     decoded = time.process_time() - began
-    state = MetadataState(
-        max_age=300.0, max_idle=300.0, backoff=Backoff(0.1, 1.0), rng=random.Random(1)
-    )
+    state = MetadataState(CommonConfig(), Backoff(0.1, 1.0), random.Random(1))
     for number in range(topics):
         state.pin(f"topic-{number:05}")
     spent = longest = 0.0

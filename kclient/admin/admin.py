@@ -453,7 +453,9 @@ class Admin(AsyncOnly):
         return self._core.metrics()
 
     def _time(self, timeout: float | None) -> float:
-        return self._core.config.api_timeout if timeout is None else arguments.seconds(timeout)
+        if timeout is None:
+            return self._core.config.api_timeout
+        return call_timeout(timeout, positive=True)
 
 
 def values_or_raise(outcomes: Mapping[K, V | KafkaError]) -> dict[K, V]:

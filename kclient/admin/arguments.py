@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from kclient.admin.new_topic import MAX_PARTITIONS, NewTopic, check_assignments
 from kclient.admin.topics import TopicRef
-from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument
 from kclient.types import IsolationLevel, OffsetSpec, TopicPartition, check_topic_name
 
@@ -127,8 +126,3 @@ def _when(key: object, when: When) -> OffsetSpec | int:
     if when.tzinfo is None:
         raise InvalidArgument(f"the time {when!r} asked of {key} has no time zone")
     return int(when.timestamp() * 1000)
-
-
-def seconds(timeout: float) -> float:
-    """A ``timeout`` that can be waited for."""
-    return call_timeout(timeout, positive=True)

@@ -150,7 +150,14 @@ class ClientCore:
         )
         initial = max(config.retry_backoff, BACKOFF_FLOOR)
         self.backoff = Backoff(initial, max(config.retry_backoff_max, initial))
-        self.metadata = self._make_metadata()
+        self.metadata = MetadataUpdater(
+            MetadataState(config, self.backoff, self.rng),
+            self.network,
+            clock=self.clock,
+            hooks=self.hooks,
+            counters=self.counters,
+            allow_auto_create=config.allow_auto_create_topics,
+        )
         self.calls = Calls(
             self.network,
             self.metadata,
@@ -163,23 +170,6 @@ class ClientCore:
         self._failure_listeners: list[Callable[[KafkaError], object]] = []
         self._state = "new"
         self._closing = Closing(self._supervisor, self.clock, "close", self._close)
-
-    def _make_metadata(self) -> MetadataUpdater:
-        config = self.config
-        return MetadataUpdater(
-            MetadataState(
-                max_age=config.metadata_max_age,
-                max_idle=config.metadata_max_idle,
-                backoff=self.backoff,
-                rng=self.rng,
-                rebootstrap_after=config.metadata_recovery_rebootstrap_trigger,
-            ),
-            self.network,
-            clock=self.clock,
-            hooks=self.hooks,
-            counters=self.counters,
-            allow_auto_create=config.allow_auto_create_topics,
-        )
 
     def check_context(self) -> None:
         """Raise WrongContext in another loop, thread or process than ``start`` was called in."""

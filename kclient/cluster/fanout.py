@@ -98,25 +98,21 @@ class _Fanout:
 
     async def without_topic_errors(self, keys: list[Any]) -> list[Any]:
         """Wait for the topics; keys of those that can't be had get their error."""
-        metadata = self.calls.metadata
-        topics = []
-        for topic in sorted(self.question.topics(keys)):
+        metadata, left = self.calls.metadata, self.effort.time_left()
+        errors: dict[str, KafkaError] = {}
+
+        async def wait(topic: str) -> None:
+            try:
+                await metadata.wait_for_topic(topic, left)
+            except KafkaError as error:
+                errors[topic] = error
+
+        topics = sorted(self.question.topics(keys))
+        for topic in topics:
             metadata.touch(topic)
-            if metadata.view.partition_count(topic) is None:
-                topics.append(topic)
-        left = self.effort.time_left()
-        waits = [metadata.wait_for_topic(topic, left) for topic in topics]
-        errors = {}
-        for topic, outcome in zip(
-            topics, await asyncio.gather(*waits, return_exceptions=True), strict=True
-        ):
-            if isinstance(outcome, KafkaError):
-                errors[topic] = outcome
-            elif isinstance(outcome, BaseException):
-                raise outcome
+        unknown = [topic for topic in topics if metadata.view.partition_count(topic) is None]
+        await asyncio.gather(*[wait(topic) for topic in unknown])
         self.calls.check_ended()
-        if not errors:
-            return keys
         for key in keys:
             for topic in self.question.topics([key]) & errors.keys():
                 self.results[key] = errors[topic]

@@ -89,55 +89,37 @@ def read_topic(said: MetadataResponseTopic, version: int, rows: dict[Row, Row]) 
     listed = said.partitions
     # Most brokers list partitions in order, some in the order of a hash table.
     if any(p.partition_index != index for index, p in enumerate(listed)):
-        return _read_out_of_order(said, version, rows)
+        listed = _in_order(listed)
     columns = []
     errors = {}
-    for p in listed:
+    for index, p in enumerate(listed):
         row = pack_row(p.replica_nodes, p.isr_nodes, p.offline_replicas)
         columns.append(rows.setdefault(row, row))
         if p.error_code:
-            errors[p.partition_index] = p.error_code
+            errors[index] = p.error_code
+    epochs = [p.leader_epoch if p.leader_epoch >= 0 else NO_EPOCH for p in listed]
+    if version < RELIABLE_EPOCHS_FROM:
+        epochs = [NO_EPOCH] * len(listed)
     return Topic.of_columns(
         said.name or "",
         said.topic_id,
         said.is_internal,
         said.error_code,
         [p.leader_id if p.leader_id >= 0 else NO_NODE for p in listed],
-        _epochs(listed, version),
-        columns,
-        errors,
-    )
-
-
-def _epochs(listed: Sequence[MetadataResponsePartition], version: int) -> list[int]:
-    if version < RELIABLE_EPOCHS_FROM:
-        return [NO_EPOCH] * len(listed)
-    return [p.leader_epoch if p.leader_epoch >= 0 else NO_EPOCH for p in listed]
-
-
-def _read_out_of_order(said: MetadataResponseTopic, version: int, rows: dict[Row, Row]) -> Topic:
-    limit = 2 * len(said.partitions) + HOLES_ALLOWED
-    by_index = {p.partition_index: p for p in said.partitions if 0 <= p.partition_index < limit}
-    count = max(by_index, default=-1) + 1
-    leaders, epochs, columns = [NO_NODE] * count, [NO_EPOCH] * count, [EMPTY_ROW] * count
-    errors = {}
-    for index, p in by_index.items():
-        leaders[index] = p.leader_id if p.leader_id >= 0 else NO_NODE
-        epochs[index] = _epochs([p], version)[0]
-        row = pack_row(p.replica_nodes, p.isr_nodes, p.offline_replicas)
-        columns[index] = rows.setdefault(row, row)
-        if p.error_code:
-            errors[index] = p.error_code
-    return Topic.of_columns(
-        said.name or "",
-        said.topic_id,
-        said.is_internal,
-        said.error_code,
-        leaders,
         epochs,
         columns,
         errors,
     )
+
+
+def _in_order(listed: Sequence[MetadataResponsePartition]) -> list[MetadataResponsePartition]:
+    """The partitions by number, with an empty one for each that is left out."""
+    from kclient.protocol.messages.metadata import MetadataResponsePartition
+
+    limit = 2 * len(listed) + HOLES_ALLOWED
+    by_index = {p.partition_index: p for p in listed if 0 <= p.partition_index < limit}
+    hole = MetadataResponsePartition(leader_id=NO_NODE, leader_epoch=NO_EPOCH)
+    return [by_index.get(index, hole) for index in range(max(by_index, default=-1) + 1)]
 
 
 def goes_back(old: Topic, new: Topic) -> bool:

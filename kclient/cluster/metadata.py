@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from kclient.backoff import Backoff
     from kclient.cluster.topic import Facts
+    from kclient.config import CommonConfig
     from kclient.protocol.messages.metadata import (
         MetadataRequest,
         MetadataResponse,
@@ -143,32 +144,22 @@ class MetadataState:
     """The view of one client and the schedule of its refreshes.
 
     Args:
-        max_age: Seconds after which a view is refreshed without need.
-        max_idle: Seconds after which a topic that nobody touched isn't asked for any more.
+        config: ``metadata_max_age``, ``metadata_max_idle`` and
+            ``metadata_recovery_rebootstrap_trigger``: seconds without an answer, counted from the
+            first request that got none, after which the bootstrap addresses are asked, however
+            many brokers are still untried.
         backoff: Waits between refreshes that were needed but failed or changed nothing.
         rng: For the jitter of the waits.
-        rebootstrap_after: Seconds without an answer, counted from the first request that got none,
-            after which the bootstrap addresses are asked, however many brokers are still untried.
     """
 
-    def __init__(
-        self,
-        *,
-        max_age: float,
-        max_idle: float,
-        backoff: Backoff,
-        rng: random.Random,
-        rebootstrap_after: float = 300.0,
-    ) -> None:
+    def __init__(self, config: CommonConfig, backoff: Backoff, rng: random.Random) -> None:
         self.view = Cluster()
         self.last_error: KafkaError | None = None
         self.failures = 0
         self.refreshed_at = -math.inf
-        self._max_age = max_age
-        self._max_idle = max_idle
+        self._config = config
         self._backoff = backoff
         self._rng = rng
-        self._rebootstrap_after = rebootstrap_after
         self._unanswered_since: float | None = None
         self._gave_up_at: int | None = None
         self._wanted: dict[str, _Interest] = {}
@@ -273,14 +264,14 @@ class MetadataState:
             fresh = tuple(t for t in self._needed_topics() if not self._wanted[t].asked)
             if fresh:
                 return self._ask(fresh, now, full=False)
-        due = now if self._needs else self.refreshed_at + self._max_age
+        due = now if self._needs else self.refreshed_at + self._config.metadata_max_age
         at = max(min(due, lists_at), self._allowed_at)
         if at > now:
             return at
         if lists_at <= now:
             self._expire(now)
             return self._ask((), now, full=True, everything=True)
-        too_old = now >= self.refreshed_at + self._max_age
+        too_old = now >= self.refreshed_at + self._config.metadata_max_age
         if self._needs.topics and not self._needs.full and not too_old:
             return self._ask(self._needed_topics(), now, full=False)
         self._expire(now)
@@ -290,7 +281,7 @@ class MetadataState:
         """When to list all topics."""
         if not self._watchers:
             return NEVER
-        wait = _SHARE * self.listing if self._needs.listing else self._max_age
+        wait = _SHARE * self.listing if self._needs.listing else self._config.metadata_max_age
         return self._listed_at + wait
 
     def _needed_topics(self) -> tuple[str, ...]:
@@ -314,13 +305,14 @@ class MetadataState:
         if self._gave_up_at is None and since is not None:
             # Every known broker has its chance, but all of them together only for so long.
             tried = self.failures >= max(3, len(self.view.brokers))
-            if tried or (self.failures and now - since >= self._rebootstrap_after):
+            patience = self._config.metadata_recovery_rebootstrap_trigger
+            if tried or (self.failures and now - since >= patience):
                 self._gave_up_at = self.failures
         # From there on both kinds take turns.
         return self._gave_up_at is not None and (self.failures - self._gave_up_at) % 2 == 0
 
     def _expire(self, now: float) -> None:
-        horizon = now - self._max_idle
+        horizon = now - self._config.metadata_max_idle
         for name in [n for n, i in self._wanted.items() if not i.pins and i.last_used < horizon]:
             del self._wanted[name]
             self._needs.topics.pop(name, None)

@@ -10,6 +10,7 @@ import random
 
 from kclient.backoff import Backoff
 from kclient.cluster.metadata import Ask, MetadataState
+from kclient.config import CommonConfig
 from kclient.errors import BrokerError, KafkaError, ProtocolError
 from kclient.network.requests import RawResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -87,9 +88,7 @@ class Slices:
 
 def wanting() -> MetadataState:
     """A client's metadata with two topics wanted."""
-    state = MetadataState(
-        max_age=300.0, max_idle=300.0, backoff=Backoff(0.05, 1.0), rng=random.Random(1)
-    )
+    state = MetadataState(CommonConfig(), Backoff(0.05, 1.0), random.Random(1))
     for name in TOPICS:
         state.pin(name)
     return state

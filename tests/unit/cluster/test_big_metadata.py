@@ -13,6 +13,7 @@ import pytest
 from kclient.backoff import Backoff
 from kclient.cluster.metadata import Ask, MetadataState
 from kclient.cluster.view import Cluster
+from kclient.config import CommonConfig
 from kclient.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -91,9 +92,7 @@ def refresh(
 @pytest.mark.usefixtures("quiet_collector")
 @pytest.mark.parametrize("everything", [False, True])
 def test_a_refresh_is_cheap_and_comes_in_slices(everything: bool) -> None:
-    state = MetadataState(
-        max_age=300.0, max_idle=300.0, backoff=Backoff(0.1, 1.0), rng=random.Random(1)
-    )
+    state = MetadataState(CommonConfig(), Backoff(0.1, 1.0), random.Random(1))
     if everything:
         state.watch_all()
     for number in range(0 if everything else TOPICS):
@@ -112,9 +111,7 @@ def test_a_refresh_is_cheap_and_comes_in_slices(everything: bool) -> None:
 
 
 def test_partition_objects_are_built_only_when_looked_at() -> None:
-    state = MetadataState(
-        max_age=300.0, max_idle=300.0, backoff=Backoff(0.1, 1.0), rng=random.Random(1)
-    )
+    state = MetadataState(CommonConfig(), Backoff(0.1, 1.0), random.Random(1))
     for number in range(TOPICS):
         state.pin(f"topic-{number:05}")
     view, _, _ = refresh(state, encoded(1))

@@ -12,6 +12,7 @@ from kclient.clock import SystemClock
 from kclient.cluster.bootstrap import Bootstrap
 from kclient.cluster.metadata import MetadataState
 from kclient.cluster.updater import MetadataUpdater
+from kclient.config import CommonConfig
 from kclient.errors import BootstrapFailed, BrokerUnreachable, ClientClosed, ProtocolError
 from kclient.hooks import Counters, Hooks
 from tests.unit.cluster.answers import answer
@@ -21,7 +22,7 @@ from tests.unit.cluster.virtual import Answer, FakeNetwork, Script, Steady, run
 def make(script: Script, count: int) -> tuple[Bootstrap, MetadataUpdater, FakeNetwork]:
     network: Any = FakeNetwork(script, bootstrap=range(-1, -count - 1, -1))
     clock, rng, backoff = SystemClock(), Steady(), Backoff(0.1, 1.0)
-    state = MetadataState(max_age=300.0, max_idle=300.0, backoff=backoff, rng=rng)
+    state = MetadataState(CommonConfig(), backoff, rng)
     updater = MetadataUpdater(state, network, clock=clock, hooks=Hooks(), counters=Counters())
     found = Bootstrap(updater, network, clock=clock, backoff=backoff, rng=rng)
     return found, updater, network

@@ -48,9 +48,7 @@ class Stage:
         self.network = FakeNetwork(self._script)
         self.settings = config(**settings)
         common: dict[str, Any] = {"clock": SystemClock(), "counters": Counters()}
-        state = MetadataState(
-            max_age=300.0, max_idle=300.0, backoff=Backoff(0.1, 1.0), rng=Steady()
-        )
+        state = MetadataState(config(), Backoff(0.1, 1.0), Steady())
         network: Any = self.network
         self.metadata = MetadataUpdater(state, network, hooks=Hooks(), **common)
         self.calls = Calls(network, self.metadata, self.settings, rng=Steady(), **common)

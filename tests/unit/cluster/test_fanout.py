@@ -64,9 +64,7 @@ class Offsets:
         self.network = FakeNetwork(self._script, version=12)
         self.network_version = version
         clock, counters, network = SystemClock(), Counters(), self.network
-        state = MetadataState(
-            max_age=300.0, max_idle=300.0, backoff=Backoff(0.1, 1.0), rng=Steady()
-        )
+        state = MetadataState(config(), Backoff(0.1, 1.0), Steady())
         self.metadata = MetadataUpdater(
             state,
             network,  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from kclient.cluster.broker import Broker
 from kclient.cluster.metadata import Ask, LeaderHint, MetadataState, metadata_request
 from kclient.cluster.topic import Topic
 from kclient.cluster.view import Cluster
+from kclient.config import CommonConfig
 from kclient.errors import (
     BrokerError,
     BrokerUnreachable,
@@ -31,13 +32,12 @@ DOWN = BrokerUnreachable("down")
 def state(
     *, max_age: float = 300.0, max_idle: float = 300.0, rebootstrap_after: float = 300.0
 ) -> MetadataState:
-    return MetadataState(
-        max_age=max_age,
-        max_idle=max_idle,
-        backoff=Backoff(0.1, 1.0, jitter=0.0),
-        rng=random.Random(1),
-        rebootstrap_after=rebootstrap_after,
+    config = CommonConfig(
+        metadata_max_age=max_age,
+        metadata_max_idle=max_idle,
+        metadata_recovery_rebootstrap_trigger=rebootstrap_after,
     )
+    return MetadataState(config, Backoff(0.1, 1.0, jitter=0.0), random.Random(1))
 
 
 def ask(meta: MetadataState, now: float) -> Ask:

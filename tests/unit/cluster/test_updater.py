@@ -16,6 +16,7 @@ from kclient.cluster.metadata import LeaderHint, MetadataState
 from kclient.cluster.slices import run_sliced
 from kclient.cluster.updater import MetadataUpdater
 from kclient.cluster.view import Cluster
+from kclient.config import CommonConfig
 from kclient.errors import BrokerUnreachable, ClientClosed, MetadataTimedOut
 from kclient.hooks import Counters, Event, Hooks, MetadataUpdated
 from kclient.protocol.message import Request, Response
@@ -50,12 +51,8 @@ def knows(*names: str) -> Script:
 def make(
     network: FakeNetwork, observers: tuple[Seen, ...] = (), **settings: float
 ) -> MetadataUpdater:
-    state = MetadataState(
-        max_age=settings.get("max_age", 300.0),
-        max_idle=300.0,
-        backoff=Backoff(0.1, 1.0),
-        rng=Steady(),
-    )
+    settings = {f"metadata_{name}": value for name, value in settings.items()}
+    state = MetadataState(CommonConfig(**settings), Backoff(0.1, 1.0), Steady())
     return MetadataUpdater(
         state,
         network,  # type: ignore[arg-type]
