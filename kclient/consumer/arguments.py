@@ -303,18 +303,14 @@ def checked_listener(
     return Listener(on_assigned, on_revoked, on_revoked if on_lost is None else on_lost)
 
 
-def _check_callback(name: str, callback: object) -> None:
+def _check_callback(name: str, callback: RebalanceCallback) -> None:
     """Refuse what can't be called with partitions; what has no signature is believed."""
-    fits = callable(callback)
-    if callable(callback):
-        try:
-            inspect.signature(callback).bind(())
-        except ValueError:
-            return
-        except TypeError:
-            fits = False
-    if not fits:
+    try:
+        inspect.signature(callback).bind(())
+    except ValueError:
+        return
+    except TypeError:
         raise InvalidConfig(
             f"{name}={callback!r} can't be used: allowed is a callable(partitions)",
             hint="plain or async, with one argument: the partitions, sorted",
-        )
+        ) from None
