@@ -14,14 +14,13 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import DecompressionFailed
-from kclient.record.codec_packages import codec_package
-from kclient.record.compression import XERIAL_MAGIC, Compression
+from kclient.record.compression import XERIAL_MAGIC, Compression, codec_package
 from kclient.record.zstd_frames import zstd_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kclient.record.codec_packages import Bytes
+    from kclient.record.compression import Bytes
 
 DEFAULT_CAP = 256 * 1024 * 1024
 """Bytes that one batch may inflate to, where nothing else is configured."""
