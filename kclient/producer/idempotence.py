@@ -23,7 +23,7 @@ repeat of one of the last five with the same success, and refuses anything else.
   written behind the later one; the same where the later one only may be written.
 * Only the partition concerned changes its epoch. Epochs end at 32767: then a new producer id.
 
-``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` in ``sequences`` one
+``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` beside its queue one
 partition's; the latter lives as long as the producer, whatever metadata says about the topic.
 Sequences are counted without end and wrap to 31 bits on the wire. Sans-IO.
 """
@@ -87,8 +87,6 @@ class ProducerIdentity:
         current: The identity that a partition takes when it starts (over).
         error: Why the cluster refused last; None once it gave one.
     """
-
-    __slots__ = ("current", "error", "state")
 
     def __init__(self) -> None:
         self.state = IdentityState.ABSENT

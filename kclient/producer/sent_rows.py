@@ -60,8 +60,6 @@ class SentRows:
             if nobody else adds to it.
     """
 
-    __slots__ = ("_current", "_slices", "nexts")
-
     def __init__(self) -> None:
         self.nexts = array("q")
         self._current: dict[int, BatchOutcome] = {}
