@@ -48,9 +48,8 @@ SANS_IO = tuple(
         "handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
         "cluster": "broker.py merge.py metadata.py missing.py offset_lookup.py "
         "partition.py retry.py topic.py unknown_topics.py view.py",
-        "producer": "accumulator.py batch.py cargo.py delivery_host.py due_list.py "
-        "feed.py idempotence.py partition_queue.py partitioner.py flush.py outgoing.py "
-        "serializing.py shipment.py transactions.py verdict.py",
+        "producer": "accumulator.py batch.py cargo.py due_list.py feed.py flush.py idempotence.py "
+        "outgoing.py partition_queue.py serializing.py shipment.py transactions.py verdict.py",
         "consumer": "arguments.py commit_queue.py epoch_query.py "
         "fetch_buffer.py fetch_plan.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py "

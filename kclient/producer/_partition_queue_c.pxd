@@ -5,7 +5,6 @@ import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
 from kclient.producer._delivery_c cimport BatchOutcome
-from kclient.producer._sequences_c cimport PartitionSequences
 
 cdef Py_ssize_t WINDOW
 cdef object _SEALED
@@ -15,6 +14,19 @@ cdef object _ACKNOWLEDGE
 cdef object _STEADY
 cdef object _BROKEN
 cdef object _UNRESOLVED
+
+
+cdef class PartitionSequences:
+    cdef public object state
+    cdef public object identity
+    cdef public int64_t next
+    cdef public int64_t acked_end
+    cdef public int64_t gap_end
+
+    @cython.locals(first=int64_t)
+    cpdef int64_t take(self, int64_t count) except? -2
+    cpdef object acknowledged(self, int64_t end)
+    cpdef object given_up(self, int64_t end)
 
 
 cdef class PartitionQueue:

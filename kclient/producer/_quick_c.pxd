@@ -158,6 +158,12 @@ cdef class QuickWay:
         self, TopicWay way, bytes key, object partition, int64_t size, Feed feed)
 
 
+cdef class Doors:
+    cdef public QuickWay _quick
+    cdef public object _check
+    cdef public object _put
+
+
 cdef bint _is_plain(object part) noexcept
 
 @cython.locals(pair=tuple)

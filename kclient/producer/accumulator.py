@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kclient.config import ProducerConfig
-    from kclient.producer.delivery_host import DeliveryHost
-    from kclient.types import Headers
+    from kclient.producer.delivery import DeliveryHost
+    from kclient.producer.outgoing import Content
 
 NO_LEADER = -1
 
@@ -75,18 +75,6 @@ class TopicQueues:
         sticky: Where records without a key go.
         way: What the quick way sees of it.
     """
-
-    __slots__ = (
-        "_available",
-        "count",
-        "epochs",
-        "leaders",
-        "name",
-        "queues",
-        "sticky",
-        "topic_id",
-        "way",
-    )
 
     def __init__(self, name: str, switch_bytes: int, rng: random.Random) -> None:
         self.name = name
@@ -253,19 +241,12 @@ class Accumulator:
             queue.follow(topic.leader_of(partition), topic.epoch_of(partition))
         return queue
 
-    def append(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        size: int,
-    ) -> Delivery | None:
+    def append(self, queue: PartitionQueue, content: Content) -> Delivery | None:
         """Add a record to the open batch; None if there is none or it is full."""
         batch = queue.open
         if batch is None:
             return None
+        timestamp, key, value, headers, size = content
         index = batch.records().append(timestamp, key, value, headers)
         if index < 0:
             return None
@@ -274,17 +255,9 @@ class Accumulator:
         batch.lease -= size
         return Delivery(batch.outcome, index, timestamp)
 
-    def append_first(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        size: int,
-        now: float,
-    ) -> Delivery:
+    def append_first(self, queue: PartitionQueue, content: Content, now: float) -> Delivery:
         """Add a record as the first of a new batch; the open one is sealed."""
+        timestamp, key, value, headers, size = content
         # Memory that was used a moment ago is warm, and nobody has to look for it.
         again = bool(self._spare) and 2 * queue.filled > self._batch_size
         memory = self._spare.pop() if again else None

@@ -27,14 +27,19 @@ from kclient.producer.hot import fill
 from kclient.producer.intake import PARTITION_PATIENCE, unknown_partition
 from kclient.producer.sent_rows import SentRows
 from kclient.producer.turns import TURN, Pace, turns
-from kclient.record.arrow_rows import BAD_HEADER, BAD_NAME, BAD_PARTITION, TOO_LARGE
+from kclient.record.arrow_rows import (
+    BAD_HEADER,
+    BAD_NAME,
+    BAD_PARTITION,
+    MOST_PARTITIONS,
+    TOO_LARGE,
+)
 from kclient.surroundings import effort_clock
 from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
-    from typing import TypeAlias
 
     import pyarrow
 
@@ -44,9 +49,6 @@ if TYPE_CHECKING:
     from kclient.producer.ending import Ending
     from kclient.producer.intake import Intake
     from kclient.record.arrow_rows import ArrowRows
-
-    Look: TypeAlias = Callable[[ArrowRows, int, int], tuple[int, list[tuple[int, int]]]]
-    """How many rows of a piece of a slice are wrong, and the first of them with their faults."""
 
 _TOLD = 100
 """Rows that an error lists."""
@@ -65,23 +67,6 @@ class ArrowSend:
         taken: Rows taken so far.
         wait: What became of their batches.
     """
-
-    __slots__ = (
-        "_accumulator",
-        "_admission",
-        "_check",
-        "_clock",
-        "_effort",
-        "_intake",
-        "_metadata",
-        "_pace",
-        "_sent",
-        "_source",
-        "_topic",
-        "_turn",
-        "taken",
-        "wait",
-    )
 
     def __init__(
         self,
@@ -147,26 +132,17 @@ class ArrowSend:
 
     async def _examine(self, batches: Iterable[pyarrow.RecordBatch]) -> None:
         """Raise RowsRejected if any of the rows can't be sent."""
-        highest = -1
-
-        def look(rows: ArrowRows, row: int, last: int) -> tuple[int, list[tuple[int, int]]]:
-            nonlocal highest
-            wrong, told, high = rows.check(row, last, self._intake.max_record, _TOLD)
-            highest = max(highest, high)
-            return wrong, told
-
-        await self._look_at(batches, look, 0)
-        if highest < 0:
-            return
-        count = await self._partitions(highest)
-        if highest >= count:
-            await self._look_at(
-                batches, lambda rows, row, last: rows.beyond(row, last, count, _TOLD), count
-            )
+        highest = await self._look_at(batches)
+        if highest >= 0:
+            count = await self._partitions(highest)
+            if highest >= count:
+                await self._look_at(batches, count)
 
     async def _look_at(
-        self, batches: Iterable[pyarrow.RecordBatch], look: Look, partitions: int
-    ) -> None:
+        self, batches: Iterable[pyarrow.RecordBatch], partitions: int = MOST_PARTITIONS
+    ) -> int:
+        """The highest partition that is asked for, -1 for none; RowsRejected as above."""
+        highest, largest = -1, self._intake.max_record
         listed: list[tuple[int, KafkaError]] = []
         count, base = 0, self.taken
         for batch in batches:
@@ -174,7 +150,8 @@ class ArrowSend:
                 last = 0
                 while last < rows.count:
                     start, last = last, rows.piece(last)
-                    wrong, told = look(rows, start, last)
+                    wrong, told, high = rows.check(start, last, largest, _TOLD, partitions)
+                    highest = max(highest, high)
                     count += wrong
                     for row, fault in told[: _TOLD - len(listed)]:
                         error = self._fault(batch, rows, first, row, fault, partitions)
@@ -184,6 +161,7 @@ class ArrowSend:
             base += batch.num_rows
         if count:
             raise self._rejected(count, base - self.taken, listed)
+        return highest
 
     async def _partitions(self, highest: int) -> int:
         """How many the topic has: more than ``highest``, unless it isn't so soon.
@@ -233,7 +211,7 @@ class ArrowSend:
             )
         name = "partition" if fault == BAD_PARTITION else "timestamp"
         given = self._source.given(batch, name, first + row)
-        if fault == BAD_PARTITION and partitions:
+        if fault == BAD_PARTITION and partitions < MOST_PARTITIONS:
             limit = self._intake.max_block
             waited = PARTITION_PATIENCE if limit is None else min(limit, PARTITION_PATIENCE)
             return unknown_partition(self._topic, given, partitions, f"{waited:g} s")

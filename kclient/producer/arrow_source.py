@@ -56,8 +56,6 @@ class ArrowSource:
         lazy: It is read once, batch by batch.
     """
 
-    __slots__ = ("_step", "batches", "columns", "lazy")
-
     def __init__(self, data: Any) -> None:
         try:
             import pyarrow

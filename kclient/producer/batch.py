@@ -20,8 +20,6 @@ from kclient.producer.idempotence import SEQUENCE_MASK
 from kclient.transitions import step
 
 if TYPE_CHECKING:
-    import asyncio
-
     import cython  # type: ignore[import-untyped]
 
     from kclient.errors import KafkaError
@@ -41,15 +39,8 @@ _SEALED = BatchState.SEALED
 _SEAL = BatchEvent.SEAL
 
 
-class _Nobody:
-    """Host of the outcome that stands in for those of settled batches."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None: ...
-
-
-_SETTLED = BatchOutcome(_Nobody(), "", -1)
+_SETTLED = BatchOutcome(None, "", -1)  # type: ignore[arg-type]
+"""Stands in for those of settled batches. Nothing happens to it, so it has no host."""
 
 
 @cython.cclass

@@ -43,18 +43,6 @@ class BulkSend:
         wait: What became of their batches.
     """
 
-    __slots__ = (
-        "_accumulator",
-        "_admission",
-        "_check",
-        "_intake",
-        "_pace",
-        "_topic",
-        "_turn",
-        "taken",
-        "wait",
-    )
-
     def __init__(
         self,
         topic: str,

@@ -17,17 +17,25 @@ import copy
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from kclient.producer.delivery_host import LoopOnly
 from kclient.types import RecordMetadata
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Generator
+    from typing import Protocol
 
     import cython  # type: ignore[import-untyped]
 
     from kclient.errors import KafkaError
-    from kclient.producer.delivery_host import DeliveryHost
+
+    class DeliveryHost(Protocol):
+        """What outcomes need of the producer that made them."""
+
+        loop: asyncio.AbstractEventLoop
+
+        def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
+            """``count`` records of a failed batch were dropped without anyone looking."""
+            ...
 else:
     from kclient.record import _cython as cython
 
@@ -87,6 +95,17 @@ def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
     except BaseException:  # the program is to end, and its tasks want to hear of it
         loop.call_soon(_call, loop, callbacks[called:])
         raise
+
+
+class LoopOnly:
+    """All that is asked of the host of a batch that was written."""
+
+    __slots__ = ("loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+
+    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None: ...
 
 
 @cython.cclass

@@ -43,17 +43,6 @@ class Feed:
         error: What ``records`` raised behind the block; the next ``pull`` raises it.
     """
 
-    __slots__ = (
-        "_most_bytes",
-        "_records",
-        "at",
-        "bare",
-        "bare_bytes",
-        "block",
-        "count",
-        "error",
-    )
-
     def __init__(self, records: Iterator[Any], most_bytes: int) -> None:
         self._records = records
         self._most_bytes = most_bytes
@@ -68,7 +57,7 @@ class Feed:
         """Have ``record`` be the block, which is used up."""
         self._new_block()
         if cython.compiled:
-            self.spread = -1  # type: ignore[misc]
+            self.spread = -1
         self.block[0] = record
         self.count = 1
 

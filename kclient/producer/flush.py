@@ -21,8 +21,6 @@ ERRORS_KEPT = 10
 class FailureTally:
     """A count of failed records with the first few errors."""
 
-    __slots__ = ("count", "errors")
-
     def __init__(self) -> None:
         self.count = 0
         self.errors: list[KafkaError] = []
@@ -62,18 +60,6 @@ class FlushWait:
         listening: Somebody will be told; False once the wait was cancelled.
         urgent: Batches should not linger for it.
     """
-
-    __slots__ = (
-        "_few",
-        "_notify",
-        "_when_few",
-        "delivered",
-        "listening",
-        "pending",
-        "tally",
-        "unsent",
-        "urgent",
-    )
 
     def __init__(self, *, urgent: bool) -> None:
         self.urgent = urgent

@@ -11,51 +11,34 @@ from typing import TYPE_CHECKING
 from kclient.record import IMPLEMENTATION
 
 if TYPE_CHECKING or IMPLEMENTATION != "cython":
-    from kclient.producer.batch import ProducerBatch
-    from kclient.producer.delivery import BatchOutcome, Delivery
-    from kclient.producer.doors import Doors
-    from kclient.producer.partition_queue import PartitionQueue
-    from kclient.producer.quick import (
-        DUE,
-        END,
-        Account,
-        QuickWay,
-        StickyChoice,
-        TopicWay,
-        Turn,
-    )
-    from kclient.producer.row_filling import fill
-    from kclient.producer.sequences import PartitionSequences
+    from kclient.producer.batch import ProducerBatch as ProducerBatch
+    from kclient.producer.delivery import BatchOutcome as BatchOutcome
+    from kclient.producer.delivery import Delivery as Delivery
+    from kclient.producer.partition_queue import PartitionQueue as PartitionQueue
+    from kclient.producer.partition_queue import PartitionSequences as PartitionSequences
+    from kclient.producer.quick import DUE as DUE
+    from kclient.producer.quick import END as END
+    from kclient.producer.quick import Account as Account
+    from kclient.producer.quick import Doors as Doors
+    from kclient.producer.quick import NoRoom as NoRoom
+    from kclient.producer.quick import QuickWay as QuickWay
+    from kclient.producer.quick import StickyChoice as StickyChoice
+    from kclient.producer.quick import TopicWay as TopicWay
+    from kclient.producer.quick import Turn as Turn
+    from kclient.producer.row_filling import fill as fill
 else:
-    from kclient.producer._batch_c import ProducerBatch
-    from kclient.producer._delivery_c import BatchOutcome, Delivery
-    from kclient.producer._doors_c import Doors
-    from kclient.producer._partition_queue_c import PartitionQueue
-    from kclient.producer._quick_c import (
-        DUE,
-        END,
-        Account,
-        QuickWay,
-        StickyChoice,
-        TopicWay,
-        Turn,
-    )
-    from kclient.producer._row_filling_c import fill
-    from kclient.producer._sequences_c import PartitionSequences
-
-__all__ = [
-    "DUE",
-    "END",
-    "Account",
-    "BatchOutcome",
-    "Delivery",
-    "Doors",
-    "PartitionQueue",
-    "PartitionSequences",
-    "ProducerBatch",
-    "QuickWay",
-    "StickyChoice",
-    "TopicWay",
-    "Turn",
-    "fill",
-]
+    from kclient.producer._batch_c import ProducerBatch as ProducerBatch
+    from kclient.producer._delivery_c import BatchOutcome as BatchOutcome
+    from kclient.producer._delivery_c import Delivery as Delivery
+    from kclient.producer._partition_queue_c import PartitionQueue as PartitionQueue
+    from kclient.producer._partition_queue_c import PartitionSequences as PartitionSequences
+    from kclient.producer._quick_c import DUE as DUE
+    from kclient.producer._quick_c import END as END
+    from kclient.producer._quick_c import Account as Account
+    from kclient.producer._quick_c import Doors as Doors
+    from kclient.producer._quick_c import NoRoom as NoRoom
+    from kclient.producer._quick_c import QuickWay as QuickWay
+    from kclient.producer._quick_c import StickyChoice as StickyChoice
+    from kclient.producer._quick_c import TopicWay as TopicWay
+    from kclient.producer._quick_c import Turn as Turn
+    from kclient.producer._row_filling_c import fill as fill

@@ -23,7 +23,7 @@ repeat of one of the last five with the same success, and refuses anything else.
   written behind the later one; the same where the later one only may be written.
 * Only the partition concerned changes its epoch. Epochs end at 32767: then a new producer id.
 
-``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` in ``sequences`` one
+``ProducerIdentity`` is the producer's part of this, ``PartitionSequences`` beside its queue one
 partition's; the latter lives as long as the producer, whatever metadata says about the topic.
 Sequences are counted without end and wrap to 31 bits on the wire. Sans-IO.
 """
@@ -63,7 +63,6 @@ class IdentityEvent(enum.Enum):
 
     REQUEST = "InitProducerId was sent"
     GRANT = "the cluster gave an id and epoch"
-    FAIL = "the request failed in a way that may pass"
     REFUSE = "the cluster refuses"
     BUMP = "the epoch was raised"
     EXHAUST = "the epoch can't be raised any more"
@@ -73,7 +72,7 @@ _I, _J = IdentityState, IdentityEvent
 
 IDENTITY_TRANSITIONS: dict[IdentityState, dict[IdentityEvent, IdentityState]] = {
     _I.ABSENT: {_J.REQUEST: _I.REQUESTED},
-    _I.REQUESTED: {_J.GRANT: _I.READY, _J.FAIL: _I.ABSENT, _J.REFUSE: _I.REFUSED},
+    _I.REQUESTED: {_J.GRANT: _I.READY, _J.REFUSE: _I.REFUSED},
     _I.READY: {_J.BUMP: _I.READY, _J.EXHAUST: _I.ABSENT},
     _I.REFUSED: {_J.REQUEST: _I.REQUESTED},
 }
@@ -87,8 +86,6 @@ class ProducerIdentity:
         current: The identity that a partition takes when it starts (over).
         error: Why the cluster refused last; None once it gave one.
     """
-
-    __slots__ = ("current", "error", "state")
 
     def __init__(self) -> None:
         self.state = IdentityState.ABSENT
@@ -104,10 +101,6 @@ class ProducerIdentity:
         self._apply(IdentityEvent.GRANT)
         self.error = None
         self.current = Identity(producer_id, epoch)
-
-    def request_failed(self) -> None:
-        """The request failed; ask again."""
-        self._apply(IdentityEvent.FAIL)
 
     def refused(self, error: KafkaError) -> None:
         """The cluster refuses, and not for a reason that passes by waiting."""

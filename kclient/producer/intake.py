@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kclient.broker_errors import InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
@@ -24,10 +24,8 @@ from kclient.errors import (
     RecordTooLarge,
     broker_error,
 )
-from kclient.producer.hot import Delivery, QuickWay
-from kclient.producer.no_room import NoRoom
+from kclient.producer.hot import Delivery, NoRoom, QuickWay
 from kclient.producer.parking import Parked, ParkingLot
-from kclient.producer.partitioner import checked_choice
 from kclient.producer.serializing import (
     checked_partition,
     checked_timestamp,
@@ -41,17 +39,17 @@ from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator
 
     from kclient.clock import Clock
-    from kclient.cluster.metadata import Endpoint, LeaderHint
+    from kclient.cluster.updater import MetadataUpdater
     from kclient.cluster.view import Cluster
     from kclient.config import ProducerConfig
     from kclient.hooks import ClientLog, Partitioner, Serializer
     from kclient.producer.accumulator import Accumulator, TopicQueues
-    from kclient.producer.delivery_host import DeliveryHost
+    from kclient.producer.delivery import DeliveryHost
     from kclient.producer.hot import PartitionQueue
-    from kclient.types import Headers
+    from kclient.producer.outgoing import Content
 
 BATCH_OVERHEAD = 61
 """Bytes of a batch header."""
@@ -67,33 +65,6 @@ _SERVED_AT_ONCE = 1000
 _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.code})
 
 logger = logging.getLogger("kclient.producer")
-
-
-class Topics(Protocol):
-    """What the intake asks of the metadata updater."""
-
-    @property
-    def view(self) -> Cluster:
-        """The cluster as known now."""
-        ...
-
-    def touch(self, topic: str) -> None:
-        """Keep the topic in the view."""
-        ...
-
-    def request_update(self, topic: str | None = None) -> None:
-        """Have it refreshed soon."""
-        ...
-
-    def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
-        """Whether brokers have said for so long that there is no such topic."""
-        ...
-
-    def apply_leader_hints(
-        self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()
-    ) -> bool:
-        """Take a broker's word on new leaders."""
-        ...
 
 
 class Intake:
@@ -114,7 +85,7 @@ class Intake:
         accumulator: Accumulator,
         host: DeliveryHost,
         clock: Clock,
-        topics: Topics,
+        metadata: MetadataUpdater,
         serializers: tuple[Serializer[Any] | None, Serializer[Any] | None],
         partitioner: Partitioner | None,
     ) -> None:
@@ -124,7 +95,7 @@ class Intake:
         self._known = accumulator.topics
         self._host = host
         self._clock = clock
-        self._metadata = topics
+        self._metadata = metadata
         self._key_serializer, self._value_serializer = serializers
         self._partitioner = partitioner
         self.partitioned = partitioner is not None
@@ -193,10 +164,10 @@ class Intake:
         self,
         topic: str,
         partition: int | None,
-        content: tuple[int, bytes | None, bytes | None, Headers | None, int],
+        content: Content,
         no_room: NoRoom | Callable[[], asyncio.Future[None]],
     ) -> Delivery:
-        """``put`` of what is known to be right: timestamp, key, value, headers, and their size.
+        """``put`` of what is known to be right.
 
         Raises:
             InvalidArgument, BufferFull: It was not taken.
@@ -210,7 +181,7 @@ class Intake:
             and self.nobody_ahead(topic)
             and self._accumulator.has_room(content[4])
         ):
-            return self._place(known, partition, *content)
+            return self._place(known, partition, content)
         return self._hold(check_topic_name(topic), partition, content, no_room)
 
     def nobody_ahead(self, topic: str) -> bool:
@@ -223,19 +194,16 @@ class Intake:
         self,
         topic: TopicQueues,
         partition: int | None,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        size: int,
+        content: Content,
         deadline: float | None = None,
     ) -> Delivery:
         """Put a record into a batch; one that has waited into a batch that ends at ``deadline``."""
         accumulator = self._accumulator
+        _, key, _, _, size = content
         sticky = False
         if partition is None:
             if self._partitioner is not None:
-                partition = self._ask_partitioner(self._partitioner, topic, key)
+                partition = self.choose(topic, key)
             elif key is not None:
                 partition = partition_of_key(key, topic.count)
             else:
@@ -246,7 +214,7 @@ class Intake:
         queue = topic.queues[partition] or accumulator.queue(topic, partition)
         if deadline is not None:
             accumulator.separate(queue, deadline)
-        delivery = accumulator.append(queue, timestamp, key, value, headers, size)
+        delivery = accumulator.append(queue, content)
         if delivery is None:
             if sticky and topic.sticky.due():
                 if queue.open is not None:
@@ -254,34 +222,45 @@ class Intake:
                 queue = accumulator.queue(topic, topic.move_sticky())
                 if deadline is not None:
                     accumulator.separate(queue, deadline)
-                delivery = accumulator.append(queue, timestamp, key, value, headers, size)
+                delivery = accumulator.append(queue, content)
             if delivery is None:
-                delivery = accumulator.append_first(
-                    queue, timestamp, key, value, headers, size, self._clock.now()
-                )
+                delivery = accumulator.append_first(queue, content, self._clock.now())
         if sticky:
             topic.sticky.note(size)
         return delivery
 
     def choose(self, topic: TopicQueues, key: bytes | None) -> int:
-        """What the user's partitioner says; -1 where there isn't one."""
-        if self._partitioner is None:
-            return -1
-        return self._ask_partitioner(self._partitioner, topic, key)
+        """What the user's partitioner says; -1 where there isn't one.
 
-    def _ask_partitioner(
-        self, partitioner: Partitioner, topic: TopicQueues, key: bytes | None
-    ) -> int:
+        Without one, records with a key go where Java's producer would send them
+        (``record.murmur``), and the others by ``StickyChoice`` (uniform sticky, KIP-794).
+
+        Raises:
+            InvalidArgument: It fails, or answers outside of the topic.
+        """
+        partitioner, count = self._partitioner, topic.count
+        if partitioner is None:
+            return -1
+        name = type(partitioner).__name__
         try:
-            return checked_choice(partitioner, topic.name, key, topic.count)
+            chosen = partitioner.partition(topic.name, key, count)
         except KafkaError:
             raise
         except Exception as error:
             raise InvalidArgument(
-                f"{type(partitioner).__name__} failed for topic {topic.name}: "
-                f"{type(error).__name__}: {error}",
+                f"{name} failed for topic {topic.name}: {type(error).__name__}: {error}",
                 maybe_written=False,
             ) from error
+        if not isinstance(chosen, int) or isinstance(chosen, bool):
+            raise InvalidArgument(
+                f"{name} chose {chosen!r} for topic {topic.name}: a partitioner must return an int"
+            )
+        if not 0 <= chosen < count:
+            raise InvalidArgument(
+                f"{name} chose partition {chosen} of topic {topic.name}, which has {count}: "
+                f"allowed is 0 to {count - 1}"
+            )
+        return chosen
 
     def too_large(self, topic: str, size: int) -> RecordTooLarge:
         """The error for a record of ``size`` bytes, which is over ``max_record``."""
@@ -298,7 +277,7 @@ class Intake:
         self,
         topic: str,
         partition: int | None,
-        content: tuple[int, bytes | None, bytes | None, Headers | None, int],
+        content: Content,
         no_room: NoRoom | Callable[[], asyncio.Future[None]],
     ) -> Delivery:
         known = self._known.get(topic)
@@ -396,16 +375,7 @@ class Intake:
         if parked.waiter is None and deadline - parked.deadline > self._forgiven:
             deadline = parked.deadline
         try:
-            delivery = self._place(
-                topic,
-                parked.wanted,
-                parked.timestamp,
-                parked.key,
-                parked.value,
-                parked.headers,
-                parked.size,
-                deadline,
-            )
+            delivery = self._place(topic, parked.wanted, parked.content, deadline)
         except KafkaError as error:
             parked.refused(error)
             return

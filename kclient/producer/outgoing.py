@@ -17,6 +17,10 @@ HeadersArgument: TypeAlias = (
 )
 
 
+Content: TypeAlias = tuple[int, bytes | None, bytes | None, Headers | None, int]
+"""A record as batches take it: timestamp, key, value, headers, and the bytes it is said to take."""
+
+
 class ArrowStream(Protocol):
     """A table, as Arrow's PyCapsule interface has it."""
 

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.errors import KafkaError
-    from kclient.producer.delivery_host import DeliveryHost
+    from kclient.producer.delivery import DeliveryHost
     from kclient.producer.flush import FlushWait
     from kclient.producer.hot import Account, Delivery
-    from kclient.types import Headers
+    from kclient.producer.outgoing import Content
 
 _NEVER = float("inf")
+_NOTHING: Content = (0, None, None, None, 0)
 _PARKED_SHARE = 4
 """Records parked for room may take one such part of the memory budget beyond it."""
 _UPKEEP = 512
@@ -48,16 +49,13 @@ class Parked(BatchOutcome):
     """
 
     __slots__ = (
+        "content",
         "deadline",
         "delivery",
         "flushes",
-        "headers",
-        "key",
         "line",
         "lot",
         "size",
-        "timestamp",
-        "value",
         "waiter",
         "wanted",
     )
@@ -68,13 +66,14 @@ class Parked(BatchOutcome):
         lot: ParkingLot,
         topic: str,
         wanted: int | None,
-        content: tuple[int, bytes | None, bytes | None, Headers | None, int],
+        content: Content,
     ) -> None:
         super().__init__(host, topic, -1 if wanted is None else wanted)
         self.count = 1
         self.lot = lot
         self.wanted = wanted
-        self.timestamp, self.key, self.value, self.headers, self.size = content
+        self.content = content
+        self.size = content[4]
         self.delivery: Delivery | None = None
         self.waiter: asyncio.Future[None] | None = None
         self.deadline = _NEVER
@@ -121,8 +120,8 @@ class Parked(BatchOutcome):
 
     def _wake(self) -> None:
         # The user may keep the delivery for long, and a due list this: neither shall hold more.
-        self.key = self.value = self.headers = self.delivery = None
-        self.flushes = None
+        self.content = _NOTHING
+        self.delivery = self.flushes = None
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 

@@ -18,7 +18,8 @@ order of the log. The rules that keep it:
 
 One source, two builds: compiled as ``_partition_queue_c`` with the C types of its ``.pxd``; others
 take ``PartitionQueue`` from ``kclient.producer.hot``. The accumulator owns these queues; the sender
-drives them. Sans-IO.
+drives them. The numbers of its batches are a state machine of its own, ``PartitionSequences``;
+``idempotence`` has the theory. Sans-IO.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kclient.producer.batch_states import UNDER_WAY, BatchEvent, BatchState
-from kclient.producer.idempotence import SequenceState
+from kclient.producer.idempotence import SEQUENCE_TRANSITIONS, SequenceEvent, SequenceState
+from kclient.transitions import step
 from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ else:
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.batch import ProducerBatch
     from kclient.producer.delivery import BatchOutcome
-    from kclient.producer.sequences import PartitionSequences
 
 WINDOW = 5
 """Batches of a producer id that a leader remembers (Kafka's NUM_BATCHES_TO_RETAIN)."""
@@ -54,6 +55,67 @@ _ACKNOWLEDGE = BatchEvent.ACKNOWLEDGE
 _STEADY = SequenceState.STEADY
 _BROKEN = SequenceState.BROKEN
 _UNRESOLVED = SequenceState.UNRESOLVED
+
+
+@cython.cclass
+class PartitionSequences:
+    """One partition's numbering.
+
+    Attributes:
+        state: What is known.
+        identity: Who numbers; None before the first batch.
+        next: Count that the next new batch gets.
+        acked_end: Count after the last acknowledged record.
+        gap_end: Count after the last batch that was given up, while UNRESOLVED.
+    """
+
+    __slots__ = ("acked_end", "gap_end", "identity", "next", "state")
+
+    def __init__(self) -> None:
+        self.state = _STEADY
+        self.identity: Identity | None = None
+        self.next = 0
+        self.acked_end = 0
+        self.gap_end = 0
+
+    def take(self, count: int) -> int:
+        """Give ``count`` numbers away; return the first."""
+        first = self.next
+        self.next += count
+        return first
+
+    def acknowledged(self, end: int) -> None:
+        """The log has everything before ``end``."""
+        if end > self.acked_end:
+            self.acked_end = end
+        if self.state is _UNRESOLVED and self.acked_end >= self.gap_end:
+            self._apply(SequenceEvent.RESOLVE)
+
+    def given_up(self, end: int) -> None:
+        """A batch whose numbers end at ``end`` won't be sent again."""
+        if end <= self.acked_end:
+            return  # a later batch was written, so the log has this one as well
+        self.gap_end = max(self.gap_end, end)
+        self._apply(SequenceEvent.GIVE_UP)
+
+    def broken(self) -> None:
+        """The numbers can't go on."""
+        self._apply(SequenceEvent.BREAK)
+
+    def start(self, identity: Identity) -> None:
+        """Number this partition's first batch under ``identity``."""
+        if self.identity is not None:
+            raise RuntimeError("a partition starts once; later identities come by renew()")
+        self.identity = identity
+
+    def renew(self, identity: Identity) -> None:
+        """Start over at 0 under ``identity``."""
+        self._apply(SequenceEvent.RENEW)
+        self.identity = identity
+        self.next = self.acked_end = self.gap_end = 0
+
+    def _apply(self, event: SequenceEvent) -> None:
+        self.state = step(SEQUENCE_TRANSITIONS, self.state, event)
 
 
 @cython.cclass

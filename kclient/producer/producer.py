@@ -20,13 +20,10 @@ from kclient.errors import ClientClosed, FlushFailed, fresh
 from kclient.hooks import require_callable, require_method
 from kclient.producer.accumulator import Accumulator
 from kclient.producer.bulk import BulkSend, admission
-from kclient.producer.ending import Ending
-from kclient.producer.failures import UnseenFailures
-from kclient.producer.hot import Doors
-from kclient.producer.idempotence import ProducerIdentity
+from kclient.producer.ending import Ending, UnseenFailures
+from kclient.producer.hot import Doors, NoRoom
+from kclient.producer.idempotence import IdentityState, ProducerIdentity
 from kclient.producer.intake import Intake
-from kclient.producer.looker import Looker
-from kclient.producer.no_room import NoRoom
 from kclient.producer.parking import Parked
 from kclient.producer.sender import Sender
 from kclient.producer.settlement import Settlement
@@ -184,7 +181,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             core.counters,
             core.rng,
         )
-        self._settlement.obstacles.trouble_with = core.network.trouble_with
+        self._settlement.trouble_with = core.network.trouble_with
         self._ending = Ending(
             self._accumulator, self._intake, self._settlement, self._failures, core.clock
         )
@@ -199,7 +196,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         self._no_room = NoRoom.REFUSE if self._config.max_block == 0.0 else self._new_waiter
         self._task: asyncio.Task[Any] | None = None
         self._closing = core.closing("close-producer", self._close)
-        self._looker = Looker(core, self._accumulator, self._intake, self._settlement, self._sender)
+        self._add_gauges()
 
     def __repr__(self) -> str:
         return self._core.shown("Producer")
@@ -541,12 +538,40 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             if not health.ok:
                 print(health.last_error, health.client.metadata_error)
         """
-        return self._looker.health()
+        from kclient.producer.health import ProducerHealth
+
+        core, identity, settlement = self._core, self._identity, self._settlement
+        idempotent, current = self._config.idempotence, identity.current
+        known = idempotent and identity.state is not IdentityState.REFUSED
+        known = known and current.producer_id >= 0
+        error = settlement.last_error
+        return ProducerHealth(
+            client=core.health(),
+            idempotent=idempotent,
+            producer_id=current.producer_id if known else None,
+            producer_epoch=current.epoch if known else None,
+            buffered_bytes=self._accumulator.used,
+            parked_records=self._intake.lot.total,
+            unsettled_partitions=len(self._accumulator.busy),
+            requests_in_flight=self._requests(),
+            last_error=None if error is None else str(error),
+            last_error_age=None if error is None else core.clock.now() - settlement.last_error_at,
+        )
 
     # Inside.
 
     def _wake(self) -> None:
         self._sender.wake()
+
+    def _add_gauges(self) -> None:
+        gauge = self._core.counters.gauge
+        gauge("producer.buffered_bytes", lambda: float(self._accumulator.used))
+        gauge("producer.parked_records", lambda: float(self._intake.lot.total))
+        gauge("producer.requests_in_flight", lambda: float(self._requests()))
+
+    def _requests(self) -> int:
+        """How many Produce requests are under way."""
+        return sum(self._sender.in_flight.values())
 
     def _new_waiter(self) -> asyncio.Future[None]:
         return self._failures.loop.create_future()

@@ -68,7 +68,7 @@ def fill(
         batch: ProducerBatch | None = way.batches[target]
         if batch is None or batch.builder is None or batch.watcher is not watcher:
             break
-        if batch.builder._count != nexts_view[target]:
+        if batch.builder.record_count != nexts_view[target]:
             break
         size = rows.stage(row)
         if size > batch.lease:

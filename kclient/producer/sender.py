@@ -491,7 +491,7 @@ class Sender:
                 attempt += 1
             else:
                 self._refusals = 0
-                self._settlement.obstacles.no_identity = None
+                self._settlement.no_identity = None
                 self._identity.granted(*identity)
         for queue in self._take_nameless():
             self._accumulator.mark(queue)
@@ -499,7 +499,7 @@ class Sender:
 
     def _no_identity(self, error: KafkaError) -> None:
         self._settlement.note(error, self._clock.now())
-        self._settlement.obstacles.no_identity = error
+        self._settlement.no_identity = error
 
     def identity_refused(self, error: KafkaError) -> None:
         """The cluster gives no producer id: what waits for one fails, later batches ask again."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from array import array
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kclient.errors import RowsNotDelivered
@@ -25,6 +26,7 @@ _STEP = 1_000
 """Rows that are looked at in one step."""
 
 
+@dataclass(slots=True)
 class Slice:
     """Rows that were taken together.
 
@@ -35,15 +37,10 @@ class Slice:
         runs: Where rows of a partition begin in another batch: row, batch, index there.
     """
 
-    __slots__ = ("base", "lanes", "runs", "targets")
-
-    def __init__(
-        self, base: int, targets: array[int], lanes: dict[int, tuple[BatchOutcome, int]]
-    ) -> None:
-        self.base = base
-        self.targets = targets
-        self.lanes = lanes
-        self.runs: list[tuple[int, BatchOutcome, int]] = []
+    base: int
+    targets: array[int]
+    lanes: dict[int, tuple[BatchOutcome, int]]
+    runs: list[tuple[int, BatchOutcome, int]] = field(default_factory=list)
 
     def written(self) -> bool:
         """All batches that may have its rows are acknowledged."""
@@ -59,8 +56,6 @@ class SentRows:
         nexts: By partition, the index that its next row gets in the batch that took the last one,
             if nobody else adds to it.
     """
-
-    __slots__ = ("_current", "_slices", "nexts")
 
     def __init__(self) -> None:
         self.nexts = array("q")

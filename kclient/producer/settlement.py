@@ -23,7 +23,6 @@ from kclient.errors import (
 )
 from kclient.producer.accumulator import NO_LEADER
 from kclient.producer.batch_states import BatchState
-from kclient.producer.obstacles import Obstacles
 from kclient.producer.verdict import (
     TOO_LARGE,
     Verdict,
@@ -36,15 +35,15 @@ from kclient.protocol.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from kclient.cluster.updater import MetadataUpdater
     from kclient.config import ProducerConfig
     from kclient.hooks import Counters, Hooks
     from kclient.producer.accumulator import Accumulator
     from kclient.producer.cargo import CargoReply
     from kclient.producer.hot import PartitionQueue, ProducerBatch
     from kclient.producer.idempotence import ProducerIdentity
-    from kclient.producer.intake import Topics
     from kclient.producer.shipment import Answer, Shipment
 
 logger = logging.getLogger("kclient.producer")
@@ -65,7 +64,7 @@ class Settlement:
         config: ProducerConfig,
         accumulator: Accumulator,
         identity: ProducerIdentity,
-        metadata: Topics,
+        metadata: MetadataUpdater,
         hooks: Hooks,
         counters: Counters,
         rng: random.Random,
@@ -84,7 +83,10 @@ class Settlement:
         """The latest failure of a batch or request, for ``health()``; None once the partition that
         it concerned has had a batch delivered."""
         self.last_error_at = 0.0
-        self.obstacles = Obstacles()
+        self.trouble_with: Callable[[int], Exception | None] = lambda node_id: None
+        """Gives the latest failure to reach a node, None if it was reached since."""
+        self.no_identity: Exception | None = None
+        """Why the latest request for a producer id failed; None after one that didn't."""
         self._last_failed: PartitionQueue | None = None
         self._batches = self._records = self._bytes = 0  # delivered and not counted yet
 
@@ -292,7 +294,7 @@ class Settlement:
         shipment = batch.shipment
         if shipment is not None and shipment.carries(batch):
             batch.maybe_written = True
-        why, cause = self.obstacles.of(batch)
+        why, cause = self._obstacle(batch)
         attempts = f"{batch.attempts} attempt{'' if batch.attempts == 1 else 's'}"
         error = DeliveryTimedOut(
             f"{batch.queue.topic_partition}: not acknowledged within "
@@ -307,7 +309,7 @@ class Settlement:
 
     def give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail ``batch`` with ``error``, wherever it is; the producer is at its end."""
-        queue, (why, cause) = batch.queue, self.obstacles.of(batch)
+        queue, (why, cause) = batch.queue, self._obstacle(batch)
         if batch is queue.open:
             queue.seal_open()
         shipment = batch.shipment
@@ -389,6 +391,31 @@ class Settlement:
 
     # Words and news.
 
+    def _obstacle(self, batch: ProducerBatch) -> tuple[str, Exception | None]:
+        """What ``batch`` waited for at the end, and the error behind that, if there is one."""
+        if batch.last_error is not None:
+            return f"last problem: {batch.last_error}", batch.last_error
+        queue, shipment = batch.queue, batch.shipment
+        if shipment is not None and shipment.encoded:
+            return f"broker {shipment.node_id} has not answered", None
+        if queue.leader is None or queue.leader < 0:
+            return "the partition has no leader", None
+        if shipment is None:
+            if batch.compressing:
+                return "it is still being compressed", None
+            row = queue.outstanding or queue.sealed
+            if row and row[0] is not batch:
+                what, error = self._obstacle(row[0])
+                return f"it waits behind an earlier batch of its partition ({what})", error
+            if queue.needs_identity():
+                error = self.no_identity
+                return "the producer waits for a producer id" + _because(error), error
+        node_id = queue.leader if shipment is None else shipment.node_id
+        error = self.trouble_with(node_id)
+        if error is not None:
+            return f"broker {node_id} can't be used{_because(error)}", error
+        return f"it waits for its turn at broker {node_id}", None
+
     def _error(self, batch: ProducerBatch, answer: Answer, node_id: int) -> KafkaError:
         where = batch.queue.topic_partition
         said = answer.message
@@ -446,6 +473,10 @@ class Settlement:
             ],
             endpoints,
         )
+
+
+def _because(error: Exception | None) -> str:
+    return "" if error is None else f": {error}"
 
 
 def _has_moved(batch: ProducerBatch, node_id: int) -> bool:

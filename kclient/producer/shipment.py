@@ -72,21 +72,6 @@ class Shipment:
         version: Of the message.
     """
 
-    __slots__ = (
-        "_acks",
-        "_codec",
-        "_included",
-        "_named",
-        "_timeout_ms",
-        "_topic_id",
-        "batches",
-        "encoded",
-        "lingered",
-        "node_id",
-        "topics",
-        "version",
-    )
-
     def __init__(
         self,
         node_id: int,

@@ -54,8 +54,6 @@ class Pace:
         ahead: Bytes that it may have unsent.
     """
 
-    __slots__ = ("_ahead", "_least", "_turn", "_wait")
-
     def __init__(self, turn: Turn, wait: FlushWait, ahead: int) -> None:
         self._turn = turn
         self._wait = wait

@@ -9,7 +9,7 @@ from kclient.record._murmur_c cimport partition_of
 cdef Py_ssize_t RECORD_OVERHEAD
 cdef Py_ssize_t HEADER_OVERHEAD
 cdef int64_t _LAST_TIMESTAMP
-cdef int64_t _LAST_PARTITION
+cdef int64_t MOST_PARTITIONS
 cdef bytes _NO_HEADERS
 cdef Py_ssize_t _CELLS_AT_ONCE
 cdef int64_t _HASHED_AT_ONCE
@@ -111,13 +111,11 @@ cdef class ArrowRows:
 
     @cython.locals(wrong=Py_ssize_t, highest=int64_t, fault=int, partition=int64_t)
     cpdef tuple check(
-        self, Py_ssize_t row, Py_ssize_t last, Py_ssize_t largest, Py_ssize_t keep)
+        self, Py_ssize_t row, Py_ssize_t last, Py_ssize_t largest, Py_ssize_t keep,
+        int64_t partitions=*)
 
     @cython.locals(partition=int64_t, fault=int)
-    cdef int _fault(self, Py_ssize_t row, Py_ssize_t largest) except -1
-
-    @cython.locals(wrong=Py_ssize_t)
-    cpdef tuple beyond(self, Py_ssize_t row, Py_ssize_t last, int64_t partitions, Py_ssize_t keep)
+    cdef int _fault(self, Py_ssize_t row, Py_ssize_t largest, int64_t partitions) except -1
 
     cpdef int64_t partition(self, Py_ssize_t row)
 

@@ -36,14 +36,14 @@ cdef extern from *:
 # What every record asks for or changes comes first, so that it lies in two lines of the cache.
 cdef class BatchBuilder:
     cdef Py_ssize_t _used
-    cdef Py_ssize_t _count
-    cdef int64_t _base_timestamp
-    cdef int64_t _max_timestamp
+    cdef readonly Py_ssize_t record_count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
     cdef Py_ssize_t _room
     cdef unsigned char* _memory
     cdef Py_ssize_t _size
     cdef bytearray _buffer
-    cdef bint _closed
+    cdef readonly bint closed
     cdef int _codec
     cdef int _attributes
     cdef Py_ssize_t _expected

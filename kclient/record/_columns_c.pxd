@@ -15,11 +15,11 @@ cdef class BytesColumn:
     cdef Py_ssize_t _expected_rows
     cdef Py_ssize_t _expected_bytes
     cdef Py_ssize_t _asked
-    cdef bytearray _data
+    cdef readonly bytearray data
     cdef unsigned char* _data_cstr
-    cdef object _ends
+    cdef readonly object ends
     cdef int[::1] _ends_view
-    cdef bytearray _present
+    cdef readonly bytearray present
     cdef unsigned char* _present_cstr
 
     @cython.locals(wanted=Py_ssize_t)
@@ -35,17 +35,17 @@ cdef class BytesColumn:
 
 cdef class ColumnStore:
     cdef Py_ssize_t _expected_rows
-    cdef object _offsets
-    cdef object _timestamps
-    cdef object _header_ends
-    cdef BytesColumn _keys
-    cdef BytesColumn _values
+    cdef readonly object offsets
+    cdef readonly object timestamps
+    cdef readonly object header_ends
+    cdef readonly BytesColumn keys
+    cdef readonly BytesColumn values
     cdef list _header_names
     cdef list _header_values
-    cdef Py_ssize_t _key_nulls
-    cdef Py_ssize_t _value_nulls
+    cdef readonly Py_ssize_t key_nulls
+    cdef readonly Py_ssize_t value_nulls
     cdef Py_ssize_t _headers
-    cdef Py_ssize_t _rows
+    cdef readonly Py_ssize_t rows
 
     @cython.locals(wanted=Py_ssize_t, size=Py_ssize_t)
     cpdef int reserve(self, Py_ssize_t more, Py_ssize_t size_bytes) except -1

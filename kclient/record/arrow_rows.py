@@ -35,7 +35,8 @@ BAD_NAME = 5
 """What ``ArrowRows.check`` finds wrong with a row."""
 
 _LAST_TIMESTAMP = 0x7FFFFFFFFFFFFFFE
-_LAST_PARTITION = 0x7FFFFFFF
+MOST_PARTITIONS = 0x80000000
+"""Of a topic, as far as their numbers allow."""
 _NO_HEADERS = b"\x00"
 
 # What of these takes a few milliseconds in each build.
@@ -55,8 +56,6 @@ class ArrowBits:
         rows: How many there are.
         bits: A bit per row, least significant first; None if no row is null.
     """
-
-    __slots__ = ("_any", "_bits", "_start")
 
     def __init__(self, start: int, rows: int, bits: Any) -> None:
         self._any = bits is not None
@@ -88,9 +87,6 @@ class ArrowBytes:
     Attributes:
         pos: Where in ``data`` the value is that ``locate`` found.
     """
-
-    __slots__ = ("_data", "_data_cstr", "_narrow", "_nulls", "_size", "_start", "_wide", "_width",
-                 "pos")  # fmt: skip
 
     def __init__(
         self, rows: int, start: int, bits: Any, width: int, ends: Any, size: int, data: Any
@@ -168,8 +164,6 @@ class ArrowInts:
         over: To divide by.
     """
 
-    __slots__ = ("_most", "_nulls", "_numbers", "_over", "_start", "_times")
-
     def __init__(
         self, rows: int, start: int, bits: Any, numbers: Any, times: int = 1, over: int = 1
     ) -> None:
@@ -214,10 +208,6 @@ class ArrowHeaders:
         names: Their names.
         values: Their values.
     """
-
-    __slots__ = ("_first", "_item_nulls", "_items", "_names", "_narrow", "_nulls", "_scratch",
-                 "_scratch_cstr", "_start", "_values", "_wide", "_width", "from_item",
-                 "to_item")  # fmt: skip
 
     def __init__(
         self,
@@ -354,9 +344,6 @@ class ArrowRows:
         timestamp: Milliseconds, if they are given.
     """
 
-    __slots__ = ("_at_once", "_headers", "_key", "_key_size", "_partition", "_timestamp", "_value",
-                 "_value_size", "count")  # fmt: skip
-
     def __init__(
         self,
         count: int,
@@ -384,7 +371,7 @@ class ArrowRows:
         return last if last < self.count else self.count
 
     def check(
-        self, row: int, last: int, largest: int, keep: int
+        self, row: int, last: int, largest: int, keep: int, partitions: int = MOST_PARTITIONS
     ) -> tuple[int, list[tuple[int, int]], int]:
         """Look at rows from ``row`` to before ``last``, before any is sent.
 
@@ -393,6 +380,7 @@ class ArrowRows:
             last: Where to end.
             largest: Bytes that a record may take.
             keep: How many of those that are wrong to tell.
+            partitions: How many the topic has.
 
         Returns:
             How many are wrong; the first of them, each with what is (``TOO_LARGE`` ...); and the
@@ -403,7 +391,7 @@ class ArrowRows:
         highest = -1
         told: list[tuple[int, int]] = []
         while row < last:
-            fault = self._fault(row, largest)
+            fault = self._fault(row, largest, partitions)
             if fault:
                 wrong += 1
                 if len(told) < keep:
@@ -415,7 +403,7 @@ class ArrowRows:
             row += 1
         return wrong, told, highest
 
-    def _fault(self, row: int, largest: int) -> int:
+    def _fault(self, row: int, largest: int, partitions: int) -> int:
         if self._headers is not None:
             fault = self._headers.fault(row)
             if fault:
@@ -424,7 +412,7 @@ class ArrowRows:
             return TOO_LARGE
         if self._partition is not None and not self._partition.is_null(row):
             partition = self._partition.get(row)
-            if partition < 0 or partition > _LAST_PARTITION:
+            if partition < 0 or partition >= partitions:
                 return BAD_PARTITION
         if (
             self._timestamp is not None
@@ -433,21 +421,6 @@ class ArrowRows:
         ):
             return BAD_TIMESTAMP
         return 0
-
-    def beyond(
-        self, row: int, last: int, partitions: int, keep: int
-    ) -> tuple[int, list[tuple[int, int]]]:
-        """The rows that ask for a partition that isn't there: how many, and the first of them."""
-        self._refuse_beyond(row, last)
-        wrong = 0
-        told: list[tuple[int, int]] = []
-        while row < last:
-            if self.partition(row) >= partitions:
-                wrong += 1
-                if len(told) < keep:
-                    told.append((row, BAD_PARTITION))
-            row += 1
-        return wrong, told
 
     def partition(self, row: int) -> int:
         """The partition that a row asks for, -1 for none."""

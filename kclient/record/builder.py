@@ -107,20 +107,26 @@ class BatchBuilder:
         log_append_time: Write a batch whose timestamps the broker gave (for brokers).
         transactional: The batch is part of a transaction.
         control: Its records are markers of the transaction log and not data (for brokers).
+
+    Attributes:
+        record_count: Records in it so far.
+        base_timestamp: Timestamp of the first record, -1 before it.
+        max_timestamp: Greatest timestamp so far, -1 before the first record.
+        closed: It takes no more records, since it was compressed or encoded.
     """
 
     __slots__ = (
         "_attributes",
-        "_base_timestamp",
         "_buffer",
-        "_closed",
         "_codec",
-        "_count",
         "_expected",
-        "_max_timestamp",
         "_payload",
         "_room",
         "_used",
+        "base_timestamp",
+        "closed",
+        "max_timestamp",
+        "record_count",
     )
 
     def __init__(
@@ -146,10 +152,10 @@ class BatchBuilder:
         self._payload: bytes | None = None
         self._codec = 0
         self._used = 0
-        self._count = 0
-        self._base_timestamp = -1
-        self._max_timestamp = -1
-        self._closed = False
+        self.record_count = 0
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+        self.closed = False
 
     def _take(self, buffer: bytearray) -> None:
         """Have ``buffer`` be where records are put. Asking it for each where it is costs time."""
@@ -157,11 +163,6 @@ class BatchBuilder:
         if cython.compiled:
             self._memory: Any = buffer  # type: ignore[misc]
             self._size = len(buffer)  # type: ignore[misc]
-
-    @property
-    def record_count(self) -> int:
-        """Records in it so far."""
-        return self._count
 
     @property
     def size_bytes(self) -> int:
@@ -174,24 +175,9 @@ class BatchBuilder:
         return BATCH_HEADER_BYTES + (self._used if self._payload is None else len(self._payload))
 
     @property
-    def base_timestamp(self) -> int:
-        """Timestamp of the first record, -1 before it."""
-        return self._base_timestamp
-
-    @property
-    def max_timestamp(self) -> int:
-        """Greatest timestamp so far, -1 before the first record."""
-        return self._max_timestamp
-
-    @property
     def codec(self) -> Compression:
         """How it is compressed; NONE until ``compress``."""
         return Compression(self._codec)
-
-    @property
-    def closed(self) -> bool:
-        """It takes no more records, since it was compressed or encoded."""
-        return self._closed
 
     def append(
         self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None
@@ -212,7 +198,7 @@ class BatchBuilder:
             InvalidArgument: The timestamp is not an int within -1 to 2**63 - 2.
             RecordTooLarge: No batch can hold it (2 GiB).
         """
-        if self._closed:
+        if self.closed:
             return -1
         timestamp = checked_timestamp(timestamp_ms)
         if key is not None and not isinstance(key, bytes):
@@ -230,9 +216,9 @@ class BatchBuilder:
         Raises:
             RecordTooLarge: No batch can hold it (2 GiB).
         """
-        if self._closed:
+        if self.closed:
             return -1
-        delta = timestamp - self._base_timestamp if self._count else 0
+        delta = timestamp - self.base_timestamp if self.record_count else 0
         if cython.compiled:
             return self._note(timestamp, self._store(delta, key, value, headers))
         return self._join(timestamp, delta, key, value, headers)
@@ -248,9 +234,9 @@ class BatchBuilder:
         headers_size: int,
     ) -> int:
         """``put`` in the compiled build, of what lies anywhere; a negative size is None."""
-        if self._closed:
+        if self.closed:
             return -1
-        delta = timestamp - self._base_timestamp if self._count else 0
+        delta = timestamp - self.base_timestamp if self.record_count else 0
         written = self._write(
             delta, key_cstr, key_size, value_cstr, value_size, headers_cstr, headers_size
         )
@@ -265,15 +251,15 @@ class BatchBuilder:
         Returns:
             How many were put, and the bytes of those values.
         """
-        if self._closed or self._count == 0:
+        if self.closed or self.record_count == 0:
             return 0, 0
         if not cython.compiled:
             return self._join_values(timestamp, values[: max(count, 0)])
         out_cstr: Any = self._memory
         end = min(self._room, self._size)
         pos = self._used
-        index = zigzag(self._count)
-        time = zigzag(timestamp - self._base_timestamp)
+        index = zigzag(self.record_count)
+        time = zigzag(timestamp - self.base_timestamp)
         # Attributes, no key and no headers are a byte each.
         fixed_size = 3 + varint_size(time)
         put = 0
@@ -302,29 +288,29 @@ class BatchBuilder:
             value_bytes += value_size
         if put > 0:
             self._used = pos
-            self._count += put
-            if timestamp > self._max_timestamp:
-                self._max_timestamp = timestamp
+            self.record_count += put
+            if timestamp > self.max_timestamp:
+                self.max_timestamp = timestamp
         return put, value_bytes
 
     def _note(self, timestamp: int, written: int) -> int:
         """Count the record that took ``written`` bytes; its index, or -1 if that is 0."""
         if written == 0:
             return -1
-        count = self._count
+        count = self.record_count
         self._used += written
-        self._count = count + 1
+        self.record_count = count + 1
         if count == 0:
-            self._base_timestamp = timestamp
-        if timestamp > self._max_timestamp:
-            self._max_timestamp = timestamp
+            self.base_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
         return count
 
     def _join(
         self, timestamp: int, delta: int, key: bytes | None, value: bytes | None, headers: bytes
     ) -> int:
         """The rest of ``put`` in the pure build."""
-        count = self._count
+        count = self.record_count
         if key is None:
             key_size = _NULL
             key = b""
@@ -350,16 +336,16 @@ class BatchBuilder:
         self._buffer += prefix
         self._buffer += record
         self._used += total
-        self._count = count + 1
+        self.record_count = count + 1
         if count == 0:
-            self._base_timestamp = timestamp
-        if timestamp > self._max_timestamp:
-            self._max_timestamp = timestamp
+            self.base_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
         return count
 
     def _join_values(self, timestamp: int, values: list[Any]) -> tuple[int, int]:
         """The rest of ``put_values`` in the pure build."""
-        delta = timestamp - self._base_timestamp
+        delta = timestamp - self.base_timestamp
         put = value_bytes = 0
         for value in values:
             if type(value) is not bytes:
@@ -403,7 +389,7 @@ class BatchBuilder:
     ) -> int:
         """Append the record's bytes; bytes written, 0 if there is no room."""
         time = zigzag(delta)
-        index = zigzag(self._count)
+        index = zigzag(self.record_count)
         key_length = zigzag(key_size)
         value_length = zigzag(value_size)
         size = 1 + varint_size(time) + varint_size(index) + varint_size(key_length)
@@ -415,7 +401,7 @@ class BatchBuilder:
         total = size + varint_size(zigzag(size))
         if self._used + total > self._room:
             check_size(size)
-            if self._count > 0:
+            if self.record_count > 0:
                 return 0
         if self._used + total > self._size:
             self._grow(self._used + total)
@@ -465,8 +451,8 @@ class BatchBuilder:
         buffer = self._buffer
         if not cython.compiled or is_exported(buffer):  # type: ignore[name-defined] # noqa: F821
             return None
-        self._closed = True
-        self._count = self._used = 0
+        self.closed = True
+        self.record_count = self._used = 0
         self._take(_NOTHING)
         return buffer
 
@@ -487,7 +473,7 @@ class BatchBuilder:
         """
         if self._payload is not None:
             raise InvalidArgument(f"the batch is already compressed with {self.codec.name}")
-        self._closed = True
+        self.closed = True
         if codec != 0:
             self._payload = compress(codec, self._body(), level)
             self._codec = int(codec)
@@ -525,16 +511,16 @@ class BatchBuilder:
 
         The builder is closed, so the body never changes. Raises: see ``encode``.
         """
-        if self._count == 0:
+        if self.record_count == 0:
             raise InvalidArgument("a batch without records can't be encoded")
-        self._closed = True
+        self.closed = True
         body = self._body()
         head = batch_head(
             body,
             self._attributes | self._codec | (TRANSACTIONAL_BIT if transactional else 0),
-            self._count,
-            self._base_timestamp,
-            self._max_timestamp,
+            self.record_count,
+            self.base_timestamp,
+            self.max_timestamp,
             producer_id,
             producer_epoch,
             base_sequence,
@@ -548,16 +534,15 @@ class BatchBuilder:
 
         A record over the limit is alone in its builder. This one stays as it is, but closed.
         """
-        self._closed = True
+        self.closed = True
         body = bytes(self._body())
         if self._codec:
             body = decompress(Compression(self._codec), body, max(self._used, 1))
         log_append_time = bool(self._attributes & LOG_APPEND_BIT)
         transactional = bool(self._attributes & TRANSACTIONAL_BIT)
-        origin = Origin("", 0, TimestampType.CREATE_TIME, None)
+        origin, count = Origin("", 0, TimestampType.CREATE_TIME, None), self.record_count
         records, _, _ = decode_records(
-            body, 0, self._count, 0, self._count - 1, self._base_timestamp, None, origin, 0,
-            self._count,
+            body, 0, count, 0, count - 1, self.base_timestamp, None, origin, 0, count
         )  # fmt: skip
         parts: list[BatchBuilder] = []
         part: BatchBuilder | None = None

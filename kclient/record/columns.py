@@ -49,73 +49,51 @@ class BytesColumn:
     Args:
         rows: Room that the first row makes at once, as do
         size_bytes: so many bytes in these.
-    """
 
-    __slots__ = (
-        "_asked",
-        "_data",
-        "_data_cstr",
-        "_ends",
-        "_ends_view",
-        "_expected_bytes",
-        "_expected_rows",
-        "_present",
-        "_present_cstr",
-    )
+    Attributes:
+        data: The bytes, end to end, and room behind them.
+        ends: An array of int32: 0, then where each row ends.
+        present: A byte per row: 1, or 0 for null.
+    """
 
     def __init__(self, rows: int = 0, size_bytes: int = 0) -> None:
         self._expected_rows = rows
         self._expected_bytes = size_bytes
         self._asked = 0  # the largest room for data that was asked for
-        self._data = bytearray()
-        self._ends = array("i", (0,))
-        self._present = bytearray()
+        self.data = bytearray()
+        self.ends = array("i", (0,))
+        self.present = bytearray()
         self.reserve(0, 0, 0)
-
-    @property
-    def data(self) -> bytearray:
-        """The bytes, end to end, and room behind them."""
-        return self._data
-
-    @property
-    def ends(self) -> Any:
-        """An array of int32: 0, then where each row ends."""
-        return self._ends
-
-    @property
-    def present(self) -> bytearray:
-        """A byte per row: 1, or 0 for null."""
-        return self._present
 
     def reserve(self, rows: int, more: int, size_bytes: int) -> None:
         """Behind so many rows make room for more of them, and for so many bytes in these."""
         self._ends_view: Any = None  # an array that is looked at can't grow
         wanted = rows + more + 1
         try:
-            if wanted > len(self._ends):
-                resize_items(self._ends, room_for(wanted, len(self._ends), self._expected_rows + 1))
+            if wanted > len(self.ends):
+                resize_items(self.ends, room_for(wanted, len(self.ends), self._expected_rows + 1))
         finally:
-            self._ends_view = self._ends
+            self._ends_view = self.ends
         wanted = rows + more
-        if wanted > len(self._present):
-            resize(self._present, room_for(wanted, len(self._present), self._expected_rows))
-        self._present_cstr: Any = self._present
+        if wanted > len(self.present):
+            resize(self.present, room_for(wanted, len(self.present), self._expected_rows))
+        self._present_cstr: Any = self.present
         wanted = self._ends_view[rows] + size_bytes
         self._asked = max(self._asked, wanted)
-        if wanted > len(self._data):
-            resize(self._data, room_for(wanted, len(self._data), self._expected_bytes))
-        self._data_cstr: Any = self._data
+        if wanted > len(self.data):
+            resize(self.data, room_for(wanted, len(self.data), self._expected_bytes))
+        self._data_cstr: Any = self.data
 
     def trim(self, rows: int) -> None:
         """Give up the room behind so many rows where it is more than they take themselves."""
-        used = self._ends[rows]
-        if len(self._data) > 2 * used:
-            resize(self._data, used)
-        if len(self._present) > 2 * rows:
-            resize(self._present, rows)
-        if len(self._ends) > 2 * (rows + 1):
+        used = self.ends[rows]
+        if len(self.data) > 2 * used:
+            resize(self.data, used)
+        if len(self.present) > 2 * rows:
+            resize(self.present, rows)
+        if len(self.ends) > 2 * (rows + 1):
             self._ends_view = None
-            resize_items(self._ends, rows + 1)
+            resize_items(self.ends, rows + 1)
         self.reserve(rows, 0, 0)  # what was looked at has moved
 
     def put(self, row: int, data: bytes, pos: int, size: int) -> int:
@@ -148,93 +126,48 @@ class ColumnStore:
         rows: Room that the first row makes at once, as do
         key_bytes: so many bytes of keys, and
         value_bytes: of values. Expected by who has seen as much already, never what is announced.
-    """
 
-    __slots__ = (
-        "_expected_rows",
-        "_header_ends",
-        "_header_names",
-        "_header_values",
-        "_headers",
-        "_key_nulls",
-        "_keys",
-        "_offsets",
-        "_rows",
-        "_timestamps",
-        "_value_nulls",
-        "_values",
-    )
+    Attributes:
+        rows: How many rows are in it.
+        offsets: An array of int64, as long as there are rows or longer.
+        timestamps: An array of int64: milliseconds.
+        keys: The column of keys.
+        values: The column of values.
+        key_nulls: How many keys are null.
+        value_nulls: How many values are null.
+        header_ends: An array of int32: 0, then how many headers there are to the end of each row.
+    """
 
     def __init__(self, rows: int = 0, key_bytes: int = 0, value_bytes: int = 0) -> None:
         self._expected_rows = rows
-        self._offsets = array("q")
-        self._timestamps = array("q")
-        self._header_ends = array("i", (0,))
-        self._keys = BytesColumn(rows, key_bytes)
-        self._values = BytesColumn(rows, value_bytes)
+        self.offsets = array("q")
+        self.timestamps = array("q")
+        self.header_ends = array("i", (0,))
+        self.keys = BytesColumn(rows, key_bytes)
+        self.values = BytesColumn(rows, value_bytes)
         self._header_names: list[str] = []
         self._header_values: list[bytes | None] = []
-        self._key_nulls = 0
-        self._value_nulls = 0
+        self.key_nulls = 0
+        self.value_nulls = 0
         self._headers = 0
-        self._rows = 0
-
-    @property
-    def rows(self) -> int:
-        """How many rows are in it."""
-        return self._rows
+        self.rows = 0
 
     @property
     def size_bytes(self) -> int:
         """Bytes of keys and values."""
-        return int(self._keys._ends[self._rows] + self._values._ends[self._rows])
+        return int(self.keys.ends[self.rows] + self.values.ends[self.rows])
 
     @property
     def asked(self) -> tuple[int, int, int]:
         """Rows, and the most room for keys and for values that was made for payloads, which were
         there in full: what the next store may expect.
         """
-        return self._rows, self._keys._asked, self._values._asked
-
-    @property
-    def key_nulls(self) -> int:
-        """How many keys are null."""
-        return self._key_nulls
-
-    @property
-    def value_nulls(self) -> int:
-        """How many values are null."""
-        return self._value_nulls
+        return self.rows, self.keys._asked, self.values._asked
 
     @property
     def last_offset(self) -> int:
         """Offset of the last row, -1 if there is none."""
-        return int(self._offsets[self._rows - 1]) if self._rows > 0 else -1
-
-    @property
-    def offsets(self) -> Any:
-        """An array of int64, as long as there are rows or longer."""
-        return self._offsets
-
-    @property
-    def timestamps(self) -> Any:
-        """An array of int64: milliseconds."""
-        return self._timestamps
-
-    @property
-    def keys(self) -> BytesColumn:
-        """The column of keys."""
-        return self._keys
-
-    @property
-    def values(self) -> BytesColumn:
-        """The column of values."""
-        return self._values
-
-    @property
-    def header_ends(self) -> Any:
-        """An array of int32: 0, then how many headers there are up to the end of each row."""
-        return self._header_ends
+        return int(self.offsets[self.rows - 1]) if self.rows > 0 else -1
 
     @property
     def header_names(self) -> list[str]:
@@ -248,28 +181,28 @@ class ColumnStore:
 
     def reserve(self, more: int, size_bytes: int) -> None:
         """Room for more rows, with ``size_bytes`` of keys and values between them."""
-        wanted = self._rows + more
-        if wanted > len(self._offsets):
-            size = room_for(wanted, len(self._offsets), self._expected_rows)
-            resize_items(self._timestamps, size)
-            resize_items(self._header_ends, size + 1)
+        wanted = self.rows + more
+        if wanted > len(self.offsets):
+            size = room_for(wanted, len(self.offsets), self._expected_rows)
+            resize_items(self.timestamps, size)
+            resize_items(self.header_ends, size + 1)
             # Last, as its length says that there is room; for others there may be no memory.
-            resize_items(self._offsets, size)
-        self._keys.reserve(self._rows, more, size_bytes)
-        self._values.reserve(self._rows, more, size_bytes)
+            resize_items(self.offsets, size)
+        self.keys.reserve(self.rows, more, size_bytes)
+        self.values.reserve(self.rows, more, size_bytes)
         # What a batch that turned out to be corrupt may have left.
         del self._header_names[self._headers :]
         del self._header_values[self._headers :]
 
     def trim(self) -> None:
         """Give up room that is more than the rows take: what they are kept in may live for long."""
-        rows = self._rows
-        if len(self._offsets) > 2 * rows:
-            resize_items(self._offsets, rows)
-            resize_items(self._timestamps, rows)
-            resize_items(self._header_ends, rows + 1)
-        self._keys.trim(rows)
-        self._values.trim(rows)
+        rows = self.rows
+        if len(self.offsets) > 2 * rows:
+            resize_items(self.offsets, rows)
+            resize_items(self.timestamps, rows)
+            resize_items(self.header_ends, rows + 1)
+        self.keys.trim(rows)
+        self.values.trim(rows)
 
     def _add_headers(self, headers: Headers) -> int:
         for name, value in headers:
@@ -286,15 +219,15 @@ class ColumnStore:
         size = max(key_size, 0) + max(value_size, 0)
         if size > _INT32_MAX - self.size_bytes:
             return False
-        row = self._rows
+        row = self.rows
         self.reserve(1, size)
-        self._offsets[row] = offset
-        self._timestamps[row] = timestamp
-        self._key_nulls += self._keys.put(row, key or b"", 0, key_size)
-        self._value_nulls += self._values.put(row, value or b"", 0, value_size)
+        self.offsets[row] = offset
+        self.timestamps[row] = timestamp
+        self.key_nulls += self.keys.put(row, key or b"", 0, key_size)
+        self.value_nulls += self.values.put(row, value or b"", 0, value_size)
         self._headers = self._add_headers(headers)
-        self._header_ends[row + 1] = self._headers
-        self._rows = row + 1
+        self.header_ends[row + 1] = self._headers
+        self.rows = row + 1
         return True
 
     def fill(
@@ -326,15 +259,15 @@ class ColumnStore:
         if end - pos > _INT32_MAX - self.size_bytes:
             return pos, left
         self.reserve(min(left, limit), end - pos)
-        offsets = self._offsets
-        timestamps = self._timestamps
-        header_ends = self._header_ends
-        keys = self._keys
-        values = self._values
+        offsets = self.offsets
+        timestamps = self.timestamps
+        header_ends = self.header_ends
+        keys = self.keys
+        values = self.values
         key_nulls = 0
         value_nulls = 0
         headers = self._headers
-        row = self._rows
+        row = self.rows
         last = row + min(left, limit)
         fixed_time = append_timestamp is not None
         fixed_timestamp = append_timestamp if append_timestamp is not None else 0
@@ -356,10 +289,10 @@ class ColumnStore:
             pos = stop
             left -= 1
         check_end(pos, left, end)
-        self._key_nulls += key_nulls
-        self._value_nulls += value_nulls
+        self.key_nulls += key_nulls
+        self.value_nulls += value_nulls
         self._headers = headers
-        self._rows = row
+        self.rows = row
         return pos, left
 
 

@@ -11,15 +11,15 @@ import enum
 import struct
 import threading
 import zlib
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.errors import CodecUnavailable, InvalidArgument
-from kclient.record.codec_packages import codec_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.record.codec_packages import Bytes
+Bytes: TypeAlias = bytes | bytearray | memoryview
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 """What snappy-java's framing begins with; two int32 versions follow."""
@@ -30,6 +30,11 @@ _GZIP_FRAMING = 31
 """zlib's ``wbits`` for gzip instead of zlib framing, with the largest window."""
 _SAMPLE_BYTES = 128 * 1024
 _SLOWEST_FACTOR = 40
+_PACKAGES = {
+    "snappy": ("snappy", "python-snappy"),
+    "lz4": ("lz4.frame", "lz4"),
+    "zstd": ("zstandard", "zstandard"),
+}
 
 
 class Compression(enum.IntEnum):
@@ -94,6 +99,27 @@ def predicted_cost(
                 factor = times
                 break
     return compress_cost * factor * size_bytes / _SAMPLE_BYTES
+
+
+def codec_package(codec: str) -> Any:
+    """Import the module that does ``codec``.
+
+    Raises:
+        CodecUnavailable: It is not installed, or can't be loaded.
+    """
+    name, package = _PACKAGES[codec]
+    try:
+        return import_module(name)
+    except (ImportError, OSError) as cause:  # also a shared library that doesn't load
+        if isinstance(cause, ModuleNotFoundError) and cause.name in (name, name.split(".")[0]):
+            raise CodecUnavailable(
+                f"{codec} needs the package {package}, which is not installed",
+                hint=f"pip install 'kclient[compression]', or {package} alone",
+            ) from cause
+        raise CodecUnavailable(
+            f"{codec} needs the package {package}, which fails to load: {cause}",
+            hint=f"pip install --force-reinstall {package}",
+        ) from cause
 
 
 def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes:

@@ -62,24 +62,10 @@ def load(name: str) -> Implementation:
     Raises:
         ImportError: There is no compiled build here.
     """
-    batch, builder, columns, murmur, arrow_rows = (module(name, source) for source in _COMPILED)
-    return Implementation(
-        name=name,
-        Record=batch.Record,
-        Origin=batch.Origin,
-        BatchBuilder=builder.BatchBuilder,
-        decode_records=batch.decode_records,
-        encode_headers=batch.encode_headers,
-        decode_headers=batch.decode_headers,
-        ColumnStore=columns.ColumnStore,
-        bitmap=columns.bitmap,
-        partition_of_key=murmur.partition_of_key,
-        ArrowBits=arrow_rows.ArrowBits,
-        ArrowBytes=arrow_rows.ArrowBytes,
-        ArrowInts=arrow_rows.ArrowInts,
-        ArrowHeaders=arrow_rows.ArrowHeaders,
-        ArrowRows=arrow_rows.ArrowRows,
-    )
+    parts: dict[str, Any] = {}
+    for source in _COMPILED:
+        parts |= vars(module(name, source))
+    return Implementation(name, *(parts[part] for part in Implementation._fields[1:]))
 
 
 def chosen() -> str:

@@ -14,14 +14,12 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import DecompressionFailed
-from kclient.record.codec_packages import codec_package
-from kclient.record.compression import XERIAL_MAGIC, Compression
-from kclient.record.zstd_frames import zstd_frames
+from kclient.record.compression import XERIAL_MAGIC, Compression, codec_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kclient.record.codec_packages import Bytes
+    from kclient.record.compression import Bytes
 
 DEFAULT_CAP = 256 * 1024 * 1024
 """Bytes that one batch may inflate to, where nothing else is configured."""
@@ -37,6 +35,12 @@ _SNAPPY_RATIO = 22
 """Snappy's best: three bytes that copy sixty-four."""
 _FREE_WINDOW = 24 * 1024 * 1024
 """The zstd window that may come on top of the cap; what is larger counts against it."""
+_ZSTD_MAGIC = 0xFD2FB528
+_SKIPPABLE_MAGIC = 0x184D2A50
+_SKIPPABLE_MASK = 0xFFFFFFF0
+_DICTIONARY_ID_BYTES = (0, 1, 2, 4)
+_CONTENT_SIZE_BYTES = (0, 2, 4, 8)
+_RLE_BLOCK = 1
 
 
 def decompress(codec: Compression, data: Bytes, cap: int = DEFAULT_CAP) -> bytes:
@@ -208,7 +212,7 @@ def _inflate_zstd(data: Bytes, cap: int) -> Iterator[bytes]:
     raw = bytes(data)
     held = 0
     try:
-        for start, end in zstd_frames(raw):
+        for start, end in _zstd_frames(raw):
             frame = raw if end - start == len(raw) else raw[start:end]
             parameters = package.get_frame_parameters(frame)
             declared = parameters.content_size
@@ -228,6 +232,56 @@ def _inflate_zstd(data: Bytes, cap: int) -> Iterator[bytes]:
                     yield out
     except package.ZstdError as error:
         raise _bad("zstd", error) from error
+
+
+def _zstd_frames(data: bytes) -> Iterator[tuple[int, int]]:
+    """Start and end of each data frame (RFC 8878); skippable frames are passed over.
+
+    The package doesn't tell of a broken stream: block headers are walked first, so that a payload
+    which ends in the middle, or has bytes behind its last frame, is an error and no short result.
+
+    Raises:
+        DecompressionFailed: The bytes are not whole frames.
+    """
+    pos = 0
+    while pos < len(data):
+        magic = _little(data, pos, 4)
+        if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+            pos += 8 + _little(data, pos + 4, 4)
+            if pos > len(data):
+                raise _bad("zstd", "a skippable frame ends in the middle")
+            continue
+        if magic != _ZSTD_MAGIC:
+            raise _bad("zstd", f"no frame begins at byte {pos}")
+        end = _frame_end(data, pos)
+        yield pos, end
+        pos = end
+
+
+def _frame_end(data: bytes, start: int) -> int:
+    descriptor = _little(data, start + 4, 1)
+    single_segment = descriptor & 0x20
+    content_size_bytes = _CONTENT_SIZE_BYTES[descriptor >> 6]
+    if single_segment:
+        content_size_bytes = content_size_bytes or 1
+    pos = start + 5 + (0 if single_segment else 1)
+    pos += _DICTIONARY_ID_BYTES[descriptor & 3] + content_size_bytes
+    last = 0
+    while not last:
+        block = _little(data, pos, 3)
+        last = block & 1
+        pos += 3 + (1 if block >> 1 & 3 == _RLE_BLOCK else block >> 3)
+    if descriptor & 4:
+        pos += 4
+    if pos > len(data):
+        raise _bad("zstd", "a frame ends in the middle")
+    return pos
+
+
+def _little(data: bytes, pos: int, size: int) -> int:
+    if pos + size > len(data):
+        raise _bad("zstd", "a frame ends in the middle")
+    return int.from_bytes(data[pos : pos + size], "little")
 
 
 def _zstd_decompressor(package: Any) -> Any:

@@ -13,15 +13,15 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from kclient.errors import CorruptRecord
-from kclient.record.compression import Compression
+from kclient.record.compression import Compression, codec_package
 from kclient.record.implementation import codec
 from kclient.record.inflate import DEFAULT_CAP, decompress
-from kclient.record.lz4_legacy import mended_frame
 from kclient.record.record_batch import Batch
 from kclient.types import TimestampType
 
 if TYPE_CHECKING:
     from kclient.record.batch import Record
+    from kclient.record.compression import Bytes
     from kclient.types import TopicPartition
 
 _OVERHEAD = struct.Struct(">qi")
@@ -33,6 +33,8 @@ _CODEC_MASK = 0x07
 _LOG_APPEND_BIT = 0x08
 _CRC_BYTES = 4
 _NO_TIMESTAMP = -1
+_LZ4_HEAD = struct.Struct("<IBBQ")
+"""Magic, flags, block size, and the content size that one of the flags announces."""
 
 
 class Message(NamedTuple):
@@ -93,6 +95,30 @@ def message_end(view: memoryview, pos: int) -> tuple[int, int]:
     if length < _SMALLEST_BYTES or end > len(view):
         raise CorruptRecord(f"a message of {length} bytes in a compressed set of {len(view)}")
     return offset, end
+
+
+def mended_frame(data: Bytes) -> bytes:
+    """``data`` with the header checksum that the lz4 frame format wants.
+
+    Kafka computed that of v0 messages over the magic number, too (KAFKA-3160). Java ignores it in
+    v0; here the header is written anew.
+    """
+    if len(data) <= _LZ4_HEAD.size:
+        return bytes(data)
+    _, flags, blocks, content_size = _LZ4_HEAD.unpack_from(data)
+    if 0x40 <= blocks < 0x80:
+        frame = codec_package("lz4")
+        head: bytes = frame.compress_begin(
+            frame.create_compression_context(),
+            source_size=content_size if flags & 0x08 else 0,
+            block_size=blocks >> 4,
+            block_linked=not flags & 0x20,
+            block_checksum=bool(flags & 0x10),
+            content_checksum=bool(flags & 0x04),
+        )
+        if data[: len(head) - 1] == head[:-1]:
+            return head + data[len(head) :]
+    return bytes(data)
 
 
 class LegacyBatch(Batch):

@@ -7,9 +7,9 @@ import struct
 
 from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
-from kclient.record.layout import encode_batch
 from tests.conformance.run import Run
 from tests.conformance.scenario import scenario
+from tests.support.v2_batch import encode_batch
 from tests.unit.testing.batches import NOW, batch_bytes, marker, patched
 from tests.unit.testing.calls import fetch, produce
 

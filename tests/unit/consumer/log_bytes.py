@@ -6,8 +6,9 @@ import struct
 from collections.abc import Iterable
 
 from kclient.record import BatchBuilder, Compression
-from kclient.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT, encode_batch
+from kclient.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from kclient.types import Headers
+from tests.support.v2_batch import encode_batch
 
 _BASE_OFFSET = struct.Struct(">q")
 _HEAD_TO_MAGIC = 12

@@ -18,11 +18,10 @@ from kclient.errors import ConnectionLost, KafkaError
 from kclient.hooks import Counters, Event, Hooks
 from kclient.network import Lane, RequestFuture
 from kclient.producer.accumulator import Accumulator
-from kclient.producer.failures import UnseenFailures
-from kclient.producer.hot import Delivery
+from kclient.producer.ending import UnseenFailures
+from kclient.producer.hot import Delivery, NoRoom
 from kclient.producer.idempotence import ProducerIdentity
 from kclient.producer.intake import Intake
-from kclient.producer.no_room import NoRoom
 from kclient.producer.sender import Sender
 from kclient.producer.settlement import Settlement
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse

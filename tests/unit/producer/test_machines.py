@@ -114,13 +114,6 @@ def test_a_disowned_id_is_dropped_once() -> None:
     assert identity.state is IdentityState.READY
 
 
-def test_a_failed_request_may_be_repeated() -> None:
-    identity = ProducerIdentity()
-    identity.requested()
-    identity.request_failed()
-    assert identity.state is IdentityState.ABSENT
-
-
 def test_numbers_are_given_in_a_row() -> None:
     sequences = PartitionSequences()
     sequences.start(Identity(7, 0))

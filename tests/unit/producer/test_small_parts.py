@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import random
 from collections import Counter
@@ -16,7 +17,6 @@ from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, Serializa
 from kclient.producer.due_list import DueList
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
 from kclient.producer.hot import StickyChoice
-from kclient.producer.partitioner import checked_choice
 from kclient.producer.serializing import (
     checked_partition,
     checked_timestamp,
@@ -26,6 +26,7 @@ from kclient.producer.serializing import (
 )
 from kclient.producer.transactions import refuse_transactions
 from kclient.producer.verdict import Verdict, judge, may_be_written, wants_metadata
+from tests.unit.producer.rig import Rig
 
 # Partitions.
 
@@ -84,13 +85,13 @@ class Fixed:
 
 
 def test_a_custom_partitioner_is_believed_within_the_topic() -> None:
-    assert checked_choice(Fixed(2), "t", None, 3) == 2
+    assert Rig(3, partitioner=Fixed(2)).send(b"v").partition == 2
 
 
 @pytest.mark.parametrize("answer", [3, -1, None, "1", True, 1.0])
 def test_a_custom_partitioner_outside_of_the_topic_is_named(answer: object) -> None:
     with pytest.raises(InvalidArgument, match="Fixed"):
-        checked_choice(Fixed(answer), "t", None, 3)
+        Rig(3, partitioner=Fixed(answer)).send(b"v").result()
 
 
 # Due lists.
@@ -177,8 +178,8 @@ def test_a_due_list_drops_very_many_dead_ones_without_popping_each(
         due.push(float(item), item)
     alive -= set(range(19_000))
     drops: list[object] = []
-    drop = DueList._drop
-    monkeypatch.setattr(DueList, "_drop", lambda *args: (drops.append(1), drop(*args))[1])
+    pop = heapq.heappop
+    monkeypatch.setattr(heapq, "heappop", lambda heap: (drops.append(1), pop(heap))[1])
     assert due.next_at() == 19_000.0
     assert len(drops) < 2000
     assert len(due) == 1000

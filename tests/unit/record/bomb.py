@@ -30,14 +30,15 @@ def gzip_zeros(size: int) -> bytes:
 def lz4_zeros(size: int, *, content_size: int | None = None) -> bytes:
     """One lz4 frame of zeros in blocks of 4 MiB."""
     import lz4.block
+    import lz4.frame
 
-    from kclient.record.lz4_legacy import header_checksum
-
-    descriptor = bytes([0x60 | (0x08 if content_size else 0), 0x70])
-    if content_size:
-        descriptor += struct.pack("<Q", content_size)
     block = lz4.block.compress(bytes(4 * MIB), store_size=False)
-    head = b"\x04\x22\x4d\x18" + descriptor + bytes([header_checksum(descriptor)])
+    head = lz4.frame.compress_begin(
+        lz4.frame.create_compression_context(),
+        source_size=content_size or 0,
+        block_size=lz4.frame.BLOCKSIZE_MAX4MB,
+        block_linked=False,
+    )
     blocks = (struct.pack("<I", len(block)) + block) * (size // (4 * MIB))
     return head + blocks + bytes(4)
 

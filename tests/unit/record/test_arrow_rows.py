@@ -330,14 +330,12 @@ def test_the_highest_partition_and_who_goes_beyond(build: Implementation) -> Non
     ((_, rows),) = source.slices(source.batches[0])
     assert rows.check(0, 4, 1000, 10) == (0, [], 8)
     assert rows.check(0, 2, 1000, 10) == (0, [], 3)
-    assert rows.beyond(0, 4, 4, 10) == (1, [(2, BAD_PARTITION)])
-    assert rows.beyond(0, 4, 1, 1) == (2, [(0, BAD_PARTITION)])
-    assert rows.beyond(3, 4, 1, 1) == (0, [])
+    assert rows.check(0, 4, 1000, 10, 4) == (1, [(2, BAD_PARTITION)], 3)
+    assert rows.check(0, 4, 1000, 1, 1) == (2, [(0, BAD_PARTITION)], 0)
+    assert rows.check(3, 4, 1000, 1, 1) == (0, [], 0)
     for first, last in ((-1, 4), (0, 5), (3, 2)):
         with pytest.raises(InvalidArgument, match="rows"):
             rows.check(first, last, 1000, 10)
-        with pytest.raises(InvalidArgument, match="rows"):
-            rows.beyond(first, last, 4, 10)
 
 
 def test_no_more_is_told_than_wanted(build: Implementation) -> None:

@@ -7,8 +7,8 @@ import struct
 from kclient.record.builder import BatchBuilder
 from kclient.record.compression import Compression
 from kclient.record.crc import crc32c
-from kclient.record.layout import encode_batch
 from kclient.testing.stored_batch import StoredBatch
+from tests.support.v2_batch import encode_batch
 
 NOW = 1_700_000_000_000
 """Milliseconds: the time of the tests."""

@@ -9,11 +9,11 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.record.compression import Compression
-from kclient.record.layout import encode_batch
 from kclient.testing.batch_rules import check_batch, open_batch
 from kclient.testing.refused import Refused
 from kclient.testing.stored_batch import StoredBatch
 from kclient.testing.topic_configs import TopicConfig
+from tests.support.v2_batch import encode_batch
 from tests.unit.testing.batches import NOW, batch_bytes, patched
 
 HOUR_MS = 3_600_000
