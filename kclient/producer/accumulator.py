@@ -202,7 +202,7 @@ class Accumulator:
         self.account.used -= batch.lease
         batch.reserved -= batch.lease
         batch.lease = 0
-        self._leased.pop(batch, None)
+        del self._leased[batch]
 
     # The way in.
 
@@ -326,10 +326,9 @@ class Accumulator:
     def close(self, queue: PartitionQueue) -> bool:
         """Have the open batch take no more records; False if there is none."""
         batch = queue.open
-        if batch is not None:
+        if batch is not None and batch in self._leased:
             self._end_lease(batch)
-            queue.seal_open()
-        return batch is not None
+        return queue.seal_open() is not None
 
     def hurry(self) -> list[ProducerBatch]:
         """Seal every open batch (flush, close, no memory); return all that aren't settled."""
@@ -431,7 +430,8 @@ class Accumulator:
 
     def release(self, batch: ProducerBatch) -> None:
         """``batch`` is settled: give its memory back."""
-        self._end_lease(batch)
+        if batch in self._leased:
+            self._end_lease(batch)
         self.account.used -= batch.reserved
         self._batches -= 1
         batch.reserved = 0

@@ -321,19 +321,10 @@ class Batch:
             self._payload = b""
             self._pos = 0
 
-    def control_type(self) -> int | None:
-        """For a control batch: 0 abort, 1 commit, others of KRaft; None for other batches.
-
-        Raises:
-            CorruptRecord: The marker is not what it should be.
-        """
-        types = self.control_types(1)
-        return types[0] if types else None
-
     def control_types(self, limit: int = MOST_MARKERS) -> list[int]:
-        """The types of all markers in a control batch; empty for other batches.
+        """The types of all markers in a control batch: 0 abort, 1 commit, others of KRaft.
 
-        Kafka writes one marker per batch, others may write several.
+        Empty for other batches. Kafka writes one marker per batch, others may write several.
 
         Raises:
             CorruptRecord: A marker is not what it should be.

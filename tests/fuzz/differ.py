@@ -81,7 +81,7 @@ def seen(build: Implementation, data: bytes) -> list[Any]:
     try:
         for batch in reader.read_batches(data):
             again = type(batch)(batch._view)
-            for look in (batch.check_crc, batch.needs_thread, batch.control_type):
+            for look in (batch.check_crc, batch.needs_thread, batch.control_types):
                 try:
                     found.append(look())
                 except CorruptRecord as error:

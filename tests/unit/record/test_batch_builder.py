@@ -184,7 +184,7 @@ def test_attributes_for_transactions_brokers_and_markers(build: Implementation) 
     builder = build.BatchBuilder(transactional=True, control=True)
     builder.append(NOW, struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 9), None)
     (marker,) = read_batches(builder.encode(1, 2))
-    assert (marker.is_control, marker.is_transactional, marker.control_type()) == (True, True, 1)
+    assert (marker.is_control, marker.is_transactional, marker.control_types()) == (True, True, [1])
 
 
 @pytest.mark.parametrize("close", ["compress", "encode", "split"])

@@ -87,7 +87,7 @@ def test_transactions_end_in_markers(build: Implementation) -> None:
     for batch in batches:
         batch.check_crc()
     assert [batch.is_control for batch in batches] == [False, True, False, True]
-    assert [batch.control_type() for batch in batches] == [None, 1, None, 0]
+    assert [batch.control_types() for batch in batches] == [[], [1], [], [0]]
     assert all(batch.is_transactional for batch in batches)
     assert [batch.base_offset for batch in batches] == [0, 5, 6, 11]
     assert {batch.producer_id for batch in batches} == {0}

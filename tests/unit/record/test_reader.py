@@ -241,7 +241,7 @@ def test_control_type_of_markers(build: Implementation, kind: int) -> None:
     builder.append(NOW, struct.pack(">hh", 0, kind), b"\0" * 6, None)
     batch = only(builder.encode(1, 2))
     assert batch.is_control
-    assert batch.control_type() == kind
+    assert batch.control_types() == [kind]
     assert len(batch.records("t", 0)) == 1, "looking at the type takes nothing"
 
 
@@ -250,7 +250,7 @@ def test_a_marker_without_a_type(build: Implementation, key: bytes | None) -> No
     builder = build.BatchBuilder(control=True)
     builder.append(NOW, key, None, None)
     with pytest.raises(CorruptRecord, match="is a control batch without a type"):
-        only(builder.encode()).control_type()
+        only(builder.encode()).control_types()
 
 
 def test_all_markers_of_a_control_batch_are_told_up_to_a_limit(build: Implementation) -> None:
@@ -260,7 +260,6 @@ def test_all_markers_of_a_control_batch_are_told_up_to_a_limit(build: Implementa
     data = builder.encode(1, 2)
     assert only(data).control_types() == [1, 0, 1]
     assert only(data).control_types(2) == [1, 0]
-    assert only(data).control_type() == 1
     assert only(encoded(build, 1)).control_types() == []
 
 
@@ -283,10 +282,6 @@ def test_a_small_cap_is_kept_by_what_is_inflated_at_once(build: Implementation) 
     assert batch.needs_thread(1000)
     with pytest.raises(DecompressionFailed):
         batch.inflate(1000)
-
-
-def test_no_control_type_in_data(build: Implementation) -> None:
-    assert only(encoded(build, 1)).control_type() is None
 
 
 def test_small_payloads_are_inflated_at_once_and_large_ones_left(build: Implementation) -> None:
