@@ -1,7 +1,7 @@
 """What producers and consumers hold while brokers are away: bounded, and nothing of it is lost.
 
 Producers write as fast as they can through outages of three kinds. Virtual time, so the seconds are
-exact; memory is that of the Python heap. In real memory and time: ``tests/embedded/test_rss.py``.
+exact; memory is that of the Python heap.
 """
 
 from __future__ import annotations
