@@ -57,7 +57,7 @@ REST = (LOOP, COLLECTOR, BENCH, OTHER)
 _NETWORK_OUT = (
     Rule("11", r"network/(frames|future)"),
     Rule("11", r"network/\w+", r"buffer_updated|get_buffer|receive|_take|answer|complete|on_frame"),
-    Rule("9", r"network/(client|requests|line|waiting|selector|in_flight)"),
+    Rule("9", r"network/(client|requests|line|selector|in_flight)"),
     Rule("10", r"network/"),
     Rule("10", r"protocol/"),
 )
@@ -100,13 +100,13 @@ OUT_RULES = (
 IN_RULES = (
     Rule("1", r"consumer/(offsets|epoch_query|engine)|cluster/"),
     Rule("9", r"consumer/subscription", r"advance|move|hand|take|settle"),
-    Rule("2", r"consumer/(fetcher|fetch_plan|fetch_session|subscription|homeless)"),
+    Rule("2", r"consumer/(fetcher|fetch_plan|fetch_session|subscription|watchdog)"),
     Rule("3", r"consumer/fetch_request"),
     Rule("5", r"consumer/fetch_reply|protocol/|network/future"),
-    Rule("6", r"consumer/(fetch_buffer|batch_span)"),
+    Rule("6", r"consumer/fetch_buffer"),
     Rule("10", r"consumer/records"),
     Rule("7", r"consumer/(poller|handed_over|iteration|consumer|arguments)|cluster/wakeups"),
-    Rule("8", r"consumer/(fetched_data|aborted|arrow)|record/"),
+    Rule("8", r"consumer/(fetched_data|arrow)|record/"),
     Rule("4", r"network/(frames|channel)"),
     Rule("5", r"network/connection", r"receive|frame|answer|oldest|complete"),
     Rule("3", r"network/"),

@@ -44,7 +44,8 @@ CLOSE_TIMEOUT = 5.0
 _made = itertools.count(1)
 """Numbers the clients of this process."""
 BACKOFF_FLOOR = 0.01
-"""Seconds before a retry at least, even where ``retry_backoff`` is 0."""
+"""Seconds before metadata, fetches, lookups and commits are tried again at least, even where
+``retry_backoff`` is 0."""
 
 
 @frozen

@@ -111,7 +111,9 @@ class _Fanout:
         for topic in topics:
             metadata.touch(topic)
         unknown = [topic for topic in topics if metadata.view.partition_count(topic) is None]
-        await asyncio.gather(*[wait(topic) for topic in unknown])
+        for outcome in await asyncio.gather(*map(wait, unknown), return_exceptions=True):
+            if outcome is not None:
+                raise outcome
         self.calls.check_ended()
         for key in keys:
             for topic in self.question.topics([key]) & errors.keys():

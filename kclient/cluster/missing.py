@@ -69,5 +69,5 @@ class MissingLeaders:
 
 
 def _leads(view: Cluster, node_id: int) -> bool:
-    """Whether it leads anything; not by `led_by`, which makes an object of each topic."""
+    """Whether it leads anything; asked without an object for each topic."""
     return any(node_id in facts[LEADERS] for facts in view.topics.raw.values())

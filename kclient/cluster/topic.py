@@ -128,7 +128,7 @@ class Topic:
         return self.facts[6]
 
     @property
-    def partition_errors(self) -> dict[int, int]:
+    def partition_errors(self) -> Mapping[int, int]:
         """Kafka's error code of those partitions that have one."""
         return self.facts[7] or {}
 

@@ -1,7 +1,7 @@
 """Waiting for something to happen, or for a while: loop futures and timers.
 
-``Alarm`` is one sleeper (a task of a consumer or of a membership), ``Bell`` any number of them
-(polls, callers). They hold no state of whom they serve and decide nothing.
+``Alarm`` is one sleeper (a task of a client), ``Bell`` any number of them
+(polls, callers, who waits for metadata). They hold no state of whom they serve and decide nothing.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kclient.errors import BrokerError, CommitFailed, KafkaError, RequestTimedOut, some_of
-from kclient.group.offset_requests import Course, course, is_unknown, united
+from kclient.group.offset_requests import SHOWN, Course, course, is_unknown, united
 
 if TYPE_CHECKING:
     import random
@@ -51,7 +51,7 @@ _FOREIGN_HINT: Final = (
 )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Call(Generic[T]):
     """One commit that was asked for.
 
@@ -97,7 +97,7 @@ class Call(Generic[T]):
         cause = next((error for error in self.taken.values() if error is not None), None)
         why = _TAKEN if self.taken else _FOREIGN
         error = CommitFailed(
-            f"offsets of {some_of(taken)} were not committed by group {group_id}: "
+            f"offsets of {some_of(taken, SHOWN)} were not committed by group {group_id}: "
             + (str(cause) if cause is not None else why),
             partitions=taken,
             topic_partition=taken[0] if len(taken) == 1 else None,
@@ -105,7 +105,7 @@ class Call(Generic[T]):
         )
         error.__cause__ = cause
         if self.foreign and self.taken:
-            error.add_note(f"{some_of(self.foreign)}: {_FOREIGN}")
+            error.add_note(f"{some_of(self.foreign, SHOWN)}: {_FOREIGN}")
         if self.failed:
             error.add_note(f"others failed, too: {united(self.failed, group_id)}")
         return error
@@ -120,7 +120,9 @@ class Call(Generic[T]):
             sent: Something of it is under way.
         """
         last = next((w.error for w in self.open.values() if w.error is not None), None)
-        text = f"commit of {some_of(list(self.open))} by group {group_id} did not succeed in "
+        text = (
+            f"commit of {some_of(list(self.open), SHOWN)} by group {group_id} did not succeed in "
+        )
         text += f"{now - self.begun:.1f} s" + (", and may still do" if sent else "")
         why = f"last: {last}" if last is not None else obstacle
         late = RequestTimedOut(f"{text}; {why}" if why else text)
@@ -128,7 +130,7 @@ class Call(Generic[T]):
         return late
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Wish(Generic[T]):
     """An offset to be committed.
 

@@ -81,7 +81,6 @@ class Fetcher:
         self._log = core.hooks.log(logger)
         self._config = config
         self._subscription = subscription
-
         self._tasks: dict[BrokerQueue, asyncio.Task[None]] = {}
         self._alarms: dict[BrokerQueue, Alarm] = {}
         self._closing = False
@@ -397,10 +396,11 @@ class Fetcher:
         lane = self._free_lane(queue.node_id)
         if wishes is None or lane is None:
             return
-        nothing = FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=0, isolation_level=0)
+        config = self._config
+        limits = FetchLimits(0, config.fetch_min_bytes, config.fetch_max_bytes, self._isolation)
 
         def build(version: int) -> FetchRequest:
-            return fetch_request(version, wishes, nothing)
+            return fetch_request(version, wishes, limits)
 
         try:
             raw = await self._core.network.send(

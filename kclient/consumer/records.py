@@ -88,16 +88,24 @@ class DeserializedRecord(Generic[K_co, V_co]):
 
     Attributes:
         raw: The record as stored.
-        key: The key.
-        value: The value.
     """
 
-    __slots__ = ("key", "raw", "value")
+    __slots__ = ("_key", "_value", "raw")
 
     def __init__(self, raw: Record, key: K_co, value: V_co) -> None:
         self.raw = raw
-        self.key = key
-        self.value = value
+        self._key = key
+        self._value = value
+
+    @property
+    def key(self) -> K_co:
+        """The key."""
+        return self._key
+
+    @property
+    def value(self) -> V_co:
+        """The value."""
+        return self._value
 
     topic: str = _of_raw("topic", "Topic name.")
     partition: int = _of_raw("partition", "Partition index.")

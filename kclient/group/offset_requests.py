@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kclient.cluster.retry import MISSING_PARTITION_GRACE, UNKNOWN_TOPIC_GRACE
 from kclient.error_codes import ErrorCode
-from kclient.errors import BrokerError, KafkaError, NoCommonVersion, ProtocolError, broker_error
+from kclient.errors import (
+    BrokerError,
+    KafkaError,
+    NoCommonVersion,
+    ProtocolError,
+    broker_error,
+    some_of,
+)
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -48,7 +55,7 @@ _FIRST_STABLE_FETCH: Final = 7
 """Older brokers can't be asked to wait for open transactions (KIP-447)."""
 _FIRST_FETCH_OF_GROUPS: Final = 8
 _NO_EPOCH: Final = -1
-_SHOWN: Final = 5
+SHOWN: Final = 5
 """Partitions that a text names."""
 
 
@@ -140,21 +147,14 @@ def united(errors: Mapping[TopicPartition, KafkaError], group_id: str) -> KafkaE
     (kind, partitions), *others = kinds.items()
     error = errors[partitions[0]]
     if issubclass(kind, BrokerError):
-        doing = f"commit of {some_of(partitions)} by group {group_id}"
+        doing = f"commit of {some_of(partitions, SHOWN)} by group {group_id}"
         about = partitions[0] if len(partitions) == 1 else None
         hint = _UNKNOWN_HINT if is_unknown(error) else None
         node_id = error.node_id
         error = broker_error(kind.code, doing, topic_partition=about, node_id=node_id, hint=hint)
     for other, some in others:
-        error.add_note(f"{some_of(some)}: {other.__name__}: {errors[some[0]]}")
+        error.add_note(f"{some_of(some, SHOWN)}: {other.__name__}: {errors[some[0]]}")
     return error
-
-
-def some_of(partitions: Sequence[TopicPartition]) -> str:
-    """Partitions in a text: the first of them, and how many there are."""
-    names = ", ".join(str(partition) for partition in partitions[:_SHOWN])
-    more = len(partitions) - _SHOWN
-    return f"{names} and {more} more" if more > 0 else names
 
 
 class TopicIds:

@@ -2,7 +2,7 @@
 
 ``consumer.commits`` makes attempts to commit through it, and says what is attempted again; the
 group side of a consumer reads here where to go on. It finds the coordinator through
-``Coordinator``; requests and answers are ``offset_commit`` and ``offset_fetch``. It has no task.
+``Coordinator``; requests and answers are ``offset_requests``. It has no task.
 """
 
 from __future__ import annotations

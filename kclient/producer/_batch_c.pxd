@@ -17,7 +17,7 @@ cdef class ProducerBatch:
     cdef public BatchBuilder builder
     cdef public BatchOutcome outcome
     cdef public object watcher
-    cdef public int64_t lease
+    cdef public int64_t reserved
     cdef public Py_ssize_t attempts
     cdef public Py_ssize_t attempts_elsewhere
     cdef public bint compressed
@@ -31,7 +31,6 @@ cdef class ProducerBatch:
     cdef public int64_t producer_epoch
     cdef public int64_t producer_id
     cdef public object queue
-    cdef public int64_t reserved
     cdef public double retry_at
     cdef public bint ripe
     cdef public int64_t sequence

@@ -81,6 +81,9 @@ cdef class Account:
     cdef public Py_ssize_t sealed
     cdef public Py_ssize_t per_turn
 
+    cpdef void take(self, ProducerBatch batch, int64_t size) noexcept
+    cpdef void give_back(self, ProducerBatch batch) noexcept
+
 
 cdef class StickyChoice:
     cdef public Py_ssize_t current
@@ -140,7 +143,8 @@ cdef class QuickWay:
                    part=bytes)
     cpdef object take_many(self, object topic, Feed feed, Turn turn, object watcher)
 
-    @cython.locals(index=Py_ssize_t, batch=ProducerBatch, size=int64_t, count=Py_ssize_t)
+    @cython.locals(account=Account, index=Py_ssize_t, batch=ProducerBatch, size=int64_t,
+                   count=Py_ssize_t)
     cdef Py_ssize_t _take_bare(
         self, TopicWay way, Feed feed, int64_t when, object watcher) except -1
 
@@ -152,7 +156,7 @@ cdef class QuickWay:
     @cython.locals(encoded=bytes)
     cdef bytes _encoded(self, object headers, int64_t size)
 
-    @cython.locals(index=Py_ssize_t, batch=ProducerBatch, sticky=StickyChoice,
+    @cython.locals(account=Account, index=Py_ssize_t, batch=ProducerBatch, sticky=StickyChoice,
                    scattered=bint)
     cdef ProducerBatch _choose(
         self, TopicWay way, bytes key, object partition, int64_t size, Feed feed)

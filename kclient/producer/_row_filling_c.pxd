@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
-from kclient.producer._quick_c cimport StickyChoice, TopicWay
+from kclient.producer._quick_c cimport Account, StickyChoice, TopicWay
 from kclient.record._arrow_rows_c cimport ArrowRows
 
 cdef int64_t _BYTES_AT_ONCE
@@ -13,5 +13,5 @@ cdef int64_t _BYTES_AT_ONCE
                left=int64_t, target=Py_ssize_t, sticky=bint, batch=ProducerBatch,
                size=Py_ssize_t)
 cpdef Py_ssize_t fill(
-    ArrowRows rows, Py_ssize_t row, Py_ssize_t last, TopicWay way, object targets, object nexts,
-    object watcher, int64_t now) except -1
+    ArrowRows rows, Py_ssize_t row, Py_ssize_t last, TopicWay way, Account account, object targets,
+    object nexts, object watcher, int64_t now) except -1

@@ -39,8 +39,6 @@ BATCH_UPKEEP = 1536
 """Bytes that a batch takes beside its records, about."""
 _SEALED_PER_TURN = 4
 """Batches. With a turn of the loop for each of them the sender made a request of each."""
-_LEASED_SHARE = 8
-"""All partitions together lease one such part of the free memory, about, ahead of their records."""
 _UPKEEP_SHARE = 4
 """The upkeep of batches may take one such part of the memory budget beyond it; more counts."""
 _FREE_BATCHES = 40
@@ -160,7 +158,6 @@ class Accumulator:
         self._free_batches = max(share, _FREE_BATCHES)
         self._delivery_timeout = config.delivery_timeout
         self._batch_size = config.batch_size
-        self._leased: dict[ProducerBatch, None] = {}
         self._spare: list[bytearray] = []
         self._most_spare = min(_SPARE_BYTES, config.buffer_memory // 8) // config.batch_size
         self.idempotent = config.idempotence
@@ -173,36 +170,7 @@ class Accumulator:
     @property
     def used(self) -> int:
         """Bytes of records that aren't settled, and of batches where those are very many."""
-        return self.account.used - sum(batch.lease for batch in self._leased)
-
-    def has_room(self, size: int) -> bool:
-        """Memory has room for a record of ``size`` bytes; leases are taken back where it hasn't."""
-        account = self.account
-        if account.used + size > account.limit:
-            for batch in list(self._leased):
-                self._end_lease(batch)
-        return account.used + size <= account.limit
-
-    def _lease(self, batch: ProducerBatch, size: int) -> None:
-        """Have ``batch`` hold memory for ``size`` bytes, or for more where there is plenty.
-
-        Nobody has to count what the quick way puts in, as long as it stays within that.
-        """
-        account = self.account
-        share = (account.limit - account.used) // (_LEASED_SHARE * (len(self.busy) + 1))
-        # Its records may take less in the batch than they count for here.
-        size = max(size, min(share, 2 * batch.queue.batch_limit))
-        account.used += size
-        batch.reserved += size
-        batch.lease += size
-        self._leased[batch] = None
-
-    def _end_lease(self, batch: ProducerBatch) -> None:
-        """Let ``batch`` hold what its records take, and no more."""
-        self.account.used -= batch.lease
-        batch.reserved -= batch.lease
-        batch.lease = 0
-        del self._leased[batch]
+        return self.account.used
 
     # The way in.
 
@@ -250,9 +218,7 @@ class Accumulator:
         index = batch.records().append(timestamp, key, value, headers)
         if index < 0:
             return None
-        if size > batch.lease:
-            self._lease(batch, size)
-        batch.lease -= size
+        self.account.take(batch, size)
         return Delivery(batch.outcome, index, timestamp)
 
     def append_first(self, queue: PartitionQueue, content: Content, now: float) -> Delivery:
@@ -267,11 +233,8 @@ class Accumulator:
             self.seal(queue)
         outcome = BatchOutcome(self._host, queue.topic, queue.index)
         batch = ProducerBatch(queue, builder, outcome, now, now + self._delivery_timeout)
-        self._lease(batch, size)
-        batch.lease -= size
-        if self._batches >= self._free_batches:
-            self.account.used += BATCH_UPKEEP
-            batch.reserved += BATCH_UPKEEP
+        upkeep = 0 if self._batches < self._free_batches else BATCH_UPKEEP
+        self.account.take(batch, size + upkeep)
         self._batches += 1
         queue.begin(batch)
         self.busy[queue] = None
@@ -318,17 +281,10 @@ class Accumulator:
 
     def seal(self, queue: PartitionQueue) -> None:
         """Close the open batch and have it sent."""
-        if self.close(queue):
+        if queue.seal_open() is not None:
             self.account.sealed += 1
             self.mark(queue)
             self.wake()
-
-    def close(self, queue: PartitionQueue) -> bool:
-        """Have the open batch take no more records; False if there is none."""
-        batch = queue.open
-        if batch is not None and batch in self._leased:
-            self._end_lease(batch)
-        return queue.seal_open() is not None
 
     def hurry(self) -> list[ProducerBatch]:
         """Seal every open batch (flush, close, no memory); return all that aren't settled."""
@@ -430,11 +386,8 @@ class Accumulator:
 
     def release(self, batch: ProducerBatch) -> None:
         """``batch`` is settled: give its memory back."""
-        if batch in self._leased:
-            self._end_lease(batch)
-        self.account.used -= batch.reserved
+        self.account.give_back(batch)
         self._batches -= 1
-        batch.reserved = 0
         self._keep_memory(batch)
         batch.forget()
         if batch.queue.idle:

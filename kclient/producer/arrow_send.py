@@ -246,7 +246,12 @@ class ArrowSend:
 
     async def _take(self, rows: ArrowRows) -> None:
         """Take a slice of rows."""
-        intake, turn, sent = self._intake, self._turn, self._sent
+        intake, account, turn, sent = (
+            self._intake,
+            self._accumulator.account,
+            self._turn,
+            self._sent,
+        )
         targets = sent.begin(self.taken, rows.count)
         base, row, routed, partitions = self.taken, 0, 0, 0
         refusal: KafkaError | None = None
@@ -266,7 +271,7 @@ class ArrowSend:
                     routed, refusal = self._route(rows, row, known, targets)
                 if intake.nobody_ahead(self._topic):
                     way, nexts, now = known.way, sent.nexts, self._clock.wall_ms()
-                    row = fill(rows, row, routed, way, targets, nexts, self.wait, now)
+                    row = fill(rows, row, routed, way, account, targets, nexts, self.wait, now)
                     self.taken = base + row
             if row < routed:
                 await self._put(rows, row, targets[row], targets)

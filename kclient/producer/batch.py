@@ -64,7 +64,6 @@ class ProducerBatch:
         producer_epoch: In which epoch.
         ordinal: How many of its partition were sent before it, for the first time.
         reserved: Bytes of the memory budget that it holds.
-        lease: Those of them that its next records may take.
         watcher: The ``send_many`` or ``send_arrow`` that puts records in and is told of it.
         compressing: A thread is at it.
         compressed: Compression is over (or there is none).
@@ -85,7 +84,6 @@ class ProducerBatch:
         "deadline",
         "flushes",
         "last_error",
-        "lease",
         "maybe_written",
         "ordinal",
         "outcome",
@@ -128,7 +126,6 @@ class ProducerBatch:
         self.producer_epoch = -1
         self.ordinal = -1
         self.reserved = 0
-        self.lease = 0
         self.watcher: object = None
         self.compressing = False
         self.compressed = False

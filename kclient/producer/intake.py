@@ -178,8 +178,8 @@ class Intake:
         if (
             known is not None
             and (partition is None or partition < known.count)
+            and self._accumulator.used + content[4] <= self._limit
             and self.nobody_ahead(topic)
-            and self._accumulator.has_room(content[4])
         ):
             return self._place(known, partition, content)
         return self._hold(check_topic_name(topic), partition, content, no_room)
@@ -317,7 +317,7 @@ class Intake:
         if not isinstance(no_room, NoRoom):
             return
         if not for_room:
-            self.lot.check_topic_line(topic, size, self._accumulator.has_room)
+            self.lot.check_topic_line(topic, size, self._accumulator.used)
         elif no_room is NoRoom.PARK:
             self.lot.check_room_line(size, self._memory_words())
         else:
@@ -357,7 +357,7 @@ class Intake:
         flushed: dict[PartitionQueue, None] = {}
         left = _SERVED_AT_ONCE
         while (parked := self.lot.room_head()) is not None:
-            if not self._accumulator.has_room(parked.size):
+            if self._accumulator.used + parked.size > self._limit:
                 break
             if left == 0:
                 self._accumulator.wake()  # the sender asks again when others had their turn

@@ -156,6 +156,7 @@ class ParkingLot:
         self._account = account
         self._max_count = max_count
         self._max_bytes = account.limit // _PARKED_SHARE
+        self._memory = account.limit
         self._room: Line = OrderedDict()
         self._topics: dict[str, Line] = {}
         self._begun: dict[str, float] = {}
@@ -183,14 +184,14 @@ class ParkingLot:
             maybe_written=False,
         )
 
-    def check_topic_line(self, topic: str, size: int, has_room: Callable[[int], bool]) -> None:
-        """Raise BufferFull if memory has no room for all who wait for metadata."""
-        if self.claimed == 0 or has_room(self.claimed + size + _UPKEEP):
+    def check_topic_line(self, topic: str, size: int, used: int) -> None:
+        """Raise BufferFull if memory, of which ``used`` bytes are taken, has no room for it all."""
+        if self.claimed == 0 or used + self.claimed + size + _UPKEEP <= self._memory:
             return
         raise BufferFull(
             f"the metadata of topic {topic}, or of this partition, is not here yet: records that "
-            f"wait for metadata need {self.claimed:,} bytes, {self._account.used:,} of "
-            f"buffer_memory={self._account.limit:,} are taken",
+            f"wait for metadata need {self.claimed:,} bytes, {used:,} of "
+            f"buffer_memory={self._memory:,} are taken",
             hint="awaiting anything lets it come: await a delivery, or use "
             "`await producer.enqueue(...)`, which waits",
             maybe_written=False,

@@ -80,8 +80,8 @@ class Account:
     """What one producer holds, in numbers that every record changes or asks for.
 
     Attributes:
-        used: Bytes that batches hold: those of records that aren't settled, of batches where those
-            are very many, and what is leased to open ones. Only the accumulator changes it.
+        used: Bytes of records that aren't settled, and of batches where those are very many; only
+            ``take`` and ``give_back`` change it.
         limit: ``buffer_memory``.
         waiting: Records that stand in a line.
         sealed: Batches sealed so far.
@@ -96,6 +96,16 @@ class Account:
         self.waiting = 0
         self.sealed = 0
         self.per_turn = per_turn
+
+    def take(self, batch: ProducerBatch, size: int) -> None:
+        """Have ``batch`` hold ``size`` bytes more."""
+        batch.reserved += size
+        self.used += size
+
+    def give_back(self, batch: ProducerBatch) -> None:
+        """Have ``batch``, which is settled, hold nothing any more."""
+        self.used -= batch.reserved
+        batch.reserved = 0
 
 
 @cython.final
@@ -311,7 +321,7 @@ class QuickWay:
         if index < 0:
             return None
         outcome = batch.outcome
-        batch.lease -= size
+        self._account.take(batch, size)
         if key is None and partition is None:
             way.sticky._left -= size
         delivery = Delivery.__new__(Delivery)
@@ -389,7 +399,7 @@ class QuickWay:
             index = batch.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
             if index < 0:
                 return taken, record
-            batch.lease -= size
+            self._account.take(batch, size)
             if key is None:
                 way.sticky._left -= size
             taken += 1
@@ -400,19 +410,18 @@ class QuickWay:
         Returns:
             How many were taken. Each of the others is to be looked at.
         """
+        account = self._account
         # With room for all of them, none can be the one for which there is a decision to make.
         size = feed.bare_bytes + _OVERHEAD * feed.bare
         index = way.sticky.ready(size)
-        if self._account.waiting != 0 or index < 0:
+        if account.waiting != 0 or account.used + size > account.limit or index < 0:
             return 0
         batch = way.batches[index]
         if batch is None or batch.builder is None or batch.watcher is not watcher:
             return 0
-        if size > batch.lease:
-            return 0
         count, size = batch.builder.put_values(when, feed.block, feed.bare)
         size += _OVERHEAD * count
-        batch.lease -= size
+        account.take(batch, size)
         way.sticky.note(size)
         return count
 
@@ -454,7 +463,8 @@ class QuickWay:
         self, way: TopicWay, key: bytes | None, partition: Any, size: int, feed: Feed | None
     ) -> ProducerBatch | None:
         """The open batch for a record, of ``feed`` if it is of one; None without one or room."""
-        if self._account.waiting != 0 or size > self._max_record:
+        account = self._account
+        if account.waiting != 0 or size > self._max_record or account.used + size > account.limit:
             return None
         if partition is None:
             if key is None:
@@ -476,7 +486,7 @@ class QuickWay:
         if scattered and feed is None:
             fetch_one(way, index)  # type: ignore[name-defined] # noqa: F821
         batch = way.batches[index]
-        if batch is None or batch.builder is None or size > batch.lease:
+        if batch is None or batch.builder is None:
             return None
         if scattered:
             fetch_tail(way, index, batch, size)  # type: ignore[name-defined] # noqa: F821

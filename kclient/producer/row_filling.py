@@ -17,7 +17,7 @@ else:
 
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.batch import ProducerBatch
-    from kclient.producer.quick import TopicWay
+    from kclient.producer.quick import Account, TopicWay
     from kclient.record.arrow_rows import ArrowRows
 
 _BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -29,6 +29,7 @@ def fill(
     row: int,
     last: int,
     way: TopicWay,
+    account: Account,
     targets: Any,
     nexts: Any,
     watcher: object,
@@ -41,6 +42,7 @@ def fill(
         row: The first to add.
         last: Where to end; ``targets`` says nothing of rows from there on.
         way: The topic.
+        account: The producer's numbers.
         targets: An array of int32: the partition of each row, -1 for any; what is chosen then is
             noted there.
         nexts: An array of int64: the index in its open batch that the next row of a partition
@@ -71,11 +73,11 @@ def fill(
         if batch.builder.record_count != nexts_view[target]:
             break
         size = rows.stage(row)
-        if size > batch.lease:
+        if account.used + size > account.limit:
             break
         if rows.put(batch.builder, row, now) < 0:
             break
-        batch.lease -= size
+        account.take(batch, size)
         if sticky:
             way.sticky.note(size)
             targets_view[row] = target

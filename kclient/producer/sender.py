@@ -291,7 +291,7 @@ class Sender:
             return None
         batch = queue.next_batch(now)
         if batch is None and self._may_seal(queue):
-            accumulator.close(queue)
+            queue.seal_open()
             batch = queue.next_batch(now)
         if batch is None:
             due = queue.retry_due()

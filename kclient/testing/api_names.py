@@ -1,4 +1,4 @@
-"""How tests name an API: by its request class, Kafka's name or Kafka's number."""
+"""The APIs that are served, and how tests name one: by request class, Kafka's name or number."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ VERSIONS: dict[int, tuple[int, int]] = {
     75: (0, 0),  # DescribeTopicPartitions
     76: (1, 1),  # ShareGroupHeartbeat
 }
-"""API key to the lowest and highest version; each has its handler in ``handlers``."""
+"""API key to the lowest and highest version, as in Apache Kafka 4.3.0; see ``dispatch``."""
 
 
 ApiName: TypeAlias = type[Request] | str | int

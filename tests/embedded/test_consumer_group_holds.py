@@ -158,7 +158,8 @@ async def test_user_code_that_blocks_the_loop_is_told_with_figures_and_costs_one
                     await consumer.poll(timeout=0.1)
             cluster.append(T, 0, batch(10, 1))
             async with asyncio.timeout(30.0):
-                while [one.offset for one in await consumer.poll(timeout=1.0)] != [10]:
+                # What was not committed before is read again, together with it or not.
+                while 10 not in [one.offset for one in await consumer.poll(timeout=1.0)]:
                     pass
             health = consumer.health().group
             assert health is not None

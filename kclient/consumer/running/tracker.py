@@ -29,7 +29,7 @@ PER_HANDLER = PER_PARTITION = 16
 """At least so many for each handler at a time and for each partition, likewise."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Job:
     """One record that was taken and isn't finished yet.
 
@@ -58,7 +58,7 @@ class Job:
     sends: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Track:
     """The records of one partition, from the first that isn't finished on.
 

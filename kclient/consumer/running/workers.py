@@ -1,9 +1,9 @@
 """Workers: the tasks in which handlers run, at most ``concurrency`` of them.
 
-``runner`` makes one pool per run. A worker takes what ``schedule`` gives, calls the handler and
-goes on with the next record without a trip through the loop, as long as the handler doesn't wait
-for anything; when it does, another worker is woken, if there is something to do. What becomes of an
-outcome is the runner's business. The loop gets a turn every ``TURN`` seconds in any case.
+``runner`` makes one pool per run. A worker takes what ``tracker.Schedule`` gives, calls the handler
+and goes on with the next record without a trip through the loop, as long as the handler doesn't
+wait for anything; when it does, another worker is woken, if there is something to do. What becomes
+of an outcome is the runner's business. The loop gets a turn every ``TURN`` seconds in any case.
 
 These tasks run the user's code, so they are not among those of the client: one that would not end
 when it is cancelled must not hold up ``close``. ``run`` itself answers for them.
@@ -38,7 +38,7 @@ TURN = 0.005
 """Seconds of work after which the loop gets a turn."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Worker:
     """One worker.
 

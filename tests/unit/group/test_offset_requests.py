@@ -25,9 +25,16 @@ from kclient.broker_errors import (
 from kclient.cluster.partition import Partition
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
-from kclient.errors import ClientClosed, ConnectionLost, KafkaError, NoCommonVersion, ProtocolError
+from kclient.errors import (
+    ClientClosed,
+    ConnectionLost,
+    KafkaError,
+    NoCommonVersion,
+    ProtocolError,
+    some_of,
+)
 from kclient.group.host import OUTSIDE, Generation
-from kclient.group.offset_requests import Course, OffsetCommit, OffsetFetch, course, some_of, united
+from kclient.group.offset_requests import Course, OffsetCommit, OffsetFetch, course, united
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -216,8 +223,8 @@ def test_one_error_names_all_partitions_that_have_the_like() -> None:
 
 def test_a_text_names_the_first_partitions_and_counts_the_others() -> None:
     partitions = [TopicPartition("t", index) for index in range(7)]
-    assert some_of(partitions) == "t-0, t-1, t-2, t-3, t-4 and 2 more"
-    assert some_of(partitions[:5]) == "t-0, t-1, t-2, t-3, t-4"
+    assert some_of(partitions, 5) == "t-0, t-1, t-2, t-3, t-4 and 2 more"
+    assert some_of(partitions[:5], 5) == "t-0, t-1, t-2, t-3, t-4"
 
 
 # OffsetFetch

@@ -485,9 +485,7 @@ def taken(host: Host) -> tuple[BatchOutcome, Delivery]:
     way = TopicWay(StickyChoice(10_000, random.Random(1), lambda partition: 0))
     outcome = BatchOutcome(host, "t", 0)
     queue: Any = None
-    batch = ProducerBatch(queue, BatchBuilder(), outcome, 0.0, 1.0)
-    batch.lease = 10_000
-    way.count, way.batches = 1, [batch]
+    way.count, way.batches = 1, [ProducerBatch(queue, BatchBuilder(), outcome, 0.0, 1.0)]
     quick.ways["t"] = way
     quick.open(host.loop, lambda: 0)
     delivery = quick.take("t", b"v", None, None, 0, None)

@@ -59,7 +59,6 @@ class Scene:
             builder = BatchBuilder()
             batch = ProducerBatch(nobody, builder, BatchOutcome(nobody, "t", index), 0.0, 1.0)
             batch.watcher = self.watcher
-            batch.lease = 1_000_000
             self.builders.append(builder)
             self.way.batches.append(None if index in self.shut else batch)
         self.way.count = count

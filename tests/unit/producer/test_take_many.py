@@ -43,14 +43,13 @@ class Scene:
     watcher: object = field(default_factory=object)
 
     def __post_init__(self) -> None:
-        self.account = Account(1_000_000)
+        self.account = Account(self.memory)
         self.sticky = StickyChoice(self.switch, random.Random(1), lambda _: 0)
         self.sticky.move([0], 1)
         self.builder = BatchBuilder(self.room)
         nobody: Any = None
         self.batch = ProducerBatch(nobody, self.builder, BatchOutcome(nobody, "t", 0), 0.0, 1.0)
         self.batch.watcher = self.watcher
-        self.batch.lease = self.memory
         self.way = TopicWay(self.sticky)
         self.way.count = 1
         self.way.batches = [self.batch]
@@ -87,7 +86,7 @@ def check(given: list[Any], memory: int, room: int, switch: int) -> None:
     taken, left_over = scene.take(iter(given))
     assert taken == count
     assert left_over is rest
-    assert scene.batch.lease == memory - used >= 0
+    assert scene.account.used == scene.batch.reserved == used <= memory
     assert scene.sticky.due() == (used >= switch)
     assert (scene.sticky.ready(0) < 0) == (used >= 2 * switch)
     if count:
@@ -168,6 +167,4 @@ def test_what_the_source_does_meanwhile_counts(at: int) -> None:
     assert at - BLOCK < taken <= at, "all but the block that was being pulled"
     assert left_over == b"%d" % taken
     assert scene.builder.record_count == taken
-    assert scene.memory - scene.batch.lease == sum(
-        OVERHEAD + len(b"%d" % number) for number in range(taken)
-    )
+    assert scene.account.used == sum(OVERHEAD + len(b"%d" % number) for number in range(taken))
