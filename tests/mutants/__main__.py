@@ -176,6 +176,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which ones")
     parser.add_argument("--write", action="store_true", help="make this the baseline")
     options = parser.parse_args(arguments)
+    baselines = json.loads(BASELINE.read_text())
+    if options.kind not in baselines and not options.write:
+        parser.error(f"{BASELINE.name} has nothing of {options.kind}: give --write")
     begun = time.monotonic()
     mutants = draw(PROJECT, options.kind, options.count, options.seed)
     found = report(mutants, try_mutants(PROJECT, mutants))
@@ -186,7 +189,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{found['noticed']} of {found['mutants']} mutants noticed ({share:.1%}), "
         f"{found['hung']} of them by hanging, in {time.monotonic() - begun:.0f} s\n"
     )
-    baselines = json.loads(BASELINE.read_text())
     if options.write:
         baselines[options.kind] = {"seed": options.seed, **found}
         BASELINE.write_text(json.dumps(baselines, indent=1) + "\n")
