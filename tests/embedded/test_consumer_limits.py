@@ -291,6 +291,8 @@ async def test_columns_that_were_added_before_memory_failed_are_handed_over(
         return add(columns, *args)
 
     monkeypatch.setattr(arrow.Columns, "add", fail_once)
+    # However slow the machine is: both batches belong to one poll.
+    monkeypatch.setattr("kclient.consumer.poller.TURN", 60.0)
     async with kclient.Consumer(cluster.bootstrap, T, **START) as consumer:
         assert await offsets_in_columns(consumer, 10) == list(range(10))
         assert consumer.positions()[P] == 10
