@@ -119,9 +119,9 @@ class Call:
         self, topic: str | None = None, partition: int | None = None, *, after: bool = False
     ) -> ErrorCode | None:
         """The code that a fault wants an entry, or the whole request, answered with."""
-        if not self.broker.faults:
-            return None
         stage = Stage.LATE_ENTRY if after else Stage.ENTRY
+        if not self.broker.faults.any_at(stage):
+            return None
         entry = {"topic": topic, "partition": partition}
         for fault in self.broker.faults.acting(stage, self, entry):
             if fault not in self.used_faults:

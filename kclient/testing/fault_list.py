@@ -141,6 +141,13 @@ class FaultList:
 
     # Asked by brokers and networks
 
+    def any_at(self, stage: Stage) -> bool:
+        """Whether there is a fault of that stage, whatever it is about."""
+        for one in self.listed:  # a generator costs more than most lists of faults
+            if one.stage is stage:
+                return True
+        return False
+
     def acting(
         self, stage: Stage, call: Call | None, facts: Mapping[str, object] = MappingProxyType({})
     ) -> Iterator[Fault]:

@@ -63,15 +63,16 @@ def test_closing_with_a_hundred_thousand_records_to_deliver(awaited: bool, parti
     async def main() -> None:
         async with Cluster(brokers=3) as cluster:
             cluster.create_topic(T, partitions=partitions, replication_factor=1)
-            held_back = cluster.faults.hold("Produce", times=None)
+            # One for each broker: those that one fault holds are carried out in one callback.
+            holds = [cluster.faults.hold("Produce", times=None, broker=n) for n in (1, 2, 3)]
             producer, deliveries = await filled(cluster, count)
             tasks = watchers(deliveries) if awaited else []
             await asyncio.sleep(0)
             with LoopProbe() as probe:
                 closing = asyncio.create_task(producer.close())
-                await asyncio.sleep(0)
-                cluster.faults.clear()
-                held_back.release()
+                for held_back in holds:
+                    await asyncio.sleep(0)
+                    cluster.faults.remove(held_back)
                 await closing
             held(probe)
             assert sum(cluster.end_offset(T, n) for n in range(partitions)) == count
