@@ -57,6 +57,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("cython", "pure"),
         help="fail unless this build of all compiled modules is in use (KCLIENT_PURE=1: pure)",
     )
+    group.addoption(
+        "--fewer-seeds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="the long tests of tests/virtual run one Nth of their seeds",
+    )
     group.addoption("--outcomes", type=Path, help="write the outcome of each test to this file")
 
 
@@ -81,6 +88,12 @@ def pytest_configure(config: pytest.Config) -> None:
             "loop": config.getoption("--loop"),
         }
         config.pluginmanager.register(OutcomeWriter(outcomes, run))
+
+
+@pytest.fixture
+def fewer_seeds(pytestconfig: pytest.Config) -> int:
+    """By how much the seeds of a long test, and what they must come to, are divided."""
+    return int(pytestconfig.getoption("--fewer-seeds"))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

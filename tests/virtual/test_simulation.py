@@ -15,7 +15,7 @@ import pytest
 from tests.virtual.simulation import OPERATIONS, SHOWN, Totals, quiet, simulate, simulate_many
 
 SEEDS = 1_000
-CHUNK = 50
+CHUNK = 25
 PROCESSES = 2
 AT_LEAST = 100
 """How often each kind of trouble must have come: without it, a run shows nothing."""
@@ -24,19 +24,20 @@ AT_LEAST = 100
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_thousand_seeds_lose_double_and_reorder_nothing(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], fewer_seeds: int
 ) -> None:
+    seeds, at_least = SEEDS // fewer_seeds, AT_LEAST // fewer_seeds
     totals, failures = Totals(), []
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(PROCESSES, mp_context=spawn) as pool:
-        firsts = range(0, SEEDS, CHUNK)
+        firsts = range(0, seeds, CHUNK)
         for more, failed in pool.map(simulate_many, firsts, [CHUNK] * len(firsts)):
             totals += more
             failures += failed
     with capsys.disabled():
         sys.stdout.write(f"\nsimulation: {totals}\n")
     assert not failures, "\n".join([f"{len(failures)} failed", *failures[:SHOWN]])
-    assert (totals.runs, totals.operations) == (SEEDS, SEEDS * OPERATIONS)
+    assert (totals.runs, totals.operations) == (seeds, seeds * OPERATIONS)
     trouble = (
         totals.crashes,
         totals.cuts,
@@ -44,8 +45,8 @@ def test_a_thousand_seeds_lose_double_and_reorder_nothing(
         totals.reconnects,
         totals.leader_moves,
     )
-    assert min(trouble) > AT_LEAST
-    assert min(totals.acknowledged, totals.failed, totals.unknown, totals.delivered) > AT_LEAST
+    assert min(trouble) > at_least
+    assert min(totals.acknowledged, totals.failed, totals.unknown, totals.delivered) > at_least
 
 
 def test_a_failing_seed_comes_with_the_command_that_shows_it_again() -> None:
