@@ -254,7 +254,8 @@ class Settings(Frozen):
         None for ``bootstrap``, the first argument of every client, leaves that of ``config``.
 
         Raises:
-            InvalidConfig: An unknown name (with the nearest known one) or a bad value.
+            InvalidConfig: An unknown name (with the nearest known one), a bad value, or an
+                address without a port in place of the one that ``config`` names.
         """
         if settings.get("bootstrap", "") is None:
             settings = {name: value for name, value in settings.items() if name != "bootstrap"}
@@ -267,6 +268,13 @@ class Settings(Frozen):
                 hint=f"made of Kafka's names: {cls.__name__}.from_properties(...)",
             )
         given = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        address, of_config = settings.get("bootstrap"), given.get("bootstrap")
+        if isinstance(address, str) and ":" not in address:  # a topic, where None was forgotten
+            if of_config not in (((address.strip(), 9092),), (("localhost", 9092),)):
+                raise InvalidConfig(
+                    f"bootstrap={address!r} has no port, and config names another address",
+                    hint="for that of config write None in its place; else add the port",
+                )
         return cls(**{**given, **settings})
 
     @classmethod
