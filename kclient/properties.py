@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kclient import serializers
@@ -218,8 +218,6 @@ def _unescaped(text: str) -> str:
 
 def _refuse_slip(name: str, fields: Mapping[str, dataclasses.Field[Any]]) -> None:
     """Refuse a name that is nearly one of the settings at hand, or our own name of one."""
-    import difflib
-
     if name in fields:
         kafka = fields[name].metadata["kafka"]
         raise InvalidConfig(
@@ -228,10 +226,27 @@ def _refuse_slip(name: str, fields: Mapping[str, dataclasses.Field[Any]]) -> Non
         )
     known = {normalised(field.metadata["kafka"] or own): own for own, field in fields.items()}
     known |= {key: row.ours for key, row in TABLE.items() if row.ours in fields and row.ours}
-    near = difflib.get_close_matches(normalised(name), known, 1, _LEAST_LIKENESS)
-    if near:
-        meant = fields[known[near[0]]].metadata["kafka"] or near[0].replace("_", ".")
+    near = _nearest(normalised(name), known)
+    if near is not None:
+        meant = fields[known[near]].metadata["kafka"] or near.replace("_", ".")
         raise InvalidConfig(f"there is no setting {name!r}: did you mean {meant!r}?")
+
+
+def _nearest(key: str, known: Collection[str]) -> str | None:
+    """The known name that is one slip away, or alike as a whole where names are long."""
+    import difflib
+
+    near = [one for one in known if _one_slip(key, one)]
+    near = near or difflib.get_close_matches(key, known, 1, _LEAST_LIKENESS)
+    return near[0] if near else None
+
+
+def _one_slip(one: str, other: str) -> bool:
+    """Whether a letter is missing, too many or wrong, or two neighbours are swapped."""
+    short, long = sorted((one, other), key=len)
+    same = next((i for i, letter in enumerate(short) if letter != long[i]), len(short))
+    short, long = short[same:], long[same:]
+    return long[1:] in (short, short[1:]) or short[1::-1] + short[2:] == long
 
 
 def _check_partitioner(name: str, value: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
 import kclient
-from kclient.config import ConsumerConfig
+from kclient.config import ConsumerConfig, ProducerConfig
 from kclient.errors import InvalidConfig
 from kclient.settings import Settings
 
@@ -26,6 +27,39 @@ def refusal(config: type[Settings], properties: Any) -> str:
     with pytest.raises(InvalidConfig) as raised:
         config.from_properties(properties)
     return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("linger.sm", "linger.ms"),
+        ("lingre.ms", "linger.ms"),
+        ("linger.mz", "linger.ms"),
+        ("liger.ms", "linger.ms"),
+        ("akcs", "acks"),
+        ("ack", "acks"),
+        ("Linger.Sm", "linger.ms"),
+        ("cilent.id", "client.id"),
+        ("max.request.szie", "max.request.size"),
+    ],
+)
+def test_a_slip_of_one_letter_is_found_even_in_a_short_name(name: str, meant: str) -> None:
+    assert f"did you mean {meant!r}" in refusal(ProducerConfig, {name: "1"})
+
+
+@pytest.mark.parametrize("name", ["commit.interval.ms", "schema.registry.url", "linger", "x", ""])
+def test_a_name_that_is_not_near_enough_is_only_logged(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ConsumerConfig.from_properties({name: "1"})
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_underscores_and_dashes_are_as_good_as_dots() -> None:
+    for mark in "._-":
+        given = {f"group{mark}id": "billing", f"session{mark}timeout{mark}ms": "6000"}
+        config = ConsumerConfig.from_properties(given)
+        assert (config.group, config.session_timeout) == ("billing", 6.0)
 
 
 def test_a_topic_in_the_place_of_the_address_does_not_override_it() -> None:
