@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient import serializers
 from kclient.durations import MAX_SECONDS
-from kclient.errors import InvalidConfig
+from kclient.errors import InvalidConfig, a_or_an
 from kclient.foreign_settings import TABLE, counterpart, normalised
 
 if TYPE_CHECKING:
@@ -85,6 +85,14 @@ _SWITCHED_OFF = {
     "topic_metadata_refresh_interval_ms": -1.0,
 }
 """Durations for which so much or less means that there is no limit."""
+_CALLBACKS = {
+    "dr_cb": "await a Delivery, or give it a function by add_done_callback",
+    "dr_msg_cb": "await a Delivery, or give it a function by add_done_callback",
+    "error_cb": "errors are raised where you await; health() and observers= have the others",
+    "on_delivery": "await a Delivery, or give it a function by add_done_callback",
+    "throttle_cb": "observers= get an event",
+}
+"""What is there in place of callbacks, where ``foreign_settings`` doesn't say it in full."""
 _GROWING = (
     ("reconnect_backoff", "reconnect_backoff_max"),
     ("retry_backoff", "retry_backoff_max"),
@@ -149,9 +157,13 @@ def _elsewhere(ours: str) -> str:
 
 def _pairs(source: Source) -> Mapping[str, Value]:
     if isinstance(source, Mapping):
-        for name, value in source.items():
-            if not isinstance(name, str) or not isinstance(value, str | int | float):
-                raise InvalidConfig(f"properties hold {name!r}: allowed is a str, with a str value")
+        bad = {
+            name: value
+            for name, value in source.items()
+            if not isinstance(name, str) or not isinstance(value, str | int | float)
+        }
+        if bad:
+            raise _refused_types(bad)
         return source
     if not isinstance(source, str | os.PathLike):
         raise InvalidConfig(
@@ -168,6 +180,30 @@ def _pairs(source: Source) -> Mapping[str, Value]:
     except UnicodeDecodeError:
         text = raw.decode("latin-1")  # as Java reads them
     return parse(text)
+
+
+def _refused_types(bad: Mapping[Any, object]) -> InvalidConfig:
+    """The error for names and values that a file couldn't have, and what to do instead."""
+    listed = ", ".join(f"{name!r}, {a_or_an(type(value).__name__)}" for name, value in bad.items())
+    instead = [(name, _instead(name)) for name in bad]
+    advice = [f"for {name}: {what}" for name, what in instead if what]
+    return InvalidConfig(
+        f"properties hold {listed}: names are str, and for values allowed are str, int, float and "
+        "bool",
+        hint="; ".join(["callbacks and objects are to be left out", *advice]) if advice else None,
+    )
+
+
+def _instead(name: object) -> str | None:
+    """What there is in place of a callback or an object; None for a plain setting."""
+    row = counterpart(name) if isinstance(name, str) else None
+    if row is None:
+        return None
+    if row.ours is None or normalised(str(name)) in _CALLBACKS:
+        return _CALLBACKS.get(normalised(str(name)), row.note)
+    if row.ours in ("dialer", "observers", "partitioner") or row.ours.endswith("serializer"):
+        return f"give {row.ours}= to the client" + (row.note and f", {row.note}")
+    return None
 
 
 _KEY = re.compile(r"((?:\\.|[^\\\s=:])*)(?:\s*[=:]\s*|\s+|$)", re.DOTALL)

@@ -62,6 +62,33 @@ def test_underscores_and_dashes_are_as_good_as_dots() -> None:
         assert (config.group, config.session_timeout) == ("billing", 6.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("error_cb", "errors are raised where you await"),
+        ("stats_cb", "metrics() returns all counters"),
+        ("throttle_cb", "observers="),
+        ("on_delivery", "add_done_callback"),
+        ("dr_cb", "add_done_callback"),
+        ("on_commit", "commit_nowait() returns a future"),
+        ("partitioner_cb", "give partitioner= to the client"),
+        ("value.deserializer", "give value_deserializer= to the client"),
+        ("logger", 'logging.getLogger("kclient")'),
+    ],
+)
+def test_a_callback_is_answered_with_what_there_is_in_its_place(name: str, words: str) -> None:
+    text = refusal(ConsumerConfig, {"group.id": "g", name: print})
+    assert f"{name!r}, a builtin_function_or_method" in text
+    assert "allowed are str, int, float and bool" in text
+    assert words in text
+
+
+def test_all_callbacks_of_a_mapping_are_named_at_once() -> None:
+    text = refusal(ProducerConfig, {"error_cb": print, "stats_cb": print, "linger.ms": 5})
+    assert "'error_cb'" in text
+    assert "'stats_cb'" in text
+
+
 def test_a_topic_in_the_place_of_the_address_does_not_override_it() -> None:
     config = ConsumerConfig.from_properties(SHARED)
     with pytest.raises(InvalidConfig, match=r"bootstrap='orders'.*write None"):
