@@ -19,6 +19,7 @@ from kclient import serializers
 from kclient.durations import MAX_SECONDS
 from kclient.errors import InvalidConfig, a_or_an
 from kclient.foreign_settings import TABLE, counterpart, normalised
+from kclient.hooks import NamedPlugIn
 
 if TYPE_CHECKING:
     from kclient.settings import Settings
@@ -132,7 +133,7 @@ def settings_from(source: Source, config: type[Settings]) -> dict[str, Any]:
         elif key == "group_protocol" and str(value).strip().lower() == "consumer":
             unused[name] = "groups are joined by the classic protocol"
         elif row.ours in fields:
-            _convert(name, key, value, fields[row.ours], found, unused)
+            _convert(name, key, value, fields[row.ours], found)
         else:
             unused[name] = row.note if row.ours is None else _elsewhere(row.ours)
     security = security_from(secured, unused)
@@ -300,12 +301,11 @@ def _convert(
     value: Value,
     field: dataclasses.Field[Any],
     found: dict[str, Any],
-    unused: dict[str, str],
 ) -> None:
     """Put the value of one property into ``found``."""
     ours = field.name
     if ours.endswith("serializer"):
-        _take_serializer(name, str(value).strip(), ours, found, unused)
+        _take_serializer(name, str(value).strip(), ours, found)
         return
     converted = _value(name, key, value, field)
     try:
@@ -359,9 +359,7 @@ def _number(name: str, value: Value) -> float:
     return number
 
 
-def _take_serializer(
-    name: str, value: str, ours: str, found: dict[str, Any], unused: dict[str, str]
-) -> None:
+def _take_serializer(name: str, value: str, ours: str, found: dict[str, Any]) -> None:
     """Take a class of Kafka's own; others are for the caller to give."""
     table = _DESERIALIZERS if ours.endswith("deserializer") else _SERIALIZERS
     kind = "Deserializer" if ours.endswith("deserializer") else "Serializer"
@@ -369,7 +367,7 @@ def _take_serializer(
     if value.startswith(_KAFKAS_OWN) and short in table:
         found[ours] = table[short]
     else:
-        unused[name] = f"give {ours}="
+        found[ours] = NamedPlugIn(ours, f"{name}={value!r}")
 
 
 def _fit_together(

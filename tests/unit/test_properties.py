@@ -137,14 +137,6 @@ def test_serializers_of_kafka_itself_become_ours() -> None:
     assert ProducerConfig.from_properties(names) == ProducerConfig.from_properties(names)
 
 
-def test_a_serializer_that_is_not_kafkas_own_is_left_to_the_caller(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    config = ProducerConfig.from_properties({"value.serializer": "com.acme.AvroSerializer"})
-    assert config.value_serializer is None
-    assert "value.serializer (give value_serializer=)" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("text", "pairs"),
     [

@@ -10,6 +10,7 @@ import pytest
 import kclient
 from kclient.config import ConsumerConfig, ProducerConfig
 from kclient.errors import InvalidConfig
+from kclient.serializers import JsonSerializer, StringDeserializer
 from kclient.settings import Settings
 
 SHARED: dict[str, Any] = {
@@ -60,6 +61,38 @@ def test_underscores_and_dashes_are_as_good_as_dots() -> None:
         given = {f"group{mark}id": "billing", f"session{mark}timeout{mark}ms": "6000"}
         config = ConsumerConfig.from_properties(given)
         assert (config.group, config.session_timeout) == ("billing", 6.0)
+
+
+@pytest.mark.parametrize(
+    "named", ["com.acme.Foo", "io.confluent.kafka.serializers.KafkaAvroSerializer", ""]
+)
+def test_nothing_is_sent_raw_where_a_file_names_a_serializer_of_the_application(
+    named: str,
+) -> None:
+    config = ProducerConfig.from_properties({"value.serializer": named, "client.id": "x"})
+    with pytest.raises(InvalidConfig) as raised:
+        kclient.Producer("h:1", config=config)
+    for words in (f"value.serializer={named!r}", "give value_serializer=", "take the line out"):
+        assert words in str(raised.value)
+    own = JsonSerializer()
+    assert kclient.Producer("h:1", config=config, value_serializer=own)._serializers[1] is own
+
+
+def test_nothing_is_read_raw_where_a_file_names_a_deserializer_of_the_application() -> None:
+    config = ConsumerConfig.from_properties({"key.deserializer": "com.acme.Foo"})
+    with pytest.raises(InvalidConfig, match=r"key\.deserializer='com\.acme\.Foo'"):
+        kclient.Consumer("h:1", "orders", config=config)
+    with pytest.raises(InvalidConfig, match="give key_deserializer="):
+        assert config.key_deserializer is not None
+        config.key_deserializer("orders", b"")
+    deserialize = StringDeserializer()
+    kclient.Consumer(
+        "h:1",
+        "orders",
+        config=config,
+        key_deserializer=deserialize,
+        value_deserializer=deserialize,
+    )
 
 
 @pytest.mark.parametrize(
