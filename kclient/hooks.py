@@ -329,15 +329,42 @@ def require_arguments(words: str, called: Callable[..., object], needed: str, na
         raise InvalidConfig(f"{words}({taken}) can't be called as {needed}") from None
 
 
+@frozen
+class NamedPlugIn(Frozen):
+    """Stands in settings for a (de)serializer that properties name and only the application has.
+
+    Attributes:
+        field: The client's argument for it.
+        named: How the properties name it.
+    """
+
+    field: str
+    named: str
+
+    def __call__(self, topic: str, data: Any) -> Any:
+        """Refuse to work."""
+        raise self.refusal()
+
+    def refusal(self) -> InvalidConfig:
+        """The error of a client that was not given it."""
+        return InvalidConfig(
+            f"{self.named} is not part of this package",
+            hint=f"give {self.field}= to the client, or take the line out for plain bytes",
+        )
+
+
 def require_callable(field: str, plugin: object) -> None:
     """Refuse a ``plugin`` that can't be called with a topic and data; None is fine.
 
     Raises:
-        InvalidConfig: It can't be called, is async, or is a class of ours instead of an instance.
+        InvalidConfig: It can't be called, is async, is a class of ours instead of an instance, or
+            is only named in properties.
         InvalidArgument: It takes other arguments. One that has no signature is believed.
     """
     if plugin is None:
         return
+    if isinstance(plugin, NamedPlugIn):
+        raise plugin.refusal()
     if isinstance(plugin, type) and plugin.__module__ == "kclient.serializers":
         raise InvalidConfig(f"{field} is the class {plugin.__name__}: give an instance of it")
     if not callable(plugin):

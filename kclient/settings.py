@@ -254,7 +254,8 @@ class Settings(Frozen):
         None for ``bootstrap``, the first argument of every client, leaves that of ``config``.
 
         Raises:
-            InvalidConfig: An unknown name (with the nearest known one) or a bad value.
+            InvalidConfig: An unknown name (with the nearest known one), a bad value, or an
+                address without a port in place of the one that ``config`` names.
         """
         if settings.get("bootstrap", "") is None:
             settings = {name: value for name, value in settings.items() if name != "bootstrap"}
@@ -267,6 +268,13 @@ class Settings(Frozen):
                 hint=f"made of Kafka's names: {cls.__name__}.from_properties(...)",
             )
         given = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        address, of_config = settings.get("bootstrap"), given.get("bootstrap")
+        if isinstance(address, str) and ":" not in address:  # a topic, where None was forgotten
+            if of_config not in (((address.strip(), 9092),), (("localhost", 9092),)):
+                raise InvalidConfig(
+                    f"bootstrap={address!r} has no port, and config names another address",
+                    hint="for that of config write None in its place; else add the port",
+                )
         return cls(**{**given, **settings})
 
     @classmethod
@@ -278,7 +286,8 @@ class Settings(Frozen):
         Times in ``.ms`` become seconds, PEM ``ssl.*`` with ``security.protocol`` become
         ``security``, classes of Kafka's own serializers those of ``kclient.serializers``. A value
         is taken literally: nothing in it is expanded. What has no meaning here, or is of another
-        client, is named in one line of the log.
+        client, is logged in one line at INFO, and unknown names in one at WARNING. Where a
+        serializer of the application is named, the client refuses to start without its argument.
 
         Args:
             properties: Names and values, or the path of a file in the format of
@@ -289,17 +298,18 @@ class Settings(Frozen):
 
         Raises:
             InvalidConfig: The file can't be read, a value is refused, a name is nearly a known
-                one, or the security that is asked for can't be had: SASL, stores that aren't PEM,
-                certificates or host names that aren't to be verified.
+                one, two names of one setting contradict, or the security that is asked for can't
+                be had: SASL, stores that aren't PEM, certificates or host names that aren't to be
+                verified.
 
         Example::
 
             config = kclient.ProducerConfig.from_properties("producer.properties")
             producer = kclient.Producer(config=config)
         """
-        from kclient.properties import settings_from  # most clients have no such file
+        from kclient.properties import config_from  # most clients have no such file
 
-        return cls(**settings_from(properties, cls))
+        return config_from(properties, cls)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -30,16 +30,29 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   expanded.
 - The result has everything: the group, `security`, and serializers where the file names classes
   of `org.apache.kafka.common.serialization`. Arguments of the client take precedence. Topics
-  aren't in files.
+  aren't in files. Where it names another class, the client raises `InvalidConfig` unless it gets
+  its own as an argument, as `value_serializer=`.
+- `_` and `-` are as good as `.` in a name, so that `session_timeout_ms`, as aiokafka has it, is
+  `session.timeout.ms`; a name of our own whose unit may differ, such as `linger`, is an error.
+- A mapping's values are `str`, `int`, `float` or `bool`. Callbacks, serializers and other objects
+  are errors, which say what there is in their place.
 - `security.protocol` is `PLAINTEXT` or `SSL`; with `SSL`, PEM in `ssl.truststore.*` and
   `ssl.keystore.*` (type `PEM`), or librdkafka's `ssl.ca.location`, `ssl.certificate.location` and
   `ssl.key.location`. SASL, which isn't in this release, JKS and PKCS12 stores, an empty
   `ssl.endpoint.identification.algorithm`, `enable.ssl.certificate.verification=false`, and other
   `ssl.*` that can't be honoured raise `InvalidConfig`.
-- What has no meaning here, or is of another client, is named in one warning of the logger
-  `kclient.config`. A name that is nearly a known one is an error.
+- A file may serve several clients: each takes its own settings. `buffer.memory` and
+  `queue.buffering.max.kbytes` are the producer's `buffer_memory`, `queued.max.messages.kbytes` is
+  the consumer's. Two names of one setting with different values are an error.
+- The logger `kclient.config` has one line at INFO of what is of another client or has no meaning
+  here, and one WARNING of unknown names. One that is nearly a name of this client is an error: a
+  letter is missing, too many or wrong, or two neighbours are swapped, or in a long name about a
+  tenth of it differs.
 - As in Java, `acks=1` or more than 5 requests in flight switch idempotence off, unless
-  `enable.idempotence` is given, and the largest int stands for no limit."""
+  `enable.idempotence` is given. The largest int, 2147483647, is `math.inf` for a duration that
+  allows it, and for a size or a count no more than the largest that is allowed here.
+- `enable.auto.offset.store=false` is an error unless `enable.auto.commit=false` is there, too:
+  commit what is finished by `await consumer.commit(record)`."""
 CLIENTS: dict[str, type[Settings]] = {
     "Producer": ProducerConfig,
     "Consumer": ConsumerConfig,

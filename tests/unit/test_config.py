@@ -161,7 +161,7 @@ def test_properties_of_the_java_client_are_understood() -> None:
         ("linger.mss", "1", "linger.ms"),
         ("linger.ms", "x", "linger.ms='x'"),
         ("enable.idempotence", "yes", "true or false"),
-        ("client.id", "", "client_id"),
+        ("client.id", "", "client.id=''"),
     ],
 )
 def test_bad_properties_are_refused(name: str, value: str, words: str) -> None:
