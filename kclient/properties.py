@@ -111,6 +111,12 @@ _OWNERS = {
     "rebalance_timeout_ms": "GroupMember",
 }
 """Properties of one client whose counterpart here others have, too, or that are GroupMember's."""
+_ONLY_LIKE = {
+    "fetch_error_backoff_ms",
+    "socket_timeout_ms",
+    "topic_metadata_refresh_interval_ms",
+}
+"""Settings of librdkafka that stand beside Kafka's there, where one here is for both."""
 _MARKS = {"linger": "Producer", "max_poll_records": "Consumer", "rebalance_timeout": "GroupMember"}
 """Settings by which the class of a client is known; this module must not import it."""
 _GROWING = (
@@ -209,13 +215,18 @@ class _Reader:
         return ours in self._fields or (ours == "partitioner" and self._client == "Producer")
 
     def _put(self, name: str, ours: str, value: Any) -> None:
-        other = self._names.setdefault(ours, name)
+        other = self._names.get(ours, name)
         if other != name and self._found[ours] != value:
-            raise InvalidConfig(
-                f"{other} and {name} are the same setting here, {ours}, and their values differ: "
-                "take one out"
-            )
-        self._found[ours] = value
+            if normalised(name) in _ONLY_LIKE:
+                self._unused[name] = f"{other} is given"
+                return
+            if normalised(other) not in _ONLY_LIKE:
+                raise InvalidConfig(
+                    f"{other} and {name} are the same setting here, {ours}, and their values "
+                    "differ: take one out"
+                )
+            self._unused[other] = f"{name} is given"
+        self._names[ours], self._found[ours] = name, value
 
     def _check_stored_offsets(self, name: str, value: str) -> None:
         """Refuse automatic commits where the application wants to say what is finished."""

@@ -43,7 +43,8 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   `ssl.*` that can't be honoured raise `InvalidConfig`.
 - A file may serve several clients: each takes its own settings. `buffer.memory` and
   `queue.buffering.max.kbytes` are the producer's `buffer_memory`, `queued.max.messages.kbytes` is
-  the consumer's. Two names of one setting with different values are an error.
+  the consumer's. Two names of one setting with different values are an error; where librdkafka has
+  two settings (`socket.timeout.ms` beside `request.timeout.ms`), Kafka's is taken.
 - The logger `kclient.config` has one line at INFO of what is of another client or has no meaning
   here, and one WARNING of unknown names. One that is nearly a name of this client is an error: a
   letter is missing, too many or wrong, or two neighbours are swapped, or in a long name about a

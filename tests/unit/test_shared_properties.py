@@ -130,6 +130,17 @@ def test_two_names_of_one_setting_must_not_contradict(
     assert "take one out" in text
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"socket.timeout.ms": "60000", "request.timeout.ms": "40000"},
+        {"request.timeout.ms": "40000", "socket.timeout.ms": "60000"},
+    ],
+)
+def test_kafkas_name_goes_before_one_that_is_beside_it_in_librdkafka(given: dict[str, str]) -> None:
+    assert ProducerConfig.from_properties(given).request_timeout == 40.0
+
+
 def test_two_names_of_one_setting_may_agree() -> None:
     given = {"buffer.memory": "131072", "queue.buffering.max.kbytes": "128"}
     assert ProducerConfig.from_properties(given).buffer_memory == 131072
