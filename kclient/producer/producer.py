@@ -472,6 +472,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     async def flush(self) -> None:
         """Send what waits without lingering, until all that was sent before is settled.
 
+        Callbacks of those deliveries were called by then, whether it returns or raises.
+
         Raises:
             FlushFailed: Some of it was not delivered, or failed earlier without anyone looking at
                 its delivery; ``count`` says how many, ``errors`` has the first few.
