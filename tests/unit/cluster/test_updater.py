@@ -308,7 +308,7 @@ def test_the_grace_begins_anew_behind_another_error() -> None:
 
         updater = make(FakeNetwork(script))
         async with running(updater):
-            with pytest.raises(UnknownTopicOrPartition, match="asked for 5.0 s"):
+            with pytest.raises(UnknownTopicOrPartition, match=r"asked for 5\.0 s"):
                 await updater.wait_for_topic("t", 60.0)
         assert 15.0 <= loop.time() <= 17.0
 
