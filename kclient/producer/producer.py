@@ -384,7 +384,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         Args:
             topic: Where to.
             records: Values, (key, value) tuples, or ``Outgoing`` for headers, partition and
-                timestamp; a value that is itself a tuple needs ``Outgoing``.
+                timestamp; a value that is itself a tuple needs ``Outgoing``. A mapping, or a tuple
+                that begins with a bare value, is refused: it could be meant as one record.
 
         Returns:
             How many records were written.
