@@ -238,6 +238,14 @@ async def test_one_record_in_place_of_many_is_refused(
     assert all_values(cluster) == []
 
 
+async def test_memory_below_the_default_size_of_a_batch_is_enough(cluster: Cluster) -> None:
+    values = [b"%03d" % number + b"." * 200 for number in range(200)]
+    async with kclient.Producer(cluster.bootstrap, buffer_memory=8192) as producer:
+        assert await producer.send_many("t", values) == 200
+        await asyncio.gather(*(producer.send("t", b"v") for _ in range(10)))
+    assert sorted(filter(None, all_values(cluster))) == values + [b"v"] * 10
+
+
 async def test_tuples_of_records_are_taken(cluster: Cluster) -> None:
     async with kclient.Producer(cluster.bootstrap) as producer:
         assert await producer.send_many("t", ()) == 0
