@@ -222,6 +222,7 @@ class AdminConfig(CommonConfig):
 
 
 _ACKS = choice("all", 1, 0)
+_BATCH_SIZE = 65_536
 
 
 def _acks(name: str, value: Any) -> Any:
@@ -257,7 +258,10 @@ class ProducerConfig(CommonConfig):
         0.005, seconds(0.0, 4.0), "Seconds to wait for more records for a batch.", "linger.ms"
     )
     batch_size: int = setting(
-        65_536, integer(1, _INT32 // 2), "Bytes of a batch, before compression.", "batch.size"
+        _BATCH_SIZE,
+        integer(1, _INT32 // 2),
+        "Bytes of a batch, before compression; the default is bounded by `buffer_memory`.",
+        "batch.size",
     )
     buffer_memory: int = setting(
         32 * MIB, integer(1024, 2**40), "Bytes of records that wait for their ack.", "buffer.memory"
@@ -302,9 +306,10 @@ class ProducerConfig(CommonConfig):
         if self.transactional_id is not None and not self.idempotence:
             raise InvalidConfig("transactional_id needs idempotence=True")
         self._check_order("linger", "delivery_timeout")
-        if self.batch_size > self.buffer_memory:
+        if self.batch_size > self.buffer_memory and self.batch_size != _BATCH_SIZE:
             raise InvalidConfig(
-                f"batch_size={self.batch_size} is above buffer_memory={self.buffer_memory}"
+                f"batch_size={self.batch_size} is above buffer_memory={self.buffer_memory}",
+                hint="lower batch_size, too",
             )
         self._check_level()
 

@@ -20,7 +20,7 @@ _FLOAT32 = struct.Struct(">f")
 
 def _refuse(topic: str, value: object, wanted: str) -> SerializationFailed:
     return SerializationFailed(
-        f"for topic {topic!r} {a_or_an(type(value).__name__)} was given where {wanted} is needed"
+        f"{a_or_an(type(value).__name__)} was given for topic {topic!r} where {wanted} is needed"
     )
 
 
@@ -51,7 +51,8 @@ class JsonSerializer:
         try:
             return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
-            raise SerializationFailed(f"for topic {topic!r} not JSON: {error}") from error
+            kind = a_or_an(type(value).__name__)
+            raise SerializationFailed(f"{kind} for topic {topic!r} is not JSON: {error}") from error
 
 
 class JsonDeserializer:

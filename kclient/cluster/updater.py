@@ -280,7 +280,9 @@ class MetadataUpdater:
                 raise found
             if found is not None:
                 return found
-            if self.view.topic(topic) is not None and unknown_since is None:
+            if self.view.topic_error(topic) not in (0, UnknownTopicOrPartition.code):
+                unknown_since = None  # there is such a topic
+            elif self.view.topic(topic) is not None and unknown_since is None:
                 unknown_since = self._clock.now()
             self.touch(topic)
             self.request_update(topic)

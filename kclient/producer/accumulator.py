@@ -142,7 +142,8 @@ class Accumulator:
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self._retired: dict[str, TopicQueues] = {}
-        in_a_request = config.max_request_size // max(1, config.batch_size)
+        self._batch_size = min(config.batch_size, config.buffer_memory)
+        in_a_request = config.max_request_size // max(1, self._batch_size)
         self.account = Account(config.buffer_memory, max(1, min(_SEALED_PER_TURN, in_a_request)))
         self.busy: dict[PartitionQueue, None] = {}
         """Partitions with unsettled batches."""
@@ -157,9 +158,8 @@ class Accumulator:
         share = config.buffer_memory // _UPKEEP_SHARE // BATCH_UPKEEP
         self._free_batches = max(share, _FREE_BATCHES)
         self._delivery_timeout = config.delivery_timeout
-        self._batch_size = config.batch_size
         self._spare: list[bytearray] = []
-        self._most_spare = min(_SPARE_BYTES, config.buffer_memory // 8) // config.batch_size
+        self._most_spare = min(_SPARE_BYTES, config.buffer_memory // 8) // self._batch_size
         self.idempotent = config.idempotence
         self._max_in_flight = config.max_in_flight
         self._ready: dict[int, dict[PartitionQueue, None]] = {}

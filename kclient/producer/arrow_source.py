@@ -8,6 +8,7 @@ and their like) is cast slice by slice, so that nothing large is copied at once.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument, InvalidConfig, SerializationFailed
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from kclient.errors import KafkaError
     from kclient.record.arrow_rows import ArrowBytes, ArrowHeaders, ArrowInts, ArrowRows
 
 COLUMNS = ("value", "key", "headers", "partition", "timestamp")
@@ -74,29 +76,37 @@ class ArrowSource:
         self._step = FIRST_ROWS
 
     def slices(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[int, ArrowRows]]:
-        """The rows of ``batch`` with where each slice begins."""
+        """The rows of ``batch`` with where each slice begins.
+
+        Raises:
+            InvalidArgument, SerializationFailed: pyarrow can't decode a column.
+        """
+        columns: dict[str, Any] = {}
+        for name, index in self.columns.items():
+            with _naming(name, batch.column(index)) as column:
+                columns[name] = _decodable(column)
         first = 0
         while first < batch.num_rows:
-            part = batch.slice(first, self._step)
-            rows, copied = self._rows(part)
+            count = min(self._step, batch.num_rows - first)
+            rows, copied = self._rows(columns, first, count)
             yield first, rows
-            first += part.num_rows
+            first += count
             if copied > _CAST_BYTES:
                 self._step = max(1, self._step * _CAST_BYTES // copied)
             elif 2 * copied <= _CAST_BYTES:
                 self._step = min(2 * self._step, MOST_ROWS)
 
-    def _rows(self, part: pyarrow.RecordBatch) -> tuple[ArrowRows, int]:
+    def _rows(self, columns: dict[str, Any], first: int, count: int) -> tuple[ArrowRows, int]:
         """A slice for the codec, and how many bytes had to be copied for that."""
         made: dict[str, Any] = {}
         copied = 0
-        for name, index in self.columns.items():
-            given = part.column(index)
-            array = _plain(given)
-            if array is not given:
-                copied += array.nbytes
-            made[name] = _MAKERS[name](array)
-        return codec.ArrowRows(part.num_rows, **made), copied
+        for name, column in columns.items():
+            with _naming(name, column.slice(first, count)) as given:
+                array = _plain(given)
+                if array is not given:
+                    copied += array.nbytes
+                made[name] = _MAKERS[name](array)
+        return codec.ArrowRows(count, **made), copied
 
     def given(self, batch: pyarrow.RecordBatch, name: str, row: int) -> Any:
         """What the user wrote into one cell, for an error."""
@@ -166,12 +176,27 @@ def _unknown(name: str) -> InvalidArgument:
 def _check_type(name: str, given: pyarrow.DataType) -> None:
     if _fits(name, _plain_type(given)):
         return
+    raise _refusal(name, f"is of type {given}: allowed is {_TYPES[name]}")
+
+
+def _refusal(name: str, why: str) -> KafkaError:
     kind = InvalidArgument if name in ("partition", "timestamp") else SerializationFailed
-    raise kind(
-        f"the column {name!r} given to send_arrow is of type {given}: allowed is {_TYPES[name]}",
+    return kind(
+        f"the column {name!r} given to send_arrow {why}",
         hint="cast or encode it first",
         maybe_written=False,
     )
+
+
+@contextmanager
+def _naming(name: str, array: Any) -> Iterator[Any]:
+    """Have what pyarrow can't do with ``array`` name the column that it is of."""
+    import pyarrow
+
+    try:
+        yield array
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowIndexError, pyarrow.ArrowNotImplementedError) as why:
+        raise _refusal(name, f"is of type {array.type}, and can't be decoded: {why}") from why
 
 
 def _fits(name: str, plain: pyarrow.DataType) -> bool:
@@ -231,6 +256,19 @@ def _plain_type(given: pyarrow.DataType) -> pyarrow.DataType:
             return given
 
 
+def _decodable(array: Any) -> Any:
+    """A dictionary of views, which pyarrow can't decode, as one that it can; else ``array``."""
+    import pyarrow
+    from pyarrow import types
+
+    kind = array.type
+    if types.is_dictionary(kind) and (
+        types.is_string_view(kind.value_type) or types.is_binary_view(kind.value_type)
+    ):
+        return pyarrow.DictionaryArray.from_arrays(array.indices, _plain(array.dictionary))
+    return array
+
+
 def _plain(array: Any) -> Any:
     """The array without encoding, its values where the codec can read them."""
     import pyarrow
@@ -241,7 +279,7 @@ def _plain(array: Any) -> Any:
         if isinstance(kind, pyarrow.BaseExtensionType):
             array = array.storage
         elif types.is_dictionary(kind):
-            array = array.dictionary_decode()
+            array = _decodable(array).dictionary_decode()
         elif types.is_run_end_encoded(kind):
             from pyarrow import compute  # pyarrow doesn't load it by itself
 

@@ -8,7 +8,7 @@ of them is watched, and at the end the acknowledgements of all are awaited.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an, fresh
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kclient.producer.feed import Feed
     from kclient.producer.hot import Delivery
     from kclient.producer.intake import Intake
+
+_TEXTS = (str, bytes, bytearray, memoryview)
 
 
 class BulkSend:
@@ -64,6 +66,7 @@ class BulkSend:
 
     async def run(self, records: Iterable[Any] | AsyncIterable[Any]) -> None:
         """Take all records; stops early when one of the batches has failed."""
+        _refuse_one_record(records)
         if isinstance(records, AsyncIterable):
             feed = self._intake.quick.feed(iter(()))
             async for item in records:
@@ -71,7 +74,7 @@ class BulkSend:
                 await self._take_all(feed)
                 if self.wait.tally.count:
                     return
-        elif isinstance(records, Iterable) and not isinstance(records, (str, bytes, bytearray)):
+        elif isinstance(records, Iterable):
             await self._take_all(self._intake.quick.feed(iter(records)))
         else:
             raise InvalidArgument(
@@ -157,6 +160,25 @@ class BulkSend:
             if not isinstance(raised, Exception):
                 raise raised from error  # the program is to end, say
             error.add_note(f"behind what was pulled, records raised {raised!r}")
+
+
+def _refuse_one_record(records: object) -> None:
+    """Refuse what can be iterated, but is meant as one record: its parts would be sent as values.
+
+    A tuple that begins with a key or value may be a (key, value) pair, whatever its length.
+    """
+    shown = None
+    if isinstance(records, (Outgoing, Mapping, *_TEXTS)):
+        shown = a_or_an(type(records).__name__)
+    elif isinstance(records, tuple) and records and isinstance(records[0], (type(None), *_TEXTS)):
+        first = records[0]
+        kind = "None" if first is None else a_or_an(type(first).__name__)
+        shown = f"a tuple that begins with {kind}"
+    if shown is not None:
+        raise InvalidArgument(
+            f"records must be an iterable or async iterable of records, not {shown}",
+            hint="put even a single record into a list: [Outgoing(...)]",
+        )
 
 
 async def watch(delivery: Delivery, wait: FlushWait, accumulator: Accumulator) -> None:

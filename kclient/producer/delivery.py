@@ -97,6 +97,11 @@ def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
         raise
 
 
+def told_within(count: int) -> int:
+    """Turns of the loop within which all callbacks of a settled batch of ``count`` are called."""
+    return 1 + count // _TOLD_AT_ONCE
+
+
 class LoopOnly:
     """All that is asked of the host of a batch that was written."""
 

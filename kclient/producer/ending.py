@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kclient.cluster.slices import run_sliced
 from kclient.errors import ClientClosed
 from kclient.producer.flush import FailureTally, FlushWait
+from kclient.producer.hot import told_within
 
 if TYPE_CHECKING:
     from kclient.clock import Clock
@@ -102,13 +103,15 @@ class Ending:
         self._not_flushed = FailureTally()
 
     async def flush(self) -> FlushFailed | None:
-        """Send without lingering, wait until all is settled; what failed.
+        """Send without lingering, wait until all is settled and callbacks were called; what failed.
 
         Cancellation: stops the wait only; the next flush tells what failed.
         """
         earlier, wait = self._begin()
         try:
             await self.until_settled(wait)
+            for _ in range(told_within(self._settlement.largest)):
+                await asyncio.sleep(0)
         except BaseException:
             self.abandon(wait, earlier)
             raise

@@ -384,7 +384,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         Args:
             topic: Where to.
             records: Values, (key, value) tuples, or ``Outgoing`` for headers, partition and
-                timestamp; a value that is itself a tuple needs ``Outgoing``.
+                timestamp; a value that is itself a tuple needs ``Outgoing``. A mapping, or a tuple
+                that begins with a bare value, is refused: it could be meant as one record.
 
         Returns:
             How many records were written.
@@ -471,6 +472,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
     async def flush(self) -> None:
         """Send what waits without lingering, until all that was sent before is settled.
+
+        Callbacks of those deliveries were called by then, whether it returns or raises.
 
         Raises:
             FlushFailed: Some of it was not delivered, or failed earlier without anyone looking at

@@ -41,8 +41,14 @@ def serialized(topic: str, role: str, value: Any, serializer: Serializer[Any]) -
     """``value`` through the user's ``serializer``."""
     try:
         data = serializer(topic, value)
-    except KafkaError:
-        raise
+    except KafkaError as error:
+        if type(error) is not SerializationFailed:
+            raise
+        raise SerializationFailed(
+            f"the {role} can't be serialized: {error.message}",
+            hint=error.hint or f"convert it first, or give the producer another {role}_serializer",
+            maybe_written=False,
+        ) from error
     except Exception as error:
         raise SerializationFailed(
             f"the {role}_serializer failed on {a_or_an(type(value).__name__)} for topic {topic!r}: "

@@ -87,6 +87,8 @@ class Settlement:
         """Gives the latest failure to reach a node, None if it was reached since."""
         self.no_identity: Exception | None = None
         """Why the latest request for a producer id failed; None after one that didn't."""
+        self.largest = 0
+        """Records of the largest batch so far."""
         self._last_failed: PartitionQueue | None = None
         self._batches = self._records = self._bytes = 0  # delivered and not counted yet
 
@@ -182,6 +184,7 @@ class Settlement:
         outcome = batch.outcome
         if not outcome.done:
             outcome.acknowledge(base, answer.log_append_time)
+            self.largest = max(self.largest, outcome.count)
             for wait in batch.flushes or ():
                 wait.settled(outcome.count)
         if self._last_failed is None or self._last_failed is batch.queue:
@@ -361,6 +364,7 @@ class Settlement:
         outcome = batch.outcome
         if not outcome.done:
             error.maybe_written = batch.maybe_written
+            self.largest = max(self.largest, outcome.count)
             outcome.reported = any(wait.listening for wait in batch.flushes or ())
             for wait in batch.flushes or ():
                 wait.failed(outcome.count, error)

@@ -11,7 +11,13 @@ import pytest
 
 import kclient
 from kclient.error_codes import ErrorCode
-from kclient.errors import BufferFull, FlushFailed, KafkaError, SerializationFailed
+from kclient.errors import (
+    BufferFull,
+    FlushFailed,
+    InvalidArgument,
+    KafkaError,
+    SerializationFailed,
+)
 from kclient.testing import Cluster
 
 
@@ -207,3 +213,42 @@ async def test_a_cancelled_call_sends_all_that_it_pulled(cluster: Cluster) -> No
         await producer.flush()
     assert pulled < 50_000
     assert len(all_values(cluster)) == pulled
+
+
+@pytest.mark.parametrize(
+    ("one", "shown"),
+    [
+        (kclient.Outgoing(b"v", key=b"k"), "not an Outgoing"),
+        (kclient.Outgoing({"a": 1}), "not an Outgoing"),
+        ({b"k": b"v"}, "not a dict"),
+        (b"v", "not a bytes"),
+        (memoryview(b"v"), "not a memoryview"),
+        ((b"k", b"v"), "not a tuple that begins with a bytes"),
+        ((b"k", b"v", b"w"), "not a tuple that begins with a bytes"),
+        (("k", {"a": 1}), "not a tuple that begins with a str"),
+        ((None, b"v"), "not a tuple that begins with None"),
+    ],
+)
+async def test_one_record_in_place_of_many_is_refused(
+    cluster: Cluster, one: Any, shown: str
+) -> None:
+    async with kclient.Producer(cluster.bootstrap) as producer:
+        with pytest.raises(InvalidArgument, match=rf"{shown}\b.*into a list: \[Outgoing\("):
+            await producer.send_many("t", one)
+    assert all_values(cluster) == []
+
+
+async def test_memory_below_the_default_size_of_a_batch_is_enough(cluster: Cluster) -> None:
+    values = [b"%03d" % number + b"." * 200 for number in range(200)]
+    async with kclient.Producer(cluster.bootstrap, buffer_memory=8192) as producer:
+        assert await producer.send_many("t", values) == 200
+        await asyncio.gather(*(producer.send("t", b"v") for _ in range(10)))
+    assert sorted(filter(None, all_values(cluster))) == values + [b"v"] * 10
+
+
+async def test_tuples_of_records_are_taken(cluster: Cluster) -> None:
+    async with kclient.Producer(cluster.bootstrap) as producer:
+        assert await producer.send_many("t", ()) == 0
+        assert await producer.send_many("t", ((b"k", b"v"), b"v")) == 2
+        assert await producer.send_many("t", (kclient.Outgoing(b"v"),)) == 1
+    assert all_values(cluster) == [b"v"] * 3

@@ -89,7 +89,7 @@ def test_an_address_that_asks_for_security_is_not_used_without(scheme: str) -> N
         ({"linger": 3.0, "delivery_timeout": 1.0}, "delivery_timeout=1.0"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"batch_size": 1.5}, "batch_size=1.5"),
-        ({"batch_size": 2**21, "buffer_memory": 2**20}, "buffer_memory"),
+        ({"batch_size": 2**21, "buffer_memory": 2**20}, "lower batch_size, too"),
         ({"acks": 2}, "acks=2"),
         ({"acks": True}, "acks=True"),
         ({"acks": -1.0}, "acks=-1.0"),

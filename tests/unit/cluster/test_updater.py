@@ -276,6 +276,45 @@ def test_a_topic_that_appears_during_the_grace_is_given() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("first", [3, 5])
+def test_a_topic_that_waits_for_its_leader_has_all_of_the_timeout(first: int) -> None:
+    """Brokers that say LEADER_NOT_AVAILABLE (5) know it, whatever they said before."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def script(*_: object) -> Response:
+            now = loop.time()
+            if now > 40.0:
+                return answer(topic("t", [(1, 1)], topic_id=A))
+            return answer(topic("t", error=first if now < 2.0 else 5))
+
+        updater = make(FakeNetwork(script))
+        async with running(updater):
+            with pytest.raises(MetadataTimedOut, match=r"topic t after 20 s.*error code 5"):
+                await updater.wait_for_topic("t", 20.0)
+            assert loop.time() == pytest.approx(20.0, abs=0.1)
+            assert (await updater.wait_for_topic("t", 60.0)).name == "t"
+
+    run(main())
+
+
+def test_the_grace_begins_anew_behind_another_error() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def script(*_: object) -> Response:
+            return answer(topic("t", error=5 if 2.0 < loop.time() < 10.0 else 3))
+
+        updater = make(FakeNetwork(script))
+        async with running(updater):
+            with pytest.raises(UnknownTopicOrPartition, match=r"asked for 5\.0 s"):
+                await updater.wait_for_topic("t", 60.0)
+        assert 15.0 <= loop.time() <= 17.0
+
+    run(main())
+
+
 @pytest.mark.parametrize(("code", "error"), [(17, InvalidTopic), (29, TopicAuthorizationFailed)])
 def test_a_refused_topic_ends_at_once(code: int, error: type[Exception]) -> None:
     async def main() -> None:

@@ -6,6 +6,8 @@ import heapq
 import math
 import random
 from collections import Counter
+from datetime import datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,7 @@ from kclient.producer.serializing import (
 )
 from kclient.producer.transactions import refuse_transactions
 from kclient.producer.verdict import Verdict, judge, may_be_written, wants_metadata
+from kclient.serializers import JsonSerializer, StringSerializer
 from tests.unit.producer.rig import Rig
 
 # Partitions.
@@ -348,6 +351,41 @@ def test_a_failing_serializer_is_the_cause() -> None:
         serialized("t", "key", 0, lambda topic, value: 1 // value)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert "ZeroDivisionError: integer division" in str(caught.value)
+
+
+@pytest.mark.parametrize("role", ["key", "value"])
+@pytest.mark.parametrize(
+    ("write", "refused", "words"),
+    [
+        (StringSerializer(), b"v", "a bytes was given for topic 'a' where a str or None is needed"),
+        (
+            JsonSerializer(),
+            {"at": datetime(2013, 1, 1)},
+            "a dict for topic 'a' is not JSON: Object of type datetime is not JSON serializable",
+        ),
+    ],
+)
+def test_what_a_ready_made_serializer_refuses_is_said_to_be_key_or_value(
+    role: str, write: Any, refused: object, words: str
+) -> None:
+    with pytest.raises(SerializationFailed) as caught:
+        serialized("a", role, refused, write)
+    hint = f"convert it first, or give the producer another {role}_serializer"
+    assert str(caught.value) == f"the {role} can't be serialized: {words} ({hint})"
+    assert caught.value.maybe_written is False
+
+
+def test_an_error_of_the_users_own_serializer_stays_itself() -> None:
+    class Refused(SerializationFailed):
+        pass
+
+    def refuse(topic: str, value: object) -> bytes:
+        raise error
+
+    error = Refused("no")
+    with pytest.raises(Refused) as caught:
+        serialized("t", "key", 1, refuse)
+    assert caught.value is error
 
 
 def test_a_serializer_that_returns_text_is_refused() -> None:

@@ -489,6 +489,61 @@ def test_a_wrong_type_is_named_with_those_allowed(name: str, kind: Any, error: A
         ArrowSource(table)
 
 
+@pytest.mark.parametrize("view", [pa.string_view(), pa.binary_view()], ids=str)
+def test_dictionaries_of_views_as_polars_has_them(build: Implementation, view: Any) -> None:
+    """Its Categorical and Enum columns; pyarrow itself can't decode them."""
+    column = pa.DictionaryArray.from_arrays(
+        pa.array([1, 0, None, 1, 2], pa.uint32()), pa.array([b"EWR", b"JFK", None]).cast(view)
+    )
+    values = [b"JFK", b"EWR", None, b"JFK", None]
+    table = pa.table({"key": column, "value": column})
+    rows: Rows = [{"key": value, "value": value} for value in values]
+    assert batches_of(ArrowSource(table), build) == appended(rows, build)
+    assert batches_of(ArrowSource(table[1:3]), build) == appended(rows[1:3], build)
+
+
+def test_headers_in_dictionaries_of_views(build: Implementation) -> None:
+    texts = pa.array(["a", "b"], pa.string_view())
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1], pa.uint32()), texts)
+    pairs = pa.StructArray.from_arrays([column, column], ["name", "value"])
+    table = pa.table({"value": [b"v"] * 2, "headers": pa.ListArray.from_arrays([0, 1, 3], pairs)})
+    a, b = ({"name": text, "value": text.encode()} for text in "ab")
+    rows: Rows = [{"value": b"v", "headers": each} for each in ([a], [b, b])]
+    assert batches_of(ArrowSource(table), build) == appended(rows, build)
+
+
+def test_a_dictionary_of_views_is_cast_once_however_many_slices_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = pa.array([str(number) for number in range(5000)], pa.string_view())
+    column = pa.DictionaryArray.from_arrays(pa.array(list(range(5000)), pa.uint32()), texts)
+    source = ArrowSource(pa.table({"value": column}))
+    cast: list[int] = []
+    plain = arrow_source._plain
+
+    def counting(array: Any) -> Any:
+        cast.append(len(array) if pa.types.is_string_view(array.type) else 0)
+        return plain(array)
+
+    monkeypatch.setattr(arrow_source, "_plain", counting)
+    assert len(list(source.slices(source.batches[0]))) > 3
+    assert sum(cast) == 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "error"),
+    [
+        ("key", pa.array(["a"], pa.string_view()), SerializationFailed),
+        ("timestamp", pa.array([1], pa.timestamp("s")).dictionary_encode(), InvalidArgument),
+    ],
+)
+def test_a_column_that_pyarrow_can_not_decode_is_named(name: str, values: Any, error: Any) -> None:
+    column = pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), values)
+    source = ArrowSource(pa.table({"value": [b"v"], name: column}))
+    with pytest.raises(error, match=rf"'{name}' .*run_end_encoded.*has no kernel.*cast"):
+        list(source.slices(source.batches[0]))
+
+
 def test_without_pyarrow_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(InvalidConfig, match=r"kclient\[arrow\]"):
