@@ -1,15 +1,19 @@
-"""What docs/consumers.md and docs/metrics.md show as recipes is run, on virtual time."""
+"""What docs/consumers.md, docs/arrow.md and docs/metrics.md show as recipes is run."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import datetime
+import functools
 import inspect
+import operator
 import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.compute
 import pytest
 
 import kclient
@@ -30,7 +34,8 @@ async def execute(code: str, cluster: Cluster, **names: Any) -> dict[str, Any]:
     """Run ``code`` as the body of a coroutine; its names."""
     code = code.replace('"localhost:9092"', "bootstrap")
     compiled = compile(code, "<docs>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    names |= {"asyncio": asyncio, "datetime": datetime, "kclient": kclient}
+    names |= {"asyncio": asyncio, "datetime": datetime, "kclient": kclient, "pyarrow": pyarrow}
+    names |= {"functools": functools, "operator": operator}
     names["bootstrap"] = cluster.bootstrap
     result = eval(compiled, names)
     if inspect.iscoroutine(result):
@@ -46,30 +51,38 @@ async def filled(cluster: Cluster, topic: str, count: int) -> None:
             await producer.send_many(topic, rows)
 
 
-@pytest.mark.parametrize("words", ["consumer.seek(partition, since)", 'group="report"'])
-def test_reading_to_the_end_of_now_stops(words: str) -> None:
-    """Records that come meanwhile are not among those of the first, and end neither."""
+@pytest.mark.parametrize(
+    ("page", "topic", "words", "exactly"),
+    [
+        ("consumers.md", "orders", "consumer.seek(partition, since)", True),
+        ("consumers.md", "orders", 'group="report"', False),
+        ("arrow.md", "flights", "functools.reduce", True),
+    ],
+)
+def test_reading_to_the_end_of_now_stops(page: str, topic: str, words: str, exactly: bool) -> None:
+    """Though records come meanwhile, which are dropped unless they would be committed."""
     read: list[Any] = []
 
     async def scene() -> None:
         async with Cluster(brokers=1) as cluster:
-            cluster.create_topic("orders", partitions=3)
-            await filled(cluster, "orders", 5)
+            cluster.create_topic(topic, partitions=3)
+            await filled(cluster, topic, 5)
             end_offsets = kclient.Consumer.end_offsets
 
             async def then_more(consumer: Any, partitions: Any) -> Any:
                 ends = await end_offsets(consumer, partitions)
-                await filled(cluster, "orders", 5)
+                await filled(cluster, topic, 5)
                 return ends
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(kclient.Consumer, "end_offsets", then_more)
-                code = block("consumers.md", words)
-                await execute(code, cluster, print=lambda *told: read.append(told))
+                code = block(page, words)
+                names = await execute(code, cluster, print=lambda *told: read.append(told))
+                read.extend(names["table"].to_pylist() if "table" in names else ())
 
-    # The first one asks the clock of the machine for the time.
-    (asyncio.run if "since" in words else run_virtually)(scene())
-    if "since" in words:
+    # Those with a time ask the clock of the machine for it.
+    (asyncio.run if exactly else run_virtually)(scene())
+    if exactly:
         assert len(read) == 15
     else:
         assert {(part.partition, offset) for part, offset in read} >= {
