@@ -38,6 +38,7 @@ _HOME = {
     "Delivery": "kclient.producer",
     "DeliveryTimedOut": "kclient.errors",
     "DeserializationFailed": "kclient.errors",
+    "Failure": "kclient.consumer.running.dead_letters",
     "FencedInstanceId": "kclient.errors",
     "FlushFailed": "kclient.errors",
     "GroupAssignment": "kclient.group.user_protocol",
@@ -119,6 +120,7 @@ if TYPE_CHECKING:
     from kclient.consumer import Consumer as Consumer
     from kclient.consumer import ConsumerRecord as ConsumerRecord
     from kclient.consumer import DeadLetters as DeadLetters
+    from kclient.consumer.running.dead_letters import Failure as Failure
     from kclient.consumer.running.dead_letters import failure_of as failure_of
     from kclient.consumer.running.retries import Retries as Retries
     from kclient.consumer.running.retries import RetryTopic as RetryTopic

@@ -67,6 +67,8 @@ class Health(Snapshot, Frozen):
             last answered and last failed, and what is under way to it.
         tasks: Names of the internal tasks that run.
         restarts: How often an internal task was started anew after somebody had killed it.
+        ok: It runs, and the latest refresh of metadata succeeded. Without requests that is known
+            only after ``metadata_max_age`` seconds.
     """
 
     name: str

@@ -269,9 +269,10 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
     async def close(self, timeout: float | None = CLOSE_TIMEOUT) -> None:
         """Stop reading and close all connections. Twice, or before ``start``, is fine.
 
-        Those who wait in ``poll`` get ClientClosed; an ``async for`` ends. In a group, what was
-        handed over before the latest call is committed if commits are automatic, and the group is
-        left, but by a static member (``group_instance_id``), which may come back.
+        A ``poll`` that waits raises ClientClosed; ``async for`` and ``run`` end. In a group, what
+        was handed over before the latest call is committed if commits are automatic, ``on_revoked``
+        is called for the partitions that are left, and the consumer leaves the group. A static
+        member (``group_instance_id``) stays in it until ``session_timeout``, so that it may return.
 
         Args:
             timeout: Seconds, after which connections are cut off; None: no limit. Of several
@@ -568,7 +569,8 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
             timeout: Seconds to wait where there is nothing; 0 doesn't wait, None waits for ever.
 
         Returns:
-            A ``pyarrow.RecordBatch``; one with no rows after ``timeout``.
+            A ``pyarrow.RecordBatch`` with what is there and can be decoded in a few milliseconds,
+            some 100,000 rows or 64 MiB at most; one with no rows after ``timeout``.
 
         Raises:
             InvalidConfig: pyarrow is not installed: ``pip install kclient[arrow]``.
@@ -632,8 +634,11 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
             Offset by partition. Positions don't change.
 
         Raises:
-            KafkaError: The error of the first partition that failed: UnknownTopicOrPartition,
-                TopicAuthorizationFailed, RequestTimedOut ...
+            UnknownTopicOrPartition: A topic doesn't exist, as brokers have said for 5 seconds, or
+                has no such partition, for 1 second (its subclass ``NoSuchPartition``, which is not
+                public).
+            KafkaError: The error of the first partition that failed: TopicAuthorizationFailed,
+                RequestTimedOut ...
 
         Cancellation: safe.
 

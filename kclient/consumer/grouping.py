@@ -64,7 +64,9 @@ class Grouping:
                 then, but where the coordinator refuses to tell them, or doesn't for
                 ``request_timeout`` seconds. A plain function or a coroutine function, as the
                 others; without any of them, those of before stay.
-            on_revoked: Is called before partitions are given up; it may commit.
+            on_revoked: Is called before partitions are revoked, and by ``close``; it may commit. In
+                a rebalance it comes once the application has made its next call, for which
+                ``max_poll_interval`` is waited, with automatic commits or without.
             on_lost: Is called when partitions are another's already; ``on_revoked`` if not given.
 
         Raises:
@@ -92,7 +94,7 @@ class Grouping:
     async def unsubscribe(self) -> None:
         """Give all partitions up and leave the group; ``subscribe`` joins it again.
 
-        What was handed over so far counts as finished, and is committed if commits are automatic.
+        What was handed over so far is taken as finished, and committed if commits are automatic.
 
         Args:
             None.

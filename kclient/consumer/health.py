@@ -76,8 +76,9 @@ class ConsumerHealth(Snapshot):
     Attributes:
         client: Its connections, metadata and internal tasks.
         partitions: The assigned ones.
-        lag: Sum over the partitions of which it is known; None if it is known of none, and while
-            a partition is stalled.
+        lag: Sum over the partitions of which it is known, as of their last fetches; None if it is
+            known of none, and while a partition is stalled. In an outage that takes
+            ``fetch_max_wait`` + ``request_timeout`` seconds: watch ``ok`` as well.
         last_fetch_age: Seconds since any broker last answered a fetch; None before the first.
         last_error: Why the latest fetch failed as a whole, as text; None after one that didn't.
         buffered_bytes: Memory of the responses that wait to be handed over.
@@ -90,6 +91,7 @@ class ConsumerHealth(Snapshot):
             nothing of its partitions is read.
         unknown_topics: Names that are subscribed to in the group and that no topic has, by all that
             brokers say.
+        ok: Everything that is to be read is read; see the property.
     """
 
     client: Health
@@ -107,9 +109,13 @@ class ConsumerHealth(Snapshot):
 
     @property
     def ok(self) -> bool:
-        """The client runs, fetches succeed, every partition has a position and a broker, none is
+        """The client is ok, fetches succeed, every partition has a position and a broker, none is
         stalled, and none that isn't paused failed three times in a row; in a group, it is a member,
-        all names that it subscribes to are of topics, and no callback of a rebalance is stalled."""
+        all names that it subscribes to are of topics, and no callback of a rebalance is stalled.
+
+        After ``seek_to_beginning``, ``seek_to_end`` and a ``seek`` to a time it is False until the
+        offset is looked up. Handlers of ``run`` are in ``run_health()``.
+        """
         return (
             self.client.ok
             and self.last_error is None

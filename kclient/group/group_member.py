@@ -54,6 +54,7 @@ class GroupMemberHealth(Snapshot, Frozen):
         running_for: For how many seconds.
         failure: Why it will never be a member, as text; None where that isn't so.
         stalled: What runs does so for ``rebalance_timeout`` or longer.
+        ok: The client runs, the group has given it an assignment, and nothing is stalled.
     """
 
     client: Health

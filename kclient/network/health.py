@@ -98,6 +98,8 @@ class NodeHealth(Snapshot):
         last_error_age: Seconds since that failure; None without one.
         failures: Consecutive failures since it was last usable.
         retry_in: Seconds of back-off left.
+        ok: It was usable when it was last tried. A broker that the client needs nothing from isn't
+            tried: ``last_success_age`` and ``last_error_age`` say when it was.
     """
 
     node_id: int

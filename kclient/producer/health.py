@@ -27,6 +27,8 @@ class ProducerHealth(Snapshot):
         last_error: The latest failure of a batch or request as text; None if there was none, and
             once the partition that it concerned has had a batch delivered.
         last_error_age: Seconds since then; None without one.
+        ok: The client is ok, and nothing waits for room or metadata. It stays True while batches
+            are tried again or refused, which ``last_error`` shows, with ``unsettled_partitions``.
     """
 
     client: Health
@@ -42,9 +44,9 @@ class ProducerHealth(Snapshot):
 
     @property
     def ok(self) -> bool:
-        """The client works, and nothing waits for room or metadata.
+        """The client is ok, and nothing waits for room or metadata.
 
-        Nobody asks brokers for an idle producer, so it is ok until a record or a refresh of
-        metadata finds them away; ``client.nodes`` says how each was when it was last asked.
+        An idle producer asks no broker, so it is ok until a record or a refresh of metadata (after
+        ``metadata_max_age`` seconds at most) finds them away.
         """
         return self.client.ok and self.parked_records == 0

@@ -190,7 +190,10 @@ class ClusterTopics:
         return self._replica(topic, partition).log.high_watermark
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """All records in the log of one partition, by default of partition 0; without markers."""
+        """All records in the log of one partition, by default of partition 0; without markers.
+
+        The leader's log: records from ``high_watermark`` on may be unacknowledged.
+        """
         log = self._replica(topic, partition).log
         found: list[Record] = []
         for stored in log.batches:

@@ -29,7 +29,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 import kclient
 from kclient.partitioners import ConsistentRandom
-from kclient.testing import Cluster, ThreadedCluster, run_virtually
+from kclient.testing import Cluster, ErrorCode, ThreadedCluster, run_virtually
 from tests.interop.peers.kafka_python_peer import kafka
 from tools.migration_table import page
 
@@ -228,6 +228,7 @@ async def execute(code: str, cluster: Cluster) -> None:
         "partition": partition,
         "partitions": [partition],
         "assigned": lambda partitions: None,
+        "revoked": lambda partitions: None,
     }
     names |= {"producer": producer, "consumer": consumer, "admin": admin}
     if ".start()" in code:
@@ -277,6 +278,15 @@ async def test_the_web_service_stores_what_is_posted() -> None:
         async with TestClient(TestServer(names["app"])) as client:
             response = await client.post("/orders", data=b"EWR-IAH")
             assert await response.json() == {"partition": 0, "offset": 0}
+            response = await client.post("/orders", data=bytes(1024**2 - 1))
+            assert response.status == 400
+            assert "max_request_size" in await response.text()
+            cluster.faults.error("Produce", ErrorCode.MESSAGE_TOO_LARGE, times=None)
+            assert (await client.post("/orders", data=b"EWR-IAH")).status == 400
+            cluster.faults.clear()
+            await cluster.crash(1)
+            assert (await client.post("/orders", data=b"EWR-IAH")).status == 503
+            await cluster.restart(1)
         assert [record.value for record in cluster.records("orders")] == [b"EWR-IAH"]
 
 

@@ -41,17 +41,21 @@ _INT32 = 2**31 - 1
 
 @frozen
 class Failure(Frozen):
-    """Why a record is where it is. Of one that was sent on by ``Consumer.run``.
+    """Why a record was sent to a retry topic or a dead-letter topic.
 
     Attributes:
-        topic, partition, offset: Where it was first; None where that isn't told.
+        topic, partition, offset: Where it was read, and if it came through ``retry_topics`` of the
+            run, where it was read before them; None where that is missing. Of a record that was
+            sent back and failed again, that is the copy.
         timestamp: Its timestamp there, int milliseconds since the epoch.
-        attempts: Calls of handlers that failed on it, in all topics together; 1 where it can't be
-            deserialized, so that none was called.
+        attempts: Calls of handlers that failed on it there and in the retry topics. If it can't be
+            deserialized, no handler was called: ``run`` counts 1 for that, ``bad_records`` 0.
         exception: Class of what the last one raised, with its module.
         message: That exception's text and those of its causes (``raise ... from``), such as what a
             deserializer raised; cut at 1,000 characters, of which causes have 500 at most.
         due: When it is to be handled again, int milliseconds; None in a dead-letter topic.
+        headers: Those of the record without the ``kclient.*`` ones above: what to send it back
+            with.
     """
 
     topic: str | None
@@ -62,16 +66,18 @@ class Failure(Frozen):
     exception: str | None
     message: str | None
     due: int | None
+    headers: Headers = ()
 
 
 def failure_of(record: ConsumerRecord[object, object]) -> Failure | None:
-    """What a record of a retry topic or the dead-letter topic tells of its failure.
+    """Return why a record of a retry topic or dead-letter topic was sent there.
 
     Args:
         record: As ``poll`` or a handler gets it.
 
     Returns:
-        The failure, with None for whatever isn't there or can't be; None where nothing is told.
+        The failure, with None for a header that is missing or can't be; None for a record without
+        such headers. Those of a record that was sent back with them are of its failure before.
     """
     found = {name: value for name, value in record.headers if name in OURS}
     if not found:
@@ -85,6 +91,7 @@ def failure_of(record: ConsumerRecord[object, object]) -> Failure | None:
         exception=_text(found.get(EXCEPTION), LONGEST_NAME),
         message=_text(found.get(MESSAGE), LONGEST_MESSAGE),
         due=_number(found.get(DUE), _INT64),
+        headers=_others(record.headers),
     )
 
 
@@ -116,8 +123,7 @@ def headers_of(
         (MESSAGE, _message_of(error)),
         (DUE, due),
     ]
-    others = tuple(pair for pair in record.headers if pair[0] not in OURS)
-    return others + tuple(
+    return _others(record.headers) + tuple(
         (name, str(value).encode("utf-8", "backslashreplace"))
         for name, value in fields
         if value is not None
@@ -138,6 +144,10 @@ def wait_of(record: Record, delay: float, now_ms: int) -> float:
                 due = min(due, record.timestamp + round(delay * 1000))
             return min(max(0.0, (due - now_ms) / 1000.0), delay)
     return 0.0
+
+
+def _others(headers: Headers) -> Headers:
+    return tuple(pair for pair in headers if pair[0] not in OURS)
 
 
 def _name_of(error: BaseException) -> str:

@@ -40,6 +40,7 @@ class RunHealth(Snapshot):
         failures: Calls of the handler that failed so far.
         sent_on: Records sent to a retry topic or the dead-letter topic so far.
         slow: Handlers at work for longer than ``max_poll_interval``, the longest first.
+        ok: None is.
     """
 
     running: int

@@ -259,8 +259,16 @@ def test_what_is_written_is_read_back() -> None:
         exception="ValueError",
         message="é\\udc80",
         due=NOW + 5,
+        headers=(("a", None),),
     )
     assert failure_of(a_record(("a", b"1"))) is None
+
+
+def test_headers_of_the_record_are_told_from_those_of_the_failure() -> None:
+    own = (("a", b"1"), ("kclient.mine", b"2"), ("a", None))
+    failure = failure_of(a_record(*headers_of(a_record(*own), Odd(), 1, NOW, sent_on=False)))
+    assert failure is not None
+    assert failure.headers == own
 
 
 def test_neither_key_nor_value_is_in_the_headers() -> None:

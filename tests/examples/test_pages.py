@@ -1,0 +1,164 @@
+"""What docs/consumers.md, docs/arrow.md and docs/metrics.md show as recipes is run."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import datetime
+import functools
+import inspect
+import operator
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.compute
+import pytest
+
+import kclient
+from kclient.testing import Cluster, ErrorCode, run_virtually
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def block(page: str, words: str) -> str:
+    """The one block of Python on ``page`` with ``words`` in it."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    (code,) = [one for one in found if words in one]
+    return str(code)
+
+
+async def execute(code: str, cluster: Cluster, **names: Any) -> dict[str, Any]:
+    """Run ``code`` as the body of a coroutine; its names."""
+    code = code.replace('"localhost:9092"', "bootstrap")
+    compiled = compile(code, "<docs>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names |= {"asyncio": asyncio, "datetime": datetime, "kclient": kclient, "pyarrow": pyarrow}
+    names |= {"functools": functools, "operator": operator}
+    names["bootstrap"] = cluster.bootstrap
+    result = eval(compiled, names)
+    if inspect.iscoroutine(result):
+        await result
+    return names
+
+
+async def filled(cluster: Cluster, topic: str, count: int) -> None:
+    """Send ``count`` more records to each of the three partitions of ``topic``."""
+    async with kclient.Producer(cluster.bootstrap) as producer:
+        for partition in range(3):
+            rows = [kclient.Outgoing(b"%d" % one, partition=partition) for one in range(count)]
+            await producer.send_many(topic, rows)
+
+
+@pytest.mark.parametrize(
+    ("page", "topic", "words", "exactly"),
+    [
+        ("consumers.md", "orders", "consumer.seek(partition, since)", True),
+        ("consumers.md", "orders", 'group="report"', False),
+        ("arrow.md", "flights", "functools.reduce", True),
+    ],
+)
+def test_reading_to_the_end_of_now_stops(page: str, topic: str, words: str, exactly: bool) -> None:
+    """Though records come meanwhile, which are dropped unless they would be committed."""
+    read: list[Any] = []
+
+    async def scene() -> None:
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic(topic, partitions=3)
+            await filled(cluster, topic, 5)
+            end_offsets = kclient.Consumer.end_offsets
+
+            async def then_more(consumer: Any, partitions: Any) -> Any:
+                ends = await end_offsets(consumer, partitions)
+                await filled(cluster, topic, 5)
+                return ends
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(kclient.Consumer, "end_offsets", then_more)
+                code = block(page, words)
+                names = await execute(code, cluster, print=lambda *told: read.append(told))
+                read.extend(names["table"].to_pylist() if "table" in names else ())
+
+    # Those with a time ask the clock of the machine for it.
+    (asyncio.run if exactly else run_virtually)(scene())
+    if exactly:
+        assert len(read) == 15
+    else:
+        assert {(part.partition, offset) for part, offset in read} >= {
+            (part, offset) for part in range(3) for offset in range(5)
+        }
+
+
+def test_dead_letters_are_sent_back_once_with_their_own_headers() -> None:
+    async def handle(record: object) -> None:
+        raise ValueError("no amount")
+
+    async def bury(bootstrap: str, producer: kclient.Producer[Any, Any]) -> None:
+        async with kclient.Consumer(
+            bootstrap, "orders", group="billing", auto_offset_reset="earliest"
+        ) as consumer:
+            work = asyncio.create_task(
+                consumer.run(
+                    handle,
+                    retries=kclient.Retries(max_attempts=2, backoff=0.1),
+                    dead_letter_topic="orders.dead",
+                    producer=producer,
+                )
+            )
+            await asyncio.sleep(20)
+            await consumer.close(timeout=5.0)
+            await work
+
+    async def scene() -> None:
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic("orders", partitions=1)
+            cluster.create_topic("orders.dead", partitions=2)
+            async with kclient.Producer(cluster.bootstrap) as producer:
+                sent = producer.send("orders", b"0 EUR", key=b"k", headers={"via": b"web"})
+                await sent
+                await bury(cluster.bootstrap, producer)
+                code = block("consumers.md", "async def send_back")
+                send_back = (await execute(code, cluster))["send_back"]
+                for _ in range(2):
+                    await send_back(cluster.bootstrap, "orders.dead")
+                first, again = cluster.records("orders")
+                assert (again.key, again.value, again.headers) == (b"k", b"0 EUR", first.headers)
+                await bury(cluster.bootstrap, producer)
+            (*_, last) = sorted(
+                (
+                    *cluster.records("orders.dead", 0),
+                    *cluster.records("orders.dead", 1),
+                ),
+                key=lambda record: record.timestamp,
+            )
+            failure = kclient.failure_of(last)
+            assert failure is not None
+            assert (failure.offset, failure.attempts) == (1, 2)  # of what was sent back
+
+    run_virtually(scene())
+
+
+def test_readiness_shows_a_producer_that_is_stuck() -> None:
+    async def scene() -> None:
+        async with Cluster(brokers=1) as cluster:
+            cluster.create_topic("orders", partitions=1)
+            ready = (await execute(block("metrics.md", "def ready"), cluster))["ready"]
+            async with (
+                kclient.Producer(cluster.bootstrap) as producer,
+                kclient.Consumer(
+                    cluster.bootstrap, "orders", auto_offset_reset="earliest"
+                ) as consumer,
+            ):
+                await producer.send("orders", b"v")
+                await consumer.poll()
+                assert ready(producer, consumer)
+                with cluster.faults.error("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=None):
+                    delivery = producer.send("orders", b"v")
+                    await asyncio.sleep(2)
+                    assert producer.health().ok
+                    assert not ready(producer, consumer)
+                await delivery
+                assert ready(producer, consumer)
+
+    run_virtually(scene())
