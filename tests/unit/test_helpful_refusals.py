@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import datetime
 import functools
 import inspect
@@ -19,8 +20,8 @@ import pytest
 
 import kclient
 import kclient.testing
-from kclient import Admin, Consumer, Producer, broker_errors, errors
-from kclient.config import ConsumerConfig, ProducerConfig
+from kclient import Admin, Consumer, GroupMember, Producer, broker_errors, errors
+from kclient.config import AdminConfig, ConsumerConfig, GroupMemberConfig, ProducerConfig
 from kclient.consumer.arguments import (
     checked_commit,
     checked_partition,
@@ -350,3 +351,80 @@ def test_help_shows_the_types_of_arguments_in_both_builds(method: Any) -> None:
 def test_the_name_of_a_security_protocol_is_answered_with_what_makes_one() -> None:
     with pytest.raises(InvalidConfig, match=r"security='SSL' .* as Security\.tls\(\)"):
         Producer("localhost:9092", security="SSL")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", ["a:9092;b:9093", "a:9092; b", "a:9092 b:9093", "a b"])
+def test_addresses_that_are_not_separated_by_commas_are_told_so(given: str) -> None:
+    with pytest.raises(InvalidConfig, match="addresses are separated by commas") as caught:
+        Producer(given)
+    assert "IPv6" not in str(caught.value)
+
+
+def test_an_ipv6_address_without_brackets_is_told_of_them() -> None:
+    with pytest.raises(InvalidConfig, match=r"in brackets, '\[::1\]:9092'"):
+        Producer("::1:9092")
+
+
+def test_no_compression_is_spelt_out() -> None:
+    with pytest.raises(InvalidConfig, match="did you mean 'none'"):
+        Producer("localhost:9092", compression=None)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "allowed"),
+    [
+        ("gzip", 99, "0 to 9"),
+        ("lz4", -1, "0 to 16"),
+        ("zstd", 23, "-131,072 to 22"),
+        ("gzip", "9", "an int"),
+        ("gzip", True, "an int"),
+    ],
+)
+def test_a_level_is_answered_with_the_range_of_its_codec(
+    codec: Any, level: Any, allowed: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"compression_level=.*allowed is {allowed}"):
+        Producer("localhost:9092", compression=codec, compression_level=level)
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "meant"),
+    [
+        (Consumer, "on_assign", "on_assigned"),
+        (Consumer, "on_revoke", "on_revoked"),
+        (Consumer, "patern", "pattern"),
+        (Consumer, "bad_record", "bad_records"),
+        (Producer, "observer", "observers"),
+        (Admin, "dialler", "dialer"),
+    ],
+)
+def test_an_argument_of_the_client_is_suggested_like_a_setting(
+    client: Any, name: str, meant: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"did you mean '{meant}'\\?"):
+        client("localhost:9092", **{name: print})
+
+
+@pytest.mark.parametrize("config", [ProducerConfig, ConsumerConfig])
+def test_an_argument_of_the_client_is_no_setting(config: Any) -> None:
+    with pytest.raises(InvalidConfig, match="'observers': it is an argument of the client"):
+        config(observers=[])
+
+
+@pytest.mark.parametrize(
+    ("client", "config"),
+    [
+        (Admin, AdminConfig),
+        (Consumer, ConsumerConfig),
+        (GroupMember, GroupMemberConfig),
+        (Producer, ProducerConfig),
+    ],
+)
+def test_the_arguments_that_are_suggested_are_those_of_the_client(client: Any, config: Any) -> None:
+    settings = {field.name for field in dataclasses.fields(config)}
+    named = {
+        parameter.name
+        for parameter in inspect.signature(client).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    assert set(config.ARGUMENTS) == named - settings
