@@ -365,6 +365,26 @@ def test_an_ipv6_address_without_brackets_is_told_of_them() -> None:
         Producer("::1:9092")
 
 
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("127.0.0.1:9092", r"the address comes first: `Consumer\(bootstrap, \*topics\)`"),
+        ("orders,copies", "give each topic as an argument of its own"),
+        ("^orders-2024", "a regular expression is given as `pattern='"),
+        ("orders.*", "a regular expression is given as `pattern='"),
+        ("orders|copies", "a regular expression is given as `pattern='"),
+    ],
+)
+def test_what_is_no_topic_name_is_answered_with_where_it_belongs(given: str, advice: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"is not a topic name: .*{advice}"):
+        Consumer("orders", given)
+
+
+def test_another_bad_topic_name_has_no_such_hint() -> None:
+    with pytest.raises(InvalidArgument, match=r"neither '\.' nor '\.\.'$"):
+        Consumer("localhost:9092", "my orders")
+
+
 def test_no_compression_is_spelt_out() -> None:
     with pytest.raises(InvalidConfig, match="did you mean 'none'"):
         Producer("localhost:9092", compression=None)  # type: ignore[call-overload]
