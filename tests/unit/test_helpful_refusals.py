@@ -31,7 +31,7 @@ from kclient.consumer.arguments import (
 )
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, a_or_an
 from kclient.producer.serializing import checked_timestamp, plain_bytes
-from kclient.serializers import JsonDeserializer, JsonSerializer
+from kclient.serializers import IntegerSerializer, JsonDeserializer, JsonSerializer
 from kclient.types import TopicPartition
 
 PLACES = [
@@ -405,6 +405,21 @@ def test_a_level_is_answered_with_the_range_of_its_codec(
 ) -> None:
     with pytest.raises(InvalidConfig, match=f"compression_level=.*allowed is {allowed}"):
         Producer("localhost:9092", compression=codec, compression_level=level)
+
+
+@pytest.mark.parametrize(
+    ("client", "field", "given", "meant"),
+    [
+        (Consumer, "value_deserializer", JsonSerializer(), "JsonDeserializer"),
+        (Consumer, "key_deserializer", IntegerSerializer(4), "IntegerDeserializer"),
+        (Producer, "value_serializer", JsonDeserializer(), "JsonSerializer"),
+    ],
+)
+def test_a_serializer_in_place_of_a_deserializer_is_refused(
+    client: Any, field: str, given: object, meant: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"{field} is {a_or_an(type(given).__name__)}.*{meant}"):
+        client("localhost:9092", **{field: given})
 
 
 @pytest.mark.parametrize(
