@@ -251,7 +251,7 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
 
         Raises:
             BootstrapFailed: No broker could be reached within ``bootstrap_timeout`` seconds; the
-                text has each address and its reason.
+                text has each address and its reason. Make a new client to try again.
             UnknownTopicOrPartition: A topic doesn't exist: create it, or check its name.
             TopicAuthorizationFailed: It may not be read by this principal.
             MetadataTimedOut: Nothing was heard of it within ``api_timeout`` seconds.

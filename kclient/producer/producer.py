@@ -208,6 +208,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
+                This client is closed then: make a new client to try again.
             ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the producer counts as closed.

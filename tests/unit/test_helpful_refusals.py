@@ -407,6 +407,12 @@ def test_a_level_is_answered_with_the_range_of_its_codec(
         Producer("localhost:9092", compression=codec, compression_level=level)
 
 
+@pytest.mark.parametrize("client", [Admin, Consumer, GroupMember, Producer])
+def test_start_says_how_to_try_again(client: Any) -> None:
+    words = " ".join((inspect.getdoc(client.start) or "").split())
+    assert re.search(r"BootstrapFailed: .*[Mm]ake a new client to try again\..*ClientClosed", words)
+
+
 @pytest.mark.parametrize(
     ("client", "field", "given", "meant"),
     [
