@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from kclient.cluster.async_only import AsyncOnly
+from kclient.cluster.async_only import AsyncOnly, missing_attribute
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
     Interest,
@@ -232,6 +232,9 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
         self._converts = convert is not None
         bad = BadRecords(bad_records, names, None if joining is None else joining.interest.pattern)
         self._engine = Engine(self._config, names, convert, observers, dialer, joining, bad)
+
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
         return self._engine.core.shown("Consumer")
