@@ -35,6 +35,8 @@ MIB = 1024 * 1024
 HOUR = 3600.0
 _INT32 = 2**31 - 1
 PLAINTEXT = Security.plaintext()
+_ARGUMENTS = ("config", "dialer", "observers")
+_LEVELS = {"gzip": (0, 9), "lz4": (0, 16), "zstd": (-131072, 22)}
 BY_DURATION = "by_duration"
 """What a reset policy with a duration begins with (KIP-1106)."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -65,6 +67,8 @@ def _address(name: str, part: Any) -> tuple[str, int]:
     if not isinstance(part, str) or not part.strip():
         raise InvalidConfig(f"{name} holds {part!r}: allowed is 'host:port'")
     address = part.strip()
+    if ";" in address or len(address.split()) > 1:
+        raise InvalidConfig(f"{name} holds {part!r}: addresses are separated by commas")
     if "://" in address:
         scheme, _, address = address.partition("://")
         if scheme.upper() in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
@@ -220,6 +224,8 @@ class CommonConfig(NetworkConfig):
 class AdminConfig(CommonConfig):
     """Settings of ``Admin``: the common ones."""
 
+    ARGUMENTS: ClassVar[tuple[str, ...]] = _ARGUMENTS
+
 
 _ACKS = choice("all", 1, 0)
 _BATCH_SIZE = 65_536
@@ -232,9 +238,19 @@ def _acks(name: str, value: Any) -> Any:
     return _ACKS(name, value)
 
 
+def _compression_level(name: str, value: Any) -> int | None:
+    """an int from -131,072 to 22, or None"""
+    # The bounds are those of the codec: ``ProducerConfig._check_level`` has both.
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidConfig(f"{name}={value!r} can't be used: allowed is an int, or None")
+    return None if value is None else int(value)
+
+
 @settings_class
 class ProducerConfig(CommonConfig):
     """Settings of ``Producer``."""
+
+    ARGUMENTS: ClassVar[tuple[str, ...]] = (*_ARGUMENTS, "partitioner")
 
     key_serializer: Serializer[Any] | None = setting(
         None,
@@ -288,7 +304,7 @@ class ProducerConfig(CommonConfig):
         "none", choice(*COMPRESSIONS), "Codec of the batches.", "compression.type"
     )
     compression_level: int | None = setting(
-        None, integer(-131072, 22, optional=True), "Level of the codec; None is its own default."
+        None, _compression_level, "Level of the codec; None is its own default."
     )
 
     def _check_together(self) -> None:
@@ -314,7 +330,7 @@ class ProducerConfig(CommonConfig):
         self._check_level()
 
     def _check_level(self) -> None:
-        bounds = {"gzip": (0, 9), "lz4": (0, 16), "zstd": (-131072, 22)}.get(self.compression)
+        bounds = _LEVELS.get(self.compression)
         level = self.compression_level
         if level is None:
             return
@@ -325,7 +341,7 @@ class ProducerConfig(CommonConfig):
         if not bounds[0] <= level <= bounds[1]:
             raise InvalidConfig(
                 f"compression_level={level} with compression={self.compression!r}: "
-                f"allowed is {bounds[0]} to {bounds[1]}"
+                f"allowed is {bounds[0]:,} to {bounds[1]}"
             )
 
 
@@ -377,6 +393,8 @@ class MembershipConfig(CommonConfig):
 class GroupMemberConfig(MembershipConfig):
     """Settings of ``GroupMember``."""
 
+    ARGUMENTS: ClassVar[tuple[str, ...]] = (*_ARGUMENTS, "protocol")
+
     rebalance_timeout: float = setting(
         60.0,
         seconds(0.01, HOUR),
@@ -420,6 +438,10 @@ class ConsumerConfig(MembershipConfig):
             'topics are arguments of their own, such as Consumer(bootstrap, "orders", "refunds")',
         ),
     }
+    ARGUMENTS: ClassVar[tuple[str, ...]] = (
+        *_ARGUMENTS,
+        *("bad_records", "on_assigned", "on_lost", "on_revoked", "pattern"),
+    )
 
     key_deserializer: Deserializer[Any] | None = setting(
         None,

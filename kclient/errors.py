@@ -377,7 +377,10 @@ class BrokerUnreachable(ClientError, ConnectionError):
 
 
 class BootstrapFailed(BrokerUnreachable):
-    """None of the bootstrap addresses could be used; the text has each address and its reason."""
+    """None of the bootstrap addresses could be used; the text has each address and its reason.
+
+    It may be ``retriable``, but not by the client that raised it: make a new one to try again.
+    """
 
 
 class ConnectionLost(ClientError, ConnectionError):

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kclient.errors import InvalidArgument, InvalidConfig
+from kclient.errors import InvalidArgument, InvalidConfig, a_or_an
 from kclient.frozen import Frozen, frozen
 from kclient.types import Event as Event
 
@@ -358,7 +358,8 @@ def require_callable(field: str, plugin: object) -> None:
 
     Raises:
         InvalidConfig: It can't be called, is async, is a class of ours instead of an instance, or
-            is only named in properties.
+            one of our serializers where a deserializer is needed or the other way round, or is
+            only named in properties.
         InvalidArgument: It takes other arguments. One that has no signature is believed.
     """
     if plugin is None:
@@ -367,6 +368,7 @@ def require_callable(field: str, plugin: object) -> None:
         raise plugin.refusal()
     if isinstance(plugin, type) and plugin.__module__ == "kclient.serializers":
         raise InvalidConfig(f"{field} is the class {plugin.__name__}: give an instance of it")
+    _check_direction(field, type(plugin))
     if not callable(plugin):
         raise InvalidConfig(f"{field}={plugin!r} can't be used: allowed is a callable(topic, data)")
     # Only names: a default or what a partial holds may be a secret.
@@ -381,6 +383,17 @@ def require_callable(field: str, plugin: object) -> None:
         raise InvalidArgument(
             f"{field}={name}({', '.join(taken)}) can't be used: allowed is a callable(topic, data)",
             hint="wrap it: `lambda topic, data: ...`",
+        )
+
+
+def _check_direction(field: str, kind: type) -> None:
+    """Both directions take (topic, data), so it is the name that tells ours apart."""
+    wanted = field.rpartition("_")[2].capitalize()
+    given = "Deserializer" if kind.__name__.endswith("Deserializer") else "Serializer"
+    if kind.__module__ == "kclient.serializers" and given != wanted:
+        raise InvalidConfig(
+            f"{field} is {a_or_an(kind.__name__)}",
+            hint=f"give {a_or_an(kind.__name__.removesuffix(given) + wanted)}",
         )
 
 

@@ -110,7 +110,9 @@ def choice(*options: Any, besides: str = "") -> Check:
 
 
 def _meant(value: object, options: Sequence[Any]) -> str | None:
-    """A guess at the option that a str nearly is."""
+    """A guess at the option that a str nearly is; None in other clients is "none" here."""
+    if value is None:
+        value = "none"
     if not isinstance(value, str):
         return None
     known = {str(option).lower(): option for option in options if option is not None}
@@ -224,6 +226,8 @@ class Settings(Frozen):
     __signature__ = _Signature()
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
     """Names that are no settings, but that people look for among them: where they are."""
+    ARGUMENTS: ClassVar[tuple[str, ...]] = ()
+    """Keywords of the client's constructor that are no settings; for suggestions."""
 
     def __init__(self, **settings: Any) -> None:
         fields = dataclasses.fields(self)
@@ -232,7 +236,7 @@ class Settings(Frozen):
             if name in self.ELSEWHERE:
                 raise InvalidConfig(f"{name!r} is not a setting: {self.ELSEWHERE[name]}")
             if name not in known:
-                raise InvalidConfig(_unknown(name, given, known, self.__class__.__name__))
+                raise InvalidConfig(_unknown(name, given, known, type(self)))
         for field in fields:
             value = settings.get(field.name, field.default)
             object.__setattr__(self, field.name, field.metadata["check"](field.name, value))
@@ -320,12 +324,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def _unknown(name: str, value: object, known: list[str], owner: str) -> str:
+def _unknown(name: str, value: object, known: list[str], config: type[Settings]) -> str:
     from kclient.foreign_settings import advice  # only errors need it
 
     meant = advice(name, value, known)
-    if meant is not None:
-        return f"{owner} has no setting {name!r}: {meant}"
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}"
-    return f"{owner} has no setting {name!r}: {hint}"
+    if meant is None and name in config.ARGUMENTS:
+        meant = "it is an argument of the client"
+    if meant is None:
+        every = [*known, *config.ARGUMENTS]
+        near = nearest(name, every)
+        meant = f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(every))}"
+    return f"{config.__name__} has no setting {name!r}: {meant}"

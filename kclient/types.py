@@ -170,13 +170,14 @@ def timestamp_of(when: _dt.datetime) -> int:
     return timestamp
 
 
-def check_topic_name(topic: object, field: str = "topic") -> str:
+def check_topic_name(topic: object, field: str = "topic", hint: str | None = None) -> str:
     """Return ``topic`` as a plain str if Kafka allows it as a name, else raise InvalidArgument."""
     if not isinstance(topic, str):
         raise InvalidArgument(f"{field} must be a str, not {type(topic).__name__}")
     if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
         raise InvalidArgument(
             f"{field} {topic!r} is not a topic name: allowed are 1 to 249 characters out of "
-            "letters, digits, '.', '_' and '-', but neither '.' nor '..'"
+            "letters, digits, '.', '_' and '-', but neither '.' nor '..'",
+            hint=hint,
         )
     return topic if type(topic) is str else str.__str__(topic)

@@ -43,7 +43,7 @@ SANS_IO = tuple(
     place
     for package, files in {
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
-        "durations.py foreign_settings.py settings.py snapshot.py config.py",
+        "durations.py foreign_methods.py foreign_settings.py settings.py snapshot.py config.py",
         "network": "addresses.py connection.py connection_states.py frames.py "
         "handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
         "cluster": "broker.py merge.py metadata.py missing.py offset_lookup.py "

@@ -15,7 +15,7 @@ from kclient.admin.arguments import When
 from kclient.admin.descriptions import ClusterDescription, TopicDescription, TopicListing
 from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
 from kclient.admin.topics import TopicRef
-from kclient.cluster.async_only import AsyncOnly
+from kclient.cluster.async_only import AsyncOnly, missing_attribute
 from kclient.cluster.core import ClientCore, Health
 from kclient.config import AdminConfig, Bootstrap
 from kclient.durations import call_timeout
@@ -73,6 +73,9 @@ class Admin(AsyncOnly):
         merged = AdminConfig.of(config, {"bootstrap": bootstrap, **settings})
         self._core = ClientCore(merged, observers=observers, dialer=dialer)
 
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute
+
     def __repr__(self) -> str:
         return self._core.shown("Admin")
 
@@ -81,6 +84,7 @@ class Admin(AsyncOnly):
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
+                This client is closed then: make a new client to try again.
             ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the client counts as closed.

@@ -78,7 +78,22 @@ def checked_topics(values: Iterable[object], call: str) -> tuple[str, ...]:
                 f"topic must be a str, not {type(value).__name__}",
                 hint=f"give each topic as an argument: `{call}`",
             )
-    return tuple(dict.fromkeys(check_topic_name(value) for value in values))
+    return tuple(
+        dict.fromkeys(check_topic_name(value, hint=_belongs(value, call)) for value in values)
+    )
+
+
+def _belongs(value: object, call: str) -> str | None:
+    """Where a str that is no name of a topic should be; None if that can't be seen."""
+    if not isinstance(value, str):
+        return None
+    if not set(value).isdisjoint("^$*+?|()[]{}\\"):
+        return f"a regular expression is given as `pattern={value!r}`"
+    if "," in value:
+        return "give each topic as an argument of its own"
+    if ":" in value and "bootstrap" in call:
+        return f"the address comes first: `{call}`"
+    return None
 
 
 def checked_offset(value: object, hint: str | None = None) -> int:
@@ -202,7 +217,9 @@ def checked_sources(
 ) -> re.Pattern[str] | None:
     """The pattern, if one was given, and then no names beside it."""
     if topics and pattern is not None:
-        raise InvalidArgument("names of topics and a pattern were given: one of both is enough")
+        raise InvalidArgument(
+            "names of topics and a pattern were given: give topics or a pattern, not both"
+        )
     return None if pattern is None else checked_pattern(pattern)
 
 

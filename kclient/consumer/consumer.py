@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from kclient.cluster.async_only import AsyncOnly
+from kclient.cluster.async_only import AsyncOnly, missing_attribute
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
     Interest,
@@ -233,6 +233,9 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
         bad = BadRecords(bad_records, names, None if joining is None else joining.interest.pattern)
         self._engine = Engine(self._config, names, convert, observers, dialer, joining, bad)
 
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute
+
     def __repr__(self) -> str:
         return self._engine.core.shown("Consumer")
 
@@ -251,7 +254,7 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
 
         Raises:
             BootstrapFailed: No broker could be reached within ``bootstrap_timeout`` seconds; the
-                text has each address and its reason.
+                text has each address and its reason. Make a new client to try again.
             UnknownTopicOrPartition: A topic doesn't exist: create it, or check its name.
             TopicAuthorizationFailed: It may not be read by this principal.
             MetadataTimedOut: Nothing was heard of it within ``api_timeout`` seconds.

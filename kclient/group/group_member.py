@@ -147,6 +147,7 @@ class GroupMember(AsyncOnly):
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
+                This client is closed then: make a new client to try again.
             ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the client counts as closed.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kclient.clock import wall_ns_of
-from kclient.cluster.async_only import AsyncOnly
+from kclient.cluster.async_only import AsyncOnly, missing_attribute
 from kclient.cluster.core import ClientCore
 from kclient.config import ProducerConfig
 from kclient.durations import call_timeout
@@ -198,6 +199,11 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         self._closing = core.closing("close-producer", self._close)
         self._add_gauges()
 
+    if not TYPE_CHECKING and sys.version_info >= (3, 13):
+        # Python 3.11 and 3.12 look every attribute up slowly in a class with __getattr__: that
+        # would make `producer.send(...)` 80 ns slower, which is half of what it costs.
+        __getattr__ = missing_attribute
+
     def __repr__(self) -> str:
         return self._core.shown("Producer")
 
@@ -208,6 +214,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
         Raises:
             BootstrapFailed: No bootstrap address led to a cluster within ``bootstrap_timeout``.
+                This client is closed then: make a new client to try again.
             ClientClosed: It was started or closed before.
 
         Cancellation: nothing stays open; the producer counts as closed.

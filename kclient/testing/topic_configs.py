@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from kclient.settings import nearest
 from kclient.testing.config_defs import ConfigDef, Value, as_text, read_table
 from kclient.testing.config_tables import definitions
 from kclient.testing.refused import bad_config
@@ -58,7 +59,9 @@ class TopicConfig:
         """
         for name in given:
             if name not in ALL_DEFINITIONS:
-                raise bad_config(f"Topics have no configuration {name!r}.")
+                near = nearest(name, DEFINITIONS)
+                hint = f" Did you mean {near!r}?" if near else ""
+                raise bad_config(f"Topics have no configuration {name!r}.{hint}")
         self.given = dict(given)
         self._values: dict[str, Value] = {}
         for name, one in ALL_DEFINITIONS.items():

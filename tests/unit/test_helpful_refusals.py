@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import datetime
 import functools
 import inspect
@@ -19,8 +20,8 @@ import pytest
 
 import kclient
 import kclient.testing
-from kclient import Admin, Consumer, Producer, broker_errors, errors
-from kclient.config import ConsumerConfig, ProducerConfig
+from kclient import Admin, Consumer, GroupMember, Producer, broker_errors, errors
+from kclient.config import AdminConfig, ConsumerConfig, GroupMemberConfig, ProducerConfig
 from kclient.consumer.arguments import (
     checked_commit,
     checked_partition,
@@ -30,7 +31,7 @@ from kclient.consumer.arguments import (
 )
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, a_or_an
 from kclient.producer.serializing import checked_timestamp, plain_bytes
-from kclient.serializers import JsonDeserializer, JsonSerializer
+from kclient.serializers import IntegerSerializer, JsonDeserializer, JsonSerializer
 from kclient.types import TopicPartition
 
 PLACES = [
@@ -350,3 +351,121 @@ def test_help_shows_the_types_of_arguments_in_both_builds(method: Any) -> None:
 def test_the_name_of_a_security_protocol_is_answered_with_what_makes_one() -> None:
     with pytest.raises(InvalidConfig, match=r"security='SSL' .* as Security\.tls\(\)"):
         Producer("localhost:9092", security="SSL")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", ["a:9092;b:9093", "a:9092; b", "a:9092 b:9093", "a b"])
+def test_addresses_that_are_not_separated_by_commas_are_told_so(given: str) -> None:
+    with pytest.raises(InvalidConfig, match="addresses are separated by commas") as caught:
+        Producer(given)
+    assert "IPv6" not in str(caught.value)
+
+
+def test_an_ipv6_address_without_brackets_is_told_of_them() -> None:
+    with pytest.raises(InvalidConfig, match=r"in brackets, '\[::1\]:9092'"):
+        Producer("::1:9092")
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("127.0.0.1:9092", r"the address comes first: `Consumer\(bootstrap, \*topics\)`"),
+        ("orders,copies", "give each topic as an argument of its own"),
+        ("^orders-2024", "a regular expression is given as `pattern='"),
+        ("orders.*", "a regular expression is given as `pattern='"),
+        ("orders|copies", "a regular expression is given as `pattern='"),
+    ],
+)
+def test_what_is_no_topic_name_is_answered_with_where_it_belongs(given: str, advice: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"is not a topic name: .*{advice}"):
+        Consumer("orders", given)
+
+
+def test_another_bad_topic_name_has_no_such_hint() -> None:
+    with pytest.raises(InvalidArgument, match=r"neither '\.' nor '\.\.'$"):
+        Consumer("localhost:9092", "my orders")
+
+
+def test_no_compression_is_spelt_out() -> None:
+    with pytest.raises(InvalidConfig, match="did you mean 'none'"):
+        Producer("localhost:9092", compression=None)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "allowed"),
+    [
+        ("gzip", 99, "0 to 9"),
+        ("lz4", -1, "0 to 16"),
+        ("zstd", 23, "-131,072 to 22"),
+        ("gzip", "9", "an int"),
+        ("gzip", True, "an int"),
+    ],
+)
+def test_a_level_is_answered_with_the_range_of_its_codec(
+    codec: Any, level: Any, allowed: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"compression_level=.*allowed is {allowed}"):
+        Producer("localhost:9092", compression=codec, compression_level=level)
+
+
+@pytest.mark.parametrize("client", [Admin, Consumer, GroupMember, Producer])
+def test_start_says_how_to_try_again(client: Any) -> None:
+    words = " ".join((inspect.getdoc(client.start) or "").split())
+    assert re.search(r"BootstrapFailed: .*[Mm]ake a new client to try again\..*ClientClosed", words)
+
+
+@pytest.mark.parametrize(
+    ("client", "field", "given", "meant"),
+    [
+        (Consumer, "value_deserializer", JsonSerializer(), "JsonDeserializer"),
+        (Consumer, "key_deserializer", IntegerSerializer(4), "IntegerDeserializer"),
+        (Producer, "value_serializer", JsonDeserializer(), "JsonSerializer"),
+    ],
+)
+def test_a_serializer_in_place_of_a_deserializer_is_refused(
+    client: Any, field: str, given: object, meant: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"{field} is {a_or_an(type(given).__name__)}.*{meant}"):
+        client("localhost:9092", **{field: given})
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "meant"),
+    [
+        (Consumer, "on_assign", "on_assigned"),
+        (Consumer, "on_revoke", "on_revoked"),
+        (Consumer, "patern", "pattern"),
+        (Consumer, "bad_record", "bad_records"),
+        (Producer, "observer", "observers"),
+        (Admin, "dialler", "dialer"),
+    ],
+)
+def test_an_argument_of_the_client_is_suggested_like_a_setting(
+    client: Any, name: str, meant: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=f"did you mean '{meant}'\\?"):
+        client("localhost:9092", **{name: print})
+
+
+@pytest.mark.parametrize("config", [ProducerConfig, ConsumerConfig])
+def test_an_argument_of_the_client_is_no_setting(config: Any) -> None:
+    with pytest.raises(InvalidConfig, match="'observers': it is an argument of the client"):
+        config(observers=[])
+
+
+@pytest.mark.parametrize(
+    ("client", "config"),
+    [
+        (Admin, AdminConfig),
+        (Consumer, ConsumerConfig),
+        (GroupMember, GroupMemberConfig),
+        (Producer, ProducerConfig),
+    ],
+)
+def test_the_arguments_that_are_suggested_are_those_of_the_client(client: Any, config: Any) -> None:
+    settings = {field.name for field in dataclasses.fields(config)}
+    named = {
+        parameter.name
+        for parameter in inspect.signature(client).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    assert set(config.ARGUMENTS) == named - settings

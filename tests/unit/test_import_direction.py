@@ -22,6 +22,7 @@ BASE = {
     *(
         "durations",
         "events",
+        "foreign_methods",
         "foreign_settings",
         "frozen",
         "keywords",

@@ -74,6 +74,8 @@ def test_the_call_that_is_refused_is_the_one_that_is_named() -> None:
             assert refusal(consumer.assign, [P]).startswith("assign() can't be used")
             assert "`subscribe(*topics)`" in refusal(consumer.subscribe, [T])
             assert "names of topics or a pattern" in refusal(consumer.subscribe)
-            assert "one of both" in refusal(consumer.subscribe, T, pattern="f.*")
+            assert "give topics or a pattern, not both" in refusal(
+                consumer.subscribe, T, pattern="f.*"
+            )
 
     run_virtually(main())

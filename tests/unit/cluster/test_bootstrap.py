@@ -117,6 +117,7 @@ def test_failures_name_every_address_with_its_reason_in_time() -> None:
         assert "boot3:9092: Metadata lists no brokers" in text
         assert "boot4:9092: no answer" in text
         assert "within 10 s" in text
+        assert text.endswith("make a new client to try again)")
         assert error.value.__cause__ is not None
         assert updater.view.version == 0
         assert len(network.sent) < 3 * 15 + 1

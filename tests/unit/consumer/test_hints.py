@@ -42,7 +42,7 @@ def test_seconds_in_the_place_of_a_number_of_records_are_told_where_they_belong(
 
 
 def test_names_and_a_pattern_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="one of both is enough"):
+    with pytest.raises(InvalidArgument, match="give topics or a pattern, not both"):
         checked_sources(("t",), "t.*")
     assert checked_sources(("t",), None) is None
     assert checked_sources((), None) is None

@@ -21,6 +21,14 @@ def test_every_default_is_valid() -> None:
         definition.parse(definition.default)
 
 
+@pytest.mark.parametrize(("name", "meant"), [("retention", "retention.ms"), ("x", None)])
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, meant: str | None) -> None:
+    with pytest.raises(Refused) as caught:
+        TopicConfig({name: "1"}, {})
+    hint = f" Did you mean {meant!r}?" if meant else ""
+    assert caught.value.message == f"Topics have no configuration {name!r}.{hint}"
+
+
 def test_values_that_matter_are_attributes() -> None:
     config = topic(
         max_message_bytes="77",
