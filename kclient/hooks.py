@@ -357,9 +357,9 @@ def require_callable(field: str, plugin: object) -> None:
     """Refuse a ``plugin`` that can't be called with a topic and data; None is fine.
 
     Raises:
-        InvalidConfig: It can't be called, is async, is a class of ours instead of an instance, or
-            one of our serializers where a deserializer is needed or the other way round, or is
-            only named in properties.
+        InvalidConfig: It can't be called, is async, is a class of ours instead of an instance, one
+            of our serializers where a deserializer is needed or the other way round, or is only
+            named in properties.
         InvalidArgument: It takes other arguments. One that has no signature is believed.
     """
     if plugin is None:
