@@ -260,7 +260,7 @@ TABLE: dict[int, ErrorInfo] = _table(
         "MESSAGE_TOO_LARGE",
         "",
         "The request included a message larger than the max message size the server will accept.",
-        "lower batch_size, or raise max.message.bytes on the topic",
+        "send less in a record, or raise max.message.bytes on the topic",
     ),
     (11, "STALE_CONTROLLER_EPOCH", "", "The controller moved to another broker.", None),
     (

@@ -92,7 +92,9 @@ TABLE: dict[str, Counterpart] = {
     "enable_idempotence": Counterpart("idempotence"),
     "enable_incremental_fetch_sessions": Counterpart(None, "always used where brokers have them"),
     "enable_metrics_push": Counterpart(None, "there is no telemetry"),
-    "enable_partition_eof": Counterpart(None, "compare position() with end_offsets()"),
+    "enable_partition_eof": Counterpart(
+        None, "the end is where consumer.lag(partition) is 0; it is None until known"
+    ),
     "enable_random_seed": Counterpart(None, _NOTHING),
     "enable_sasl_oauthbearer_unsecure_jwt": Counterpart(None, _SASL),
     "enable_ssl_certificate_verification": Counterpart(

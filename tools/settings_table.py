@@ -50,8 +50,8 @@ async with kclient.Consumer(None, "orders", config=config) as consumer:
   letter is missing, too many or wrong, or two neighbours are swapped, or in a long name about a
   tenth of it differs.
 - As in Java, `acks=1` or more than 5 requests in flight switch idempotence off, unless
-  `enable.idempotence` is given. The largest int, 2147483647, is `math.inf` for a duration that
-  allows it, and for a size or a count no more than the largest that is allowed here.
+  `enable.idempotence` is given. The largest int, 2147483647, stands for no limit where `math.inf`
+  is allowed, and for a size or a count for the largest that is allowed here.
 - `enable.auto.offset.store=false` is an error unless `enable.auto.commit=false` is there, too:
   commit what is finished by `await consumer.commit(record)`."""
 CLIENTS: dict[str, type[Settings]] = {

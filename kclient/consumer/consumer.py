@@ -638,8 +638,7 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
 
         Raises:
             UnknownTopicOrPartition: A topic doesn't exist, as brokers have said for 5 seconds, or
-                has no such partition, for 1 second (its subclass ``NoSuchPartition``, which is not
-                public).
+                has no such partition, for 1 second.
             KafkaError: The error of the first partition that failed: TopicAuthorizationFailed,
                 RequestTimedOut ...
 

@@ -35,7 +35,7 @@ HINTS = {
         "check the topic's name and that it exists; "
         "without the right to describe a topic it looks as if it did not exist"
     ),
-    "MESSAGE_TOO_LARGE": "lower batch_size, or raise max.message.bytes on the topic",
+    "MESSAGE_TOO_LARGE": "send less in a record, or raise max.message.bytes on the topic",
     "RECORD_LIST_TOO_LARGE": "lower batch_size, or raise segment.bytes on the topic",
     "OFFSET_METADATA_TOO_LARGE": "shorten the metadata of the commit",
     "INVALID_TOPIC_EXCEPTION": (

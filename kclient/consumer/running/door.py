@@ -101,9 +101,10 @@ class Running(Generic[K, V]):
 
         Raises:
             HandlerFailed: A record failed for good and has no topic to go to, or can't be sent
-                there: ``offset`` and ``topic_partition`` say which, ``__cause__`` why. Others that
-                ran have ended, what is finished is committed, and the position is back at the
-                first record that isn't: to go on, seek past it or mend the handler, and run again.
+                there: ``offset`` and ``topic_partition`` say which, ``__cause__`` is what the
+                handler raised, and the text also says why the record can't be sent. Others that ran
+                have ended, what is finished is committed, and the position is back at the first
+                record that isn't: to go on, seek past it or mend the handler, and run again.
             InvalidArgument: An argument that can't work, a handler that isn't async or takes other
                 arguments, or a run or a ``poll`` that is under way.
             UnknownTopicOrPartition, TopicAuthorizationFailed: The producer can't send to one of

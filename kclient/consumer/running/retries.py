@@ -30,7 +30,8 @@ class Retries(Frozen):
     """How a handler that failed is tried again. Waits grow by doubling; the others don't wait.
 
     Attributes:
-        max_attempts: Calls of the handler per record, the first included; None: no limit.
+        max_attempts: Calls of the handler per record, the first included, and anew in each of the
+            run's ``retry_topics``; None: no limit.
         backoff: Seconds before the second call.
         max_backoff: Seconds between two calls at most, before the jitter.
         jitter: Fraction by which a wait is moved up or down at random.
