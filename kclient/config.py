@@ -87,7 +87,7 @@ def _address(name: str, part: Any) -> tuple[str, int]:
         raise InvalidConfig(f"{name} holds {part!r}: IPv6 is written in brackets, '[::1]:9092'")
     else:
         host, _, port = address.partition(":")
-    if not host or any(c.isspace() or c in "/@?#${}" for c in host):
+    if not host or host.isdigit() or any(c.isspace() or c in "/@?#${}" for c in host):
         raise InvalidConfig(f"{name} holds {part!r}: {host!r} is not a host")
     if port == "" and not address.endswith(":"):
         return host, 9092

@@ -407,7 +407,7 @@ TABLE: dict[int, ErrorInfo] = _table(
         "TOPIC_ALREADY_EXISTS",
         "",
         "Topic with this name already exists.",
-        "delete it first, or use another name",
+        "use another name, or go on with that topic",
     ),
     (
         37,

@@ -32,7 +32,9 @@ def plain_bytes(topic: str, role: str, value: Any) -> bytes | None:
     raise SerializationFailed(
         f"the {role} for topic {topic!r} is {a_or_an(type(value).__name__)}: without a "
         f"{role}_serializer it must be bytes-like or None",
-        hint=f"encode it, or give the producer a {role}_serializer (see kclient.serializers)",
+        hint="each record needs a send of its own, or all of them go to send_many"
+        if role == "value" and isinstance(value, (list, tuple))
+        else f"encode it, or give the producer a {role}_serializer (see kclient.serializers)",
         maybe_written=False,
     )
 

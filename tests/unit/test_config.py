@@ -64,7 +64,8 @@ def test_bootstrap_forms(given: object, parsed: object) -> None:
 @pytest.mark.parametrize(
     "given",
     ["", ",", "h:", "h:0", "h:65536", "h:x", "h:1:2", "::1", "[::1", "[::1]9092", "a b:1",
-     "http://h:1", "u@h:1", [], 5, None, [""], [None], b"h:1", "h:-1", "h:٣"],
+     "http://h:1", "u@h:1", [], 5, None, [""], [None], b"h:1", "h:-1", "h:٣",
+     "9092", ("127.0.0.1", "9092"), "${KAFKA}:9092"],
 )  # fmt: skip
 def test_bad_bootstrap_is_refused_naming_the_field(given: object) -> None:
     with pytest.raises(InvalidConfig, match="bootstrap"):

@@ -63,7 +63,7 @@ HINTS = {
     "UNSUPPORTED_SASL_MECHANISM": "pick one of the mechanisms that the listener offers",
     "SASL_AUTHENTICATION_FAILED": "check user name, password or token, and the mechanism",
     "ILLEGAL_SASL_STATE": "the listener may not expect SASL at all: check the port",
-    "TOPIC_ALREADY_EXISTS": "delete it first, or use another name",
+    "TOPIC_ALREADY_EXISTS": "use another name, or go on with that topic",
     "INVALID_PARTITIONS": "ask for at least one partition, and for more than there are",
     "INVALID_REPLICATION_FACTOR": "ask for no more replicas than there are brokers",
     "POLICY_VIOLATION": "the cluster's own policy refused it; the broker's text says why",

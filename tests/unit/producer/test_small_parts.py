@@ -19,6 +19,7 @@ from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, Serializa
 from kclient.producer.due_list import DueList
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
 from kclient.producer.hot import StickyChoice
+from kclient.producer.outgoing import Outgoing
 from kclient.producer.serializing import (
     checked_partition,
     checked_timestamp,
@@ -433,6 +434,12 @@ def test_headers_that_are_no_pairs_are_told_so(headers: object, shown: str) -> N
     words = rf"\(name, value\) pair is expected, not {shown}"
     with pytest.raises(SerializationFailed, match=words):
         plain_headers("t", headers)
+
+
+@pytest.mark.parametrize("value", [[b"a", b"b"], (b"k", b"v"), Outgoing(b"v")])
+def test_several_values_for_one_record_are_told_of_send_many(value: object) -> None:
+    with pytest.raises(SerializationFailed, match="send_many"):
+        plain_bytes("t", "value", value)
 
 
 @pytest.mark.parametrize("timestamp", [-1, 2**63, 1.5, "1", True])
