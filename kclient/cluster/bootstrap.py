@@ -148,6 +148,6 @@ class Bootstrap:
             reasons.append(reason if address in reason else f"{address}: {reason}")
         return BootstrapFailed(
             f"no bootstrap address could be used{when}: " + "; ".join(reasons),
-            hint="check bootstrap, that the brokers are up, and that security fits the listener; "
-            "make a new client to try again",
+            hint="check bootstrap, that the brokers are up, and that security fits the listener, "
+            "and make a new client to try again",
         )

@@ -60,10 +60,13 @@ def run(
 
 
 def clean_environment(**changes: str) -> dict[str, str]:
-    """The environment without what would steer a build, and with `changes`."""
+    """The environment without what would steer a build, and with `changes`.
+
+    Builds are asked to be quick: how fast their outcome is, other tests say.
+    """
     steering = {"CC", "CFLAGS", "KCLIENT_PURE", "PYTHONPATH"}
     kept = {key: value for key, value in os.environ.items() if key not in steering}
-    return {**kept, **changes}
+    return {**kept, "CFLAGS": "-O0", **changes}
 
 
 @pytest.fixture(scope="module")

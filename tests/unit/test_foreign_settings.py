@@ -100,7 +100,7 @@ ANSWERS: list[tuple[Any, str, Any, str]] = [
     (kclient.Consumer, "group.id", "g", "group='audit'"),
     (kclient.Consumer, "consumer_timeout_ms", 1000, r"poll\(timeout=\) bounds each wait"),
     (kclient.Consumer, "fetch.wait.max.ms", 500, "durations are seconds: fetch_max_wait=0.5"),
-    (kclient.Consumer, "enable.partition.eof", True, r"position\(\) with end_offsets\(\)"),
+    (kclient.Consumer, "enable.partition.eof", True, r"consumer\.lag\(partition\) is 0"),
     (kclient.Consumer, "rebalance_timeout_ms", 5, "rebalance_timeout is a setting of other"),
     (kclient.Admin, "bootstrap.servers", "h", "use bootstrap: the first argument"),
 ]

@@ -15,14 +15,16 @@ from kclient.testing import Cluster
 from tests.support.contexts import running
 
 ROOT = Path(kclient.__file__).parent
-PAGE = (ROOT.parent / "docs" / "metrics.md").read_text()
+SECTIONS = (ROOT.parent / "docs" / "metrics.md").read_text().split("\n## ")[1:]
+TABLES = [section for section in SECTIONS if not section.startswith("Health\n")]
+PAGE = "\n".join(TABLES)
 ROW = re.compile(r"^\| `([a-z_.]+)` \| (counter|gauge) \| (\w+) \| (\S.+\.) \|$", re.MULTILINE)
 NAME = re.compile(r'"((?:calls|metadata|network|tasks|producer|consumer|group)\.[a-z_]+)"')
 SETTINGS = {"group.id", "group.protocol", "producer.properties"}
 """Names of the same form that are Java's, for settings and files of them."""
 
 EVERYWHERE, PRODUCER, CONSUMER, GROUP = (
-    {name: kind for name, kind, _, _ in ROW.findall(section)} for section in PAGE.split("\n## ")[1:]
+    {name: kind for name, kind, _, _ in ROW.findall(section)} for section in TABLES
 )
 ALL = {**EVERYWHERE, **PRODUCER, **CONSUMER, **GROUP}
 
