@@ -27,6 +27,14 @@ ALL = [(kind, call) for kind, calls in CALLS for call in calls]
 NAMES = [f"{kind.__name__}-{call.__name__}" for kind, call in ALL]
 IN_GROUPS = [(kind, call) for kind, calls in GROUP_CALLS for call in calls]
 NAMES_IN_GROUPS = [f"{kind.__name__}-{call.__name__}" for kind, call in IN_GROUPS]
+GROUP_STATES = [
+    pytest.param(
+        state,
+        id=state.name.lower(),
+        marks=[] if state in (GroupState.HEALTHY, GroupState.REBALANCING) else pytest.mark.long,
+    )
+    for state in GroupState
+]
 COVERED_BY = {
     "__aenter__": "body",
     "__aexit__": "body",
@@ -53,7 +61,7 @@ def test_a_call_may_be_cancelled_at_every_suspension(
     points_of(kind, call, state)
 
 
-@pytest.mark.parametrize("state", GroupState, ids=lambda state: state.name.lower())
+@pytest.mark.parametrize("state", GROUP_STATES)
 @pytest.mark.parametrize(("kind", "call"), IN_GROUPS, ids=NAMES_IN_GROUPS)
 def test_a_call_in_a_group_may_be_cancelled_at_every_suspension(
     kind: type[Scene], call: Callable[[Any], Awaitable[Any]], state: GroupState
@@ -61,6 +69,8 @@ def test_a_call_in_a_group_may_be_cancelled_at_every_suspension(
     points_of(kind, call, state)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_there_are_at_least_a_thousand_points(capsys: pytest.CaptureFixture[str]) -> None:
     by_state = {state: sum(points_of(kind, call, state) for kind, call in ALL) for state in State}
     total = sum(by_state.values())
