@@ -8,7 +8,7 @@ futures of the network and cost no tasks, only waiting for several unknown topic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kclient.cluster.retry import Attempts, Verdict, judge
@@ -63,7 +63,11 @@ class Question(Protocol[K, V_co]):
 
 
 async def ask_all(
-    calls: Calls, question: Question[K, V], keys: Iterable[K], timeout: float | None
+    calls: Calls,
+    question: Question[K, V],
+    keys: Iterable[K],
+    timeout: float | None,
+    found: Callable[[Mapping[K, V]], object] | None = None,
 ) -> dict[K, V | KafkaError]:
     """Get an answer or an error for every key.
 
@@ -72,6 +76,8 @@ async def ask_all(
         question: What to ask.
         keys: About what; the result has their order.
         timeout: Seconds for all; ``api_timeout`` by default.
+        found: Called with answers as they come, for who needn't wait for the keys that are asked
+            about again.
 
     Raises:
         ClientClosed, BackgroundTaskDied: The client ended meanwhile. All other errors are results.
@@ -79,7 +85,7 @@ async def ask_all(
     Cancellation: abandons the answers; requests that are under way may take effect.
     """
     ordered = list(dict.fromkeys(keys))
-    fan = _Fanout(calls, question, calls.effort(question.what, timeout))
+    fan = _Fanout(calls, question, calls.effort(question.what, timeout), found)
     pending = await fan.without_topic_errors(ordered)
     while pending:
         pending = await fan.round(pending)
@@ -89,7 +95,14 @@ async def ask_all(
 class _Fanout:
     """The state of one ``ask_all``."""
 
-    def __init__(self, calls: Calls, question: Question[Any, Any], effort: Effort) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        question: Question[Any, Any],
+        effort: Effort,
+        found: Callable[[Mapping[Any, Any]], object] | None,
+    ) -> None:
+        self.found = found
         self.calls = calls
         self.question = question
         self.effort = effort
@@ -132,14 +145,17 @@ class _Fanout:
                 outcomes.append((key, "no broker", error))
         outcomes += await self._ask(groups, view)
         self.calls.check_ended()  # no answer of a key, but the end of the client
-        verdicts = {}
+        verdicts, found = {}, {}
         for key, where, outcome in outcomes:
             if isinstance(outcome, KafkaError):
                 verdict = self._judge(key, where, outcome)
                 if verdict is not Verdict.GIVE_UP:
                     verdicts[key] = verdict
             else:
-                self.results[key] = outcome
+                found[key] = outcome
+        self.results.update(found)
+        if found and self.found is not None:
+            self.found(found)
         if verdicts:
             await self._wait(verdicts, view.version)
         return [key for key in keys if key not in self.results]

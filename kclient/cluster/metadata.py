@@ -173,6 +173,8 @@ class MetadataState:
         self._past = merge.Past()
         self._missed: dict[str, None] = {}
         """Topics that were there and that a broker doesn't know, as long as that isn't sure."""
+        self._unlisted: tuple[str, ...] = ()
+        """Wanted topics that the latest list of all lacks, until an answer by name."""
         self._watchers = 0
         self._listed_at = -math.inf
         self.listing = 0.0
@@ -269,6 +271,10 @@ class MetadataState:
         if at > now:
             return at
         if lists_at <= now:
+            # Lists are enough for those who need all, so the others have to come in between.
+            unlisted = tuple(name for name in self._unlisted if name in self._needs.topics)
+            if unlisted and not self.failures:
+                return self._ask(unlisted, now, full=False)
             self._expire(now)
             return self._ask((), now, full=True, everything=True)
         too_old = now >= self.refreshed_at + self._config.metadata_max_age
@@ -399,6 +405,7 @@ class MetadataState:
         )
         self._succeeded(ask, changed, now)
         self._ask_for_missed()
+        self._unlisted = tuple(unlisted)
         for name in unlisted:
             self.need(name)  # why, is told (and it is created) only where it is asked for by name
         return self.view  # no step lies in between: whoever sees it must find the network knows too

@@ -8,7 +8,7 @@ so they are asked for in requests of their own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnsupportedForMessageFormat
@@ -57,6 +57,7 @@ async def list_offsets(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     timeout: float | None = None,
+    found: Callable[[Mapping[TopicPartition, OffsetAndTimestamp]], object] | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
     """Look up one offset per partition, at all leaders at once.
 
@@ -67,6 +68,7 @@ async def list_offsets(
         isolation: ``READ_COMMITTED`` makes ``LATEST`` the last stable offset, and a time find
             committed records only.
         timeout: Seconds for all, retries included; ``api_timeout`` by default.
+        found: Called with offsets as they come, while others are asked for again.
 
     Returns:
         The offset found, or the error, of each partition in the order of ``specs``. ``offset`` is
@@ -85,7 +87,7 @@ async def list_offsets(
         found = await list_offsets(core, {TopicPartition("flights", 0): OffsetSpec.EARLIEST})
     """
     query = OffsetQuery(specs, isolation)
-    return await ask_all(core.calls, query, query.keys, timeout)
+    return await ask_all(core.calls, query, query.keys, timeout, found)
 
 
 class OffsetQuery:

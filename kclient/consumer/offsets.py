@@ -28,7 +28,8 @@ from kclient.errors import (
 from kclient.types import IsolationLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeAlias
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from kclient.consumer.reset import Reset
     from kclient.consumer.subscription import Subscription
     from kclient.types import OffsetAndTimestamp, TopicPartition
+
+    Found: TypeAlias = Mapping[TopicPartition, OffsetAndTimestamp | KafkaError]
 
 logger = logging.getLogger("kclient.consumer")
 
@@ -125,16 +128,32 @@ class OffsetKeeper:
     # Resets
 
     async def _reset(self, node_id: int, states: list[PartitionState]) -> None:
-        fences = {state: state.fence for state in states}
+        waiting = {state.topic_partition: (state, state.fence) for state in states}
+
+        def answered(found: Found) -> None:
+            # As it comes: partitions that are asked for again don't hold the others up.
+            answers = [
+                (*waiting.pop(partition), answer)
+                for partition, answer in found.items()
+                if partition in waiting
+            ]
+            self._done_with(node_id, [state for state, _, _ in answers])
+            self._place(answers)
+
+        resets = {state.topic_partition: state.reset_to for state in states}
         try:
-            found = await self._look_up({state.topic_partition: state.reset_to for state in states})
+            answered(await self._look_up(resets, answered))
         except (ClientClosed, BackgroundTaskDied):
             return
         finally:
-            self._done_with(node_id, states)
+            self._done_with(node_id, [state for state, _ in waiting.values()])
+
+    def _place(
+        self, found: Iterable[tuple[PartitionState, int, OffsetAndTimestamp | KafkaError]]
+    ) -> None:
+        """What was found of each partition, whose fence was this when it was asked for."""
         answers = []
-        for state, fence in fences.items():
-            answer = found[state.topic_partition]
+        for state, fence, answer in found:
             if not isinstance(answer, KafkaError):
                 epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
                 answers.append((state, fence, answer.offset, epoch))
@@ -151,21 +170,30 @@ class OffsetKeeper:
                 )
 
     async def _look_up(
-        self, resets: Mapping[TopicPartition, Reset]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+        self, resets: Mapping[TopicPartition, Reset], answered: Callable[[Found], object]
+    ) -> Found:
         timeout, isolation = self._config.request_timeout, self._isolation
-        ends: dict[TopicPartition, OffsetAndTimestamp | KafkaError] = {}
+        ends: Found = {}
         wanted = ends_first(resets)
         if wanted:
             ends = await list_offsets(self._core, wanted, isolation=isolation, timeout=timeout)
         wall_ms = self._core.clock.wall_ms()
         specs = {partition: looked_up(reset, wall_ms) for partition, reset in resets.items()}
-        found = await list_offsets(self._core, specs, isolation=isolation, timeout=timeout)
-        for partition, end in ends.items():
-            answer = found[partition]
-            if not isinstance(answer, KafkaError) and answer.offset < 0:
-                found[partition] = end
-        return found
+
+        def or_ends(found: Found) -> Found:
+            return {
+                partition: ends[partition] if partition in ends and _is_none(answer) else answer
+                for partition, answer in found.items()
+            }
+
+        found = await list_offsets(
+            self._core,
+            specs,
+            isolation=isolation,
+            timeout=timeout,
+            found=lambda some: answered(or_ends(some)),
+        )
+        return or_ends(found)
 
     # Validation (KIP-320)
 
@@ -273,6 +301,11 @@ class OffsetKeeper:
             if self._busy.get(state) == node_id:
                 del self._busy[state]
         self._alarm.ring()
+
+
+def _is_none(answer: OffsetAndTimestamp | KafkaError) -> bool:
+    """No record is young enough."""
+    return not isinstance(answer, KafkaError) and answer.offset < 0
 
 
 def _standing(state: PartitionState) -> tuple[int, int, int]:

@@ -453,6 +453,29 @@ def test_a_deleted_topic_leaves_a_pattern_subscription_the_same_way_whatever_the
     run_virtually(main())
 
 
+@pytest.mark.parametrize("strategy", ["range", COOPERATIVE])
+def test_a_topic_that_is_deleted_before_it_has_a_position_leaves_a_pattern_subscription(
+    strategy: str,
+) -> None:
+    async def main() -> None:
+        async with Cluster(brokers=3) as cluster:
+            for topic in ("e.a", "e.b"):
+                cluster.create_topic(topic, partitions=3)
+            held = cluster.faults.hold("ListOffsets", topic="e.b", times=None)
+            how = {"partition_assignment_strategy": strategy, "metadata_max_age": 2.0}
+            reader = await Reader(cluster, pattern="e[.].*", **how).start()
+            await until(lambda: len(reader.consumer.assignment) == 6 and held.held)
+            cluster.delete_topic("e.b")
+            held.release()
+            deleted = the_loop().time()
+            await until(lambda: len(reader.consumer.assignment) == 3)
+            assert the_loop().time() - deleted < 15.0
+            assert reader.errors == []
+            await reader.stop()
+
+    run_virtually(main())
+
+
 @pytest.mark.parametrize("end", ["close in time", "close too late", "cancelled"])
 def test_a_task_that_a_callback_returned_is_not_cancelled(end: str) -> None:
     async def main() -> None:

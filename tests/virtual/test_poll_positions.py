@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import kclient
+from kclient.error_codes import ErrorCode
 from kclient.errors import NoPosition
 from kclient.testing import Cluster, run_virtually
 from kclient.types import TopicPartition
+from tests.unit.consumer.log_bytes import batch
 from tests.virtual.consumer_scene import P, Q, T, fill, offsets, read, scene, the_loop
 from tests.virtual.group_scene import GROUP, SETTINGS
 
@@ -135,6 +137,27 @@ def test_a_position_that_is_lost_again_is_told_again() -> None:
             # Both were named: one that is mended says nothing new of the other.
             consumer.seek(P, 0)
             assert await told(consumer, 100.0) == []
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("code", ["OFFSET_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION"])
+def test_a_lookup_that_fails_holds_up_no_other_partition_of_its_broker(code: str) -> None:
+    async def main() -> None:
+        async with Cluster(brokers=1) as cluster:
+            for name in (T, "u"):
+                cluster.create_topic(name)
+                cluster.append(name, 0, batch(0, 20))
+            error = ErrorCode[code]
+            failing = cluster.faults.error("ListOffsets", error, topic="u", times=None)
+            async with kclient.Consumer(
+                cluster.bootstrap, T, "u", auto_offset_reset="earliest"
+            ) as consumer:
+                began = the_loop().time()
+                assert {record.topic for record in await consumer.poll(timeout=5.0)} == {T}
+                assert the_loop().time() - began < 0.5
+                failing.remove()
+                assert {record.topic for record in await consumer.poll(timeout=10.0)} == {"u"}
 
     run_virtually(main())
 

@@ -174,6 +174,20 @@ class TestView:
             absorb(meta, ask(meta, now), answer(topic("t", error=UNKNOWN)), now)
         assert meta.decide(14.0) == 302.0
 
+    def test_what_a_list_lacks_is_asked_for_by_name_before_the_next_list(self) -> None:
+        meta = watching("t", "u")
+        meta.pin("t")
+        absorb(meta, ask(meta, 1.0), listed("t"), 1.0)
+        kinds = []
+        for now in range(2, 10):  # somebody keeps asking for all that there is
+            meta.need()
+            meta.need_listing()
+            asked = ask(meta, float(now))
+            said = listed("u") if asked.everything else answer(topic("t", error=UNKNOWN))
+            kinds.append("list" if asked.everything else asked.topics)
+            absorb(meta, asked, said, float(now))
+        assert kinds == ["list", ("t",)] * 4
+
     def test_the_others_leave_with_the_first_answer_after_the_last_watcher(self) -> None:
         meta = watching("t", "u")
         meta.pin("t")
