@@ -2,14 +2,14 @@
 
 One table of those of aiokafka, kafka-python and confluent-kafka that the class at hand doesn't
 have; an AttributeError ends with its row. It agrees with docs/migrating.md, which says more.
+
+Producers have none: a class with ``__getattr__`` looks each attribute up more slowly, which makes
+an ``enqueue`` 4 to 6 % dearer on Python 3.13 and a ``send`` 40 % on 3.11.
 """
 
 from __future__ import annotations
 
 _NOT_YET = "not in this release"
-_TRANSACTIONS = "transactions are not in this release"
-_BATCHES = 'use `await producer.send_many("orders", [kclient.Outgoing(b"v", partition=0)])`'
-_PARTITIONS_FOR = 'use `await {}.partitions_for("orders")`'
 _LIST_TOPICS = "`await admin.list_topics()` of an Admin"
 _COMMITTED = "use `await consumer.committed([partition])` of a Consumer(..., group=...)"
 _COMMIT = (
@@ -20,31 +20,6 @@ _CONFIGS = f"{_NOT_YET}; those of a new topic are NewTopic(..., configs={{...}})
 _VERSIONS = "not needed: versions are negotiated with each broker"
 
 TABLE: dict[str, dict[str, str]] = {
-    "Producer": {
-        **dict.fromkeys(
-            (
-                *("abort_transaction", "begin_transaction", "commit_transaction"),
-                *("init_transactions", "send_offsets_to_transaction", "transaction"),
-            ),
-            _TRANSACTIONS,
-        ),
-        "bootstrap_connected": "use `any(node.connections for node in "
-        "producer.health().client.nodes)`, or rather `producer.health().ok`",
-        "cluster_id": "use `producer.health().client.cluster_id`",
-        "create_batch": _BATCHES,
-        "list_topics": f"{_PARTITIONS_FOR.format('producer')}, or {_LIST_TOPICS}",
-        "max_usable_produce_magic": "not needed: the record format is negotiated",
-        "partitions_for_topic": _PARTITIONS_FOR.format("producer"),
-        "poll": "not needed: callbacks are called by the event loop",
-        "produce": 'use `await producer.enqueue("orders", b"v", key=b"k")`, which waits for room, '
-        "or producer.send(...), which doesn't",
-        "produce_batch": 'use `await producer.send_many("orders", [(b"k", b"v"), b"w"])`',
-        "purge": "use `await producer.close(timeout=0)`",
-        "send_and_wait": 'use `await producer.send("orders", b"v", key=b"k")`',
-        "send_batch": _BATCHES,
-        "set_sasl_credentials": _NOT_YET,
-        "stop": "use `await producer.close()`",
-    },
     "Consumer": {
         "bootstrap": "use `await consumer.start()`, or `async with`",
         "bootstrap_connected": "use `consumer.health().ok`",
@@ -65,7 +40,7 @@ TABLE: dict[str, dict[str, str]] = {
         "isolation=IsolationLevel.READ_COMMITTED)` of an Admin",
         "list_topics": f"use {_LIST_TOPICS}",
         "memberid": "use `consumer.group_metadata().member_id`",
-        "partitions_for_topic": _PARTITIONS_FOR.format("consumer"),
+        "partitions_for_topic": 'use `await consumer.partitions_for("orders")`',
         "seek_to_committed": "use `consumer.seek(partition, "
         "(await consumer.committed([partition]))[partition] or 0)`",
         "set_sasl_credentials": _NOT_YET,
