@@ -13,7 +13,7 @@ import sys
 
 from tests.conformance.compare import difference, missing_codes, play, play_both, render
 from tests.conformance.normalisation import load, normalised
-from tests.conformance.places import OF_THREE, RELEASE, OneNode, Place, ThreeNodes
+from tests.conformance.places import OF_THREE, RELEASE, Place, ThreeNodes, one_node
 from tests.conformance.run import Transcript
 from tests.conformance.scenario import Scenario, all_scenarios
 from tests.support import kafka
@@ -61,8 +61,9 @@ def main(arguments: list[str]) -> None:
     if single:
         running = kafka.acquire(RELEASE)
         try:
+            broker = one_node(running.bootstrap)
             for one in single:
-                asyncio.run(show(one, OneNode(running.bootstrap), options))
+                asyncio.run(show(one, broker, options))
         finally:
             kafka.release(RELEASE)
     if len(single) < len(chosen):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance import places
 from tests.conformance.places import OF_THREE, RELEASE, OneNode, ThreeNodes
 from tests.support import kafka
 from tests.support.nodes import three_nodes
@@ -24,7 +25,7 @@ def one_node(request: pytest.FixtureRequest) -> Iterator[OneNode]:
     _demand_release(request.config)
     running = kafka.acquire(RELEASE)
     try:
-        yield OneNode(running.bootstrap)
+        yield places.one_node(running.bootstrap)
     finally:
         kafka.release(RELEASE)
 

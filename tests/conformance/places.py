@@ -18,6 +18,7 @@ from kclient.protocol.messages.describe_quorum import (
     RequestPartitionData,
     RequestTopicData,
 )
+from kclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from kclient.testing import Cluster
 from tests.support import tls
 from tests.support.broker_settings import Ports, write_settings
@@ -44,6 +45,7 @@ _OF_A_NODE = {
 }
 
 
+_PATIENCE = 30.0
 _METADATA = "__cluster_metadata"
 _QUORUM_VERSION = 2
 
@@ -123,6 +125,18 @@ class OneNode:
         raise NotImplementedError(f"broker {node} is shared: a scenario with nodes=3 may stop its")
 
     crash = restart = pause = resume = stop
+
+
+def one_node(bootstrap: str) -> OneNode:
+    """The shared broker; it answers idempotent producers only once its controller gave it ids."""
+
+    async def has_ids() -> None:
+        async with asyncio.timeout(_PATIENCE), RawPeer.to(bootstrap) as peer:
+            while (await peer.call(InitProducerIdRequest(None, 60_000), 4)).error_code:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+
+    asyncio.run(has_ids())
+    return OneNode(bootstrap)
 
 
 class ThreeNodes:
