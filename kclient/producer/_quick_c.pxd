@@ -23,6 +23,26 @@ cdef Py_ssize_t _forks
 
 cdef extern from *:
     """
+    #if PY_VERSION_HEX >= 0x030C0000
+    /* Asking for the loop costs no system call any more, and next to nothing as a call of C. */
+    static PyObject *kclient_running_loop = NULL;
+
+    static PyObject *kclient_running_mark(void) {
+        if (kclient_running_loop == NULL) {
+            PyObject *module = PyImport_ImportModule("asyncio.events");
+            if (module == NULL) return NULL;
+            kclient_running_loop = PyObject_GetAttrString(module, "_get_running_loop");
+            Py_DECREF(module);
+            if (kclient_running_loop == NULL) return NULL;
+        }
+        if (PyCFunction_CheckExact(kclient_running_loop)
+                && PyCFunction_GET_FLAGS(kclient_running_loop) == METH_NOARGS) {
+            return PyCFunction_GET_FUNCTION(kclient_running_loop)(
+                PyCFunction_GET_SELF(kclient_running_loop), NULL);
+        }
+        return PyObject_CallNoArgs(kclient_running_loop);
+    }
+    #else
     static PyObject *kclient_running_key = NULL;
 
     static PyObject *kclient_running_mark(void) {
@@ -40,8 +60,9 @@ cdef extern from *:
         Py_INCREF(mark);
         return mark;
     }
+    #endif
     """
-    # What asyncio keeps of the loop that runs in this thread; None where it keeps it elsewhere.
+    # The loop that runs in this thread, or what asyncio up to 3.11 keeps of it; None without one.
     object running_mark "kclient_running_mark" ()
 
 cdef extern from *:

@@ -435,9 +435,9 @@ class QuickWay:
     def _is_here(self) -> bool:
         """Whether this is the loop, thread and process that records are taken from.
 
-        CPython's own record of the running loop is per thread and void after a fork; but asking for
-        it costs a system call. It is a new object whenever a loop begins to run, so once it was
-        asked, seeing the same object is enough as long as there was no fork.
+        CPython's own record of the running loop is per thread and void after a fork; but up to 3.11
+        asking for it costs a system call. It is a new object whenever a loop begins to run, so once
+        it was asked, seeing the same object is enough as long as there was no fork.
         """
         mark: Any = None
         if cython.compiled:
