@@ -182,11 +182,14 @@ def imported(tree: ast.Module, *, in_functions: bool = True) -> frozenset[str]:
     return frozenset(found)
 
 
-def read(folder: Path, project: Path = PROJECT) -> list[Source]:
-    """All Python files below ``folder``."""
+def read(folder: Path, project: Path = PROJECT, *, generated: bool = True) -> list[Source]:
+    """All Python files below ``folder``, those that generators write where they are wanted."""
     found = []
     for path in sorted(folder.rglob("*.py")):
-        text, name = path.read_text(), path.relative_to(project).as_posix()
+        name = path.relative_to(project).as_posix()
+        if not generated and is_one_of(name, GENERATED):
+            continue
+        text = path.read_text()
         tree = ast.parse(text)
         module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         found.append(

@@ -6,6 +6,7 @@ Reads the source as syntax trees; a fresh interpreter shows what an import reall
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,12 @@ def sources() -> list[Path]:
     return sorted(ROOT.rglob("*.py"))
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """A module's syntax tree."""
+    return ast.parse(path.read_text())
+
+
 def room_of(module: str) -> str:
     """`kclient.cluster.view` -> `cluster`; the package itself -> the empty string."""
     return module.removeprefix("kclient").strip(".").partition(".")[0]
@@ -89,7 +96,7 @@ def name_of(path: Path) -> str:
 def imports(path: Path) -> Iterator[str]:
     """Every module that a file imports anywhere, type checking and functions included."""
     package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -102,7 +109,7 @@ def imports(path: Path) -> Iterator[str]:
 
 def imported_at_run_time(path: Path, *, in_functions: bool = True) -> frozenset[str]:
     """The modules that a file really imports; not those that only type checkers see."""
-    return imported(ast.parse(path.read_text()), in_functions=in_functions)
+    return imported(tree_of(path), in_functions=in_functions)
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -130,7 +137,7 @@ def test_imports_go_one_way() -> None:
 
 
 def test_no_modules_of_a_package_import_each_other() -> None:
-    packages = by_package(read(ROOT, ROOT.parent))
+    packages = by_package(read(ROOT, ROOT.parent, generated=False))
     assert {name: found.circles for name, found in packages.items() if found.circles} == {}
 
 
@@ -222,6 +229,6 @@ def test_every_file_says_what_it_is() -> None:
     silent = [
         path.relative_to(ROOT).as_posix()
         for path in sources()
-        if not ast.get_docstring(ast.parse(path.read_text()))
+        if not ast.get_docstring(tree_of(path))
     ]
     assert not silent

@@ -369,7 +369,9 @@ async def test_a_commit_under_way_outlives_the_assignment_by_hand() -> None:
             assert (await consumer.committed([P]))[P].offset == 3
 
 
-@pytest.mark.parametrize("lags", [1, 2, 3])
+@pytest.mark.parametrize(
+    "lags", [1, *(pytest.param(lags, marks=pytest.mark.long) for lags in (2, 3))]
+)
 @pytest.mark.parametrize("how", ["pattern", "names"])
 def test_a_broker_that_lags_behind_makes_no_rebalances(how: str, lags: int) -> None:
     async def main() -> None:

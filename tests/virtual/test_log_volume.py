@@ -34,7 +34,7 @@ async def use(producer: Any, consumer: Any) -> None:
             await consumer.poll(timeout=1.0)
 
 
-@pytest.mark.parametrize("how", ["refuse", "blackhole"])
+@pytest.mark.parametrize("how", ["refuse", pytest.param("blackhole", marks=pytest.mark.long)])
 async def test_ten_minutes_without_any_broker_are_told_in_few_lines(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -131,7 +131,10 @@ async def test_what_is_accepted_in_an_outage_is_bounded_and_arrives_after_it(
         assert written(cluster, partitions) == [number(index) for index in range(len(accepted))]
 
 
-@pytest.mark.parametrize("outage", OUTAGES)
+@pytest.mark.parametrize(
+    "outage",
+    [OUTAGES[0], *(pytest.param(outage, marks=pytest.mark.long) for outage in OUTAGES[1:])],
+)
 async def test_the_rate_is_back_within_five_seconds(outage: str) -> None:
     async with producing() as (cluster, producer):
 

@@ -163,7 +163,9 @@ def test_a_topic_that_no_broker_knows_is_told_though_one_is_away(seed: int) -> N
     run_virtually(main(), seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+)
 def test_a_topic_that_was_unknown_long_ago_is_not_so_by_one_lagging_broker(seed: int) -> None:
     """What brokers said before it was subscribed to again proves nothing of now."""
 
