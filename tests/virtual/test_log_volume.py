@@ -32,9 +32,10 @@ async def use(producer: Any, consumer: Any) -> None:
         producer.send("t", b"v")
         with contextlib.suppress(KafkaError):
             await consumer.poll(timeout=1.0)
+        await asyncio.sleep(0.1)  # else a time without trouble is tens of thousands of records
 
 
-@pytest.mark.parametrize("how", ["refuse", pytest.param("blackhole", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["refuse", "blackhole"])
 async def test_ten_minutes_without_any_broker_are_told_in_few_lines(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
