@@ -226,7 +226,7 @@ async def producing(bootstrap: str, until: Callable[[], bool]) -> None:
     while not until():
         with contextlib.suppress(KafkaError):
             producer.send("flights", b"x")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
     with contextlib.suppress(KafkaError):
         await producer.close(timeout=0.0)
 
@@ -243,7 +243,7 @@ async def administering(bootstrap: str, until: Callable[[], bool]) -> None:
         while not until():
             with contextlib.suppress(KafkaError):
                 await admin.list_topics()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
 
 
 CLIENTS: dict[str, Callable[[str, Callable[[], bool]], Coroutine[Any, Any, None]]] = {
