@@ -1,23 +1,22 @@
 """RequestFuture: the outcome of a request, without a loop until somebody awaits it.
 
-Made by ``NetworkClient.send`` for each request and composed by the rooms above it. An outcome is
-given once, by ``complete`` or ``fail``, and listeners run at once in the callback that gave it.
-An exception is never a value, so one slot holds the outcome of either kind. The loop is touched
-by an ``await`` that has to wait, and by nothing else.
+Made by ``NetworkClient.send`` for each request. An outcome is given once, by ``complete`` or
+``fail``, and listeners run at once in the callback that gave it. An exception is never a value, so
+one slot holds the outcome of either kind. The loop is touched by an ``await`` that has to wait, and
+by nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kclient.errors import KafkaError, fresh
+from kclient.errors import fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 class AlreadyDone(RuntimeError):
@@ -51,13 +50,6 @@ class RequestFuture(Generic[T]):
         self._listeners: list[Callable[[RequestFuture[T]], object]] | None = None
 
     @classmethod
-    def completed(cls, value: T) -> RequestFuture[T]:
-        """A future that has ``value`` already."""
-        future = cls()
-        future.complete(value)
-        return future
-
-    @classmethod
     def failed(cls, error: Exception) -> RequestFuture[T]:
         """A future that has failed with ``error`` already."""
         future = cls()
@@ -78,11 +70,6 @@ class RequestFuture(Generic[T]):
     def error(self) -> Exception | None:
         """The error that it failed with; None while pending and after success."""
         return self._outcome if isinstance(self._outcome, Exception) else None
-
-    @property
-    def retriable(self) -> bool:
-        """It failed with an error after which the same request may succeed."""
-        return isinstance(self._outcome, KafkaError) and self._outcome.retriable
 
     def result(self) -> T:
         """The value; raises the error if it failed, RuntimeError while it is pending."""
@@ -148,52 +135,6 @@ class RequestFuture(Generic[T]):
     def listener_count(self) -> int:
         """How many listeners and waiters there are."""
         return len(self._listeners) if self._listeners is not None else 0
-
-    @overload
-    def compose(self, adapt: Callable[[T], RequestFuture[U]]) -> RequestFuture[U]: ...
-
-    @overload
-    def compose(self, adapt: Callable[[T], U]) -> RequestFuture[U]: ...
-
-    def compose(self, adapt: Callable[[T], U | RequestFuture[U]]) -> RequestFuture[U]:
-        """A new future with ``adapt(value)`` as its value.
-
-        ``adapt`` may return another RequestFuture, whose outcome is then taken. What ``adapt``
-        raises, and an error of this future, fail the new one.
-        """
-        adapted: RequestFuture[U] = RequestFuture()
-
-        def step(source: RequestFuture[T]) -> None:
-            outcome = source._outcome
-            if isinstance(outcome, Exception):
-                adapted.fail(outcome)
-                return
-            try:
-                value = adapt(cast("T", outcome))
-                if isinstance(value, BaseException):
-                    raise TypeError(f"an exception was returned, not raised: {value!r}")
-            except Exception as error:
-                adapted.fail(error)
-                return
-            if isinstance(value, RequestFuture):
-                value.chain(adapted)
-            else:
-                adapted.complete(value)
-
-        self.add_listener(step)
-        return adapted
-
-    def chain(self, other: RequestFuture[T]) -> None:
-        """Give ``other`` the outcome of this future when it comes."""
-
-        def hand_over(source: RequestFuture[T]) -> None:
-            outcome = source._outcome
-            if isinstance(outcome, Exception):
-                other.fail(outcome)
-            else:
-                other.complete(cast("T", outcome))
-
-        self.add_listener(hand_over)
 
     def __await__(self) -> Generator[object, None, T]:
         if self._outcome is _PENDING:

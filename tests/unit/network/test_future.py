@@ -9,8 +9,15 @@ import weakref
 
 import pytest
 
-from kclient.errors import InvalidArgument, RequestTimedOut
+from kclient.errors import RequestTimedOut
 from kclient.network.future import AlreadyDone, RequestFuture
+
+
+def completed(value: int | None) -> RequestFuture[int | None]:
+    """A future that has ``value`` already."""
+    future: RequestFuture[int | None] = RequestFuture()
+    future.complete(value)
+    return future
 
 
 def test_completes_with_a_value_without_a_loop() -> None:
@@ -34,21 +41,8 @@ def test_fails_with_an_error_without_a_loop() -> None:
         future.result()
 
 
-@pytest.mark.parametrize(
-    ("error", "retriable"),
-    [(RequestTimedOut(), True), (InvalidArgument(), False), (OSError(), False)],
-)
-def test_retriable_is_what_the_error_says(error: Exception, retriable: bool) -> None:
-    assert RequestFuture.failed(error).retriable is retriable
-
-
-def test_neither_pending_nor_succeeded_is_retriable() -> None:
-    assert not RequestFuture[int]().retriable
-    assert not RequestFuture.completed(1).retriable
-
-
 def test_none_is_a_value() -> None:
-    future = RequestFuture.completed(None)
+    future = completed(None)
     assert future.succeeded
     assert future.result() is None
 
@@ -102,7 +96,7 @@ def test_listeners_run_at_once_in_order_with_the_future() -> None:
 
 def test_a_listener_of_a_done_future_runs_now() -> None:
     seen: list[int] = []
-    RequestFuture.completed(3).add_listener(lambda f: seen.append(f.result()))
+    completed(3).add_listener(lambda f: seen.append(f.result()))
     assert seen == [3]
 
 
@@ -145,59 +139,6 @@ def test_a_listener_may_add_another_one() -> None:
     assert seen == ["inner"]
 
 
-def test_compose_adapts_the_value() -> None:
-    future: RequestFuture[int] = RequestFuture()
-    text = future.compose(str)
-    assert not text.done
-    future.complete(12)
-    assert text.result() == "12"
-
-
-def test_compose_takes_the_outcome_of_a_future_that_adapt_returns() -> None:
-    inner: RequestFuture[str] = RequestFuture()
-    outer = RequestFuture.completed(1).compose(lambda _: inner)
-    assert not outer.done
-    inner.complete("later")
-    assert outer.result() == "later"
-
-
-def test_compose_hands_the_error_on_without_adapting() -> None:
-    future: RequestFuture[int] = RequestFuture()
-    called: list[int] = []
-    adapted = future.compose(called.append)
-    error = ValueError("no")
-    future.fail(error)
-    assert adapted.error is error
-    assert called == []
-
-
-def test_what_adapt_raises_fails_the_new_future_only() -> None:
-    future: RequestFuture[int] = RequestFuture()
-    adapted = future.compose(lambda value: value // 0)
-    future.complete(1)
-    assert future.result() == 1
-    assert isinstance(adapted.error, ZeroDivisionError)
-
-
-def test_an_exception_that_adapt_returns_fails_the_new_future() -> None:
-    adapted = RequestFuture.completed(1).compose(lambda _: ValueError("returned"))
-    assert isinstance(adapted.error, TypeError)
-    assert "returned" in str(adapted.error)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_chain_gives_the_outcome_to_another_future(fails: bool) -> None:
-    future: RequestFuture[int] = RequestFuture()
-    other: RequestFuture[int] = RequestFuture()
-    future.chain(other)
-    if fails:
-        future.fail(ValueError("no"))
-        assert other.error is future.error
-    else:
-        future.complete(5)
-        assert other.result() == 5
-
-
 def test_a_raised_error_keeps_no_frame_alive() -> None:
     class Local:
         pass
@@ -217,12 +158,12 @@ def test_a_raised_error_keeps_no_frame_alive() -> None:
 
 def test_repr_names_the_state() -> None:
     assert repr(RequestFuture[int]()) == "<RequestFuture pending>"
-    assert repr(RequestFuture.completed(1)) == "<RequestFuture completed 1>"
+    assert repr(completed(1)) == "<RequestFuture completed 1>"
     assert "failed ValueError" in repr(RequestFuture.failed(ValueError()))
 
 
 async def test_await_of_a_done_future_does_not_suspend() -> None:
-    future = RequestFuture.completed(4)
+    future = completed(4)
     with pytest.raises(StopIteration) as stopped:
         future.__await__().send(None)
     assert stopped.value.value == 4
