@@ -90,6 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(OutcomeWriter(outcomes, run))
 
 
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_auto_num_workers() -> int | None:
     """One more than there are cores for ``-n auto``: a quarter of the time tests only wait."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
