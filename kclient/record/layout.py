@@ -32,6 +32,8 @@ LOG_APPEND_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 
+PREFIX = struct.Struct(">qi")
+"""Base offset and length."""
 HEAD = struct.Struct(">qiibI")
 """Base offset, length, leader epoch, magic, CRC."""
 REST = struct.Struct(">hiqqqhii")

@@ -16,6 +16,7 @@ from kclient.errors import CorruptRecord
 from kclient.record.compression import Compression, codec_package
 from kclient.record.implementation import codec
 from kclient.record.inflate import DEFAULT_CAP, decompress
+from kclient.record.layout import CODEC_MASK, LOG_APPEND_BIT, LOG_OVERHEAD, PREFIX
 from kclient.record.record_batch import Batch
 from kclient.types import TimestampType
 
@@ -24,13 +25,10 @@ if TYPE_CHECKING:
     from kclient.record.compression import Bytes
     from kclient.types import TopicPartition
 
-_OVERHEAD = struct.Struct(">qi")
 _V0 = struct.Struct(">Ibb")
 _V1 = struct.Struct(">Ibbq")
 _SIZE = struct.Struct(">i")
 _SMALLEST_BYTES = _V0.size + 2 * _SIZE.size
-_CODEC_MASK = 0x07
-_LOG_APPEND_BIT = 0x08
 _CRC_BYTES = 4
 _NO_TIMESTAMP = -1
 _LZ4_HEAD = struct.Struct("<IBBQ")
@@ -55,8 +53,8 @@ def parse_message(view: memoryview) -> Message:
     Raises:
         CorruptRecord: The bytes are no message.
     """
-    offset, length = _OVERHEAD.unpack_from(view, 0)
-    pos = _OVERHEAD.size
+    offset, length = PREFIX.unpack_from(view, 0)
+    pos = LOG_OVERHEAD
     magic = view[pos + _CRC_BYTES]
     fixed = _V0 if magic == 0 else _V1
     if magic > 1 or length < fixed.size + 2 * _SIZE.size:
@@ -88,10 +86,10 @@ def message_end(view: memoryview, pos: int) -> tuple[int, int]:
     Raises:
         CorruptRecord: There is no whole message.
     """
-    if len(view) - pos < _OVERHEAD.size:
+    if len(view) - pos < LOG_OVERHEAD:
         raise CorruptRecord("a compressed message set ends in the middle")
-    offset, length = _OVERHEAD.unpack_from(view, pos)
-    end = pos + _OVERHEAD.size + length
+    offset, length = PREFIX.unpack_from(view, pos)
+    end = pos + LOG_OVERHEAD + length
     if length < _SMALLEST_BYTES or end > len(view):
         raise CorruptRecord(f"a message of {length} bytes in a compressed set of {len(view)}")
     return offset, end
@@ -134,12 +132,12 @@ class LegacyBatch(Batch):
         self._view = view
         self._topic_partition = topic_partition
         self.size_bytes = len(view)
-        self.base_offset = _OVERHEAD.unpack_from(view, 0)[0]
+        self.base_offset = PREFIX.unpack_from(view, 0)[0]
         try:
             self._message = message = parse_message(view)
         except CorruptRecord as error:
             raise self._located(error) from error
-        codec_id = message.attributes & _CODEC_MASK
+        codec_id = message.attributes & CODEC_MASK
         if codec_id > Compression.LZ4:
             raise self.corrupt(f"has the unknown codec {codec_id}")
         if message.offset < 0:
@@ -150,7 +148,7 @@ class LegacyBatch(Batch):
         self.last_offset = message.offset
         self.timestamp_type = (
             TimestampType.LOG_APPEND_TIME
-            if message.magic == 1 and message.attributes & _LOG_APPEND_BIT
+            if message.magic == 1 and message.attributes & LOG_APPEND_BIT
             else TimestampType.CREATE_TIME
         )
         self.base_timestamp = self.max_timestamp = message.timestamp
@@ -170,7 +168,7 @@ class LegacyBatch(Batch):
         Raises:
             CorruptRecord: It is another than announced.
         """
-        computed = zlib.crc32(self._view[_OVERHEAD.size + _CRC_BYTES :])
+        computed = zlib.crc32(self._view[LOG_OVERHEAD + _CRC_BYTES :])
         if computed != self.crc:
             raise self.corrupt(f"has CRC {computed:08x} where {self.crc:08x} is announced")
 
@@ -212,7 +210,7 @@ class LegacyBatch(Batch):
         inner = memoryview(self._payload or b"")
         _, end = message_end(inner, self._pos)
         message = parse_message(inner[self._pos : end])
-        if message.attributes & _CODEC_MASK:
+        if message.attributes & CODEC_MASK:
             raise CorruptRecord("it holds a message that is compressed once more")
         if message.magic != self.magic:
             raise CorruptRecord(f"it holds a message with magic {message.magic}")

@@ -6,10 +6,9 @@ magic 0 and 1 (``legacy``). It must not do I/O or know about positions.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
-from kclient.record.layout import LOG_OVERHEAD, MAGIC_POSITION
+from kclient.record.layout import LOG_OVERHEAD, MAGIC_POSITION, PREFIX
 from kclient.record.record_batch import Batch, corrupt_batch
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from kclient.types import TopicPartition
 
-_PREFIX = struct.Struct(">qi")
 _SMALLEST_MESSAGE_BYTES = 14
 """Of a v0 message: CRC, magic, attributes, and two lengths."""
 
@@ -43,7 +41,7 @@ def read_batches(
     pos = 0
     size = len(view)
     while size - pos >= LOG_OVERHEAD:
-        base_offset, length = _PREFIX.unpack_from(view, pos)
+        base_offset, length = PREFIX.unpack_from(view, pos)
         if length < _SMALLEST_MESSAGE_BYTES:
             what = f"announces a length of {length} bytes"
             raise corrupt_batch(topic_partition, base_offset, what)

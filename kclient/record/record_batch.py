@@ -23,6 +23,7 @@ from kclient.record.layout import (
     CRC_START,
     HEAD,
     LOG_APPEND_BIT,
+    PREFIX,
     REST,
     TRANSACTIONAL_BIT,
 )
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from kclient.record.columns import ColumnStore
     from kclient.types import TopicPartition
 
-_PREFIX = struct.Struct(">qi")
 _CODECS = tuple(Compression)
 """By their number: calling the enum costs ten times as much."""
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
@@ -111,7 +111,7 @@ class Batch:
         self._topic_partition = topic_partition
         self.size_bytes = len(view)
         if self.size_bytes < BATCH_HEADER_BYTES:
-            self.base_offset = _PREFIX.unpack_from(view, 0)[0]
+            self.base_offset = PREFIX.unpack_from(view, 0)[0]
             raise self.corrupt(f"has only {self.size_bytes} bytes")
         self.base_offset, _, self.partition_leader_epoch, self.magic, self.crc = HEAD.unpack_from(
             view, 0
