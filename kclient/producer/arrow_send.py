@@ -21,12 +21,11 @@ from kclient.errors import (
     SerializationFailed,
 )
 from kclient.producer.arrow_source import ArrowSource
-from kclient.producer.bulk import watch
-from kclient.producer.flush import FlushWait
+from kclient.producer.bulk import Bulk, watch
 from kclient.producer.hot import fill
 from kclient.producer.intake import PARTITION_PATIENCE, unknown_partition
 from kclient.producer.sent_rows import SentRows
-from kclient.producer.turns import TURN, Pace, turns
+from kclient.producer.turns import TURN
 from kclient.record.arrow_rows import (
     BAD_HEADER,
     BAD_NAME,
@@ -35,19 +34,14 @@ from kclient.record.arrow_rows import (
     TOO_LARGE,
 )
 from kclient.surroundings import effort_clock
-from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow
 
-    from kclient.cluster.core import ClientCore
     from kclient.errors import RowsNotDelivered
-    from kclient.producer.accumulator import Accumulator, TopicQueues
-    from kclient.producer.ending import Ending
-    from kclient.producer.intake import Intake
+    from kclient.producer.accumulator import TopicQueues
     from kclient.record.arrow_rows import ArrowRows
 
 _TOLD = 100
@@ -60,56 +54,16 @@ _FOREVER = 1e9
 """Seconds, where ``max_block`` is None."""
 
 
-class ArrowSend:
-    """One call of ``send_arrow``.
+class ArrowSend(Bulk):
+    """One call of ``send_arrow``; its records are rows."""
 
-    Attributes:
-        taken: Rows taken so far.
-        wait: What became of their batches.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        data: Any,
-        intake: Intake,
-        accumulator: Accumulator,
-        core: ClientCore,
-        ahead: int,
-    ) -> None:
-        self.taken = 0
-        self.wait = FlushWait(urgent=False)
-        self._topic = check_topic_name(topic)
+    def __init__(self, topic: str, data: Any, *rest: Any, ahead: int) -> None:
+        super().__init__(topic, data, *rest, ahead=ahead)
         self._source = ArrowSource(data)
-        self._intake = intake
-        self._accumulator = accumulator
-        self._metadata = core.metadata
-        self._clock = core.clock
-        self._turn = turns(accumulator.account)
-        self._pace = Pace(self._turn, self.wait, ahead)
+        self._metadata = self._core.metadata
+        self._clock = self._core.clock
         self._effort = effort_clock(monotonic)
         self._sent = SentRows()
-        self._admission: Callable[[], asyncio.Future[None]]
-        self._check: Callable[[], None]
-
-    async def deliver(
-        self,
-        ending: Ending,
-        admission: Callable[[], asyncio.Future[None]],
-        check: Callable[[], None],
-    ) -> int:
-        """Check and take all rows, wait until they are settled; how many were written."""
-        self._admission, self._check = admission, check
-        try:
-            await self._run()
-            await ending.until_settled(self.wait)
-            failure = await self._failure()
-        except BaseException:
-            ending.abandon(self.wait)
-            raise
-        if failure is not None:
-            raise failure
-        return self.taken
 
     async def _run(self) -> None:
         """Check and take all rows; stops early when one of the batches has failed."""
@@ -123,7 +77,6 @@ class ArrowSend:
                 return
 
     async def _failure(self) -> RowsNotDelivered | None:
-        """What to raise when all that was taken is settled; None if all of it was written."""
         if not self.wait.tally.count:
             return None
         return await run_sliced(self._sent.failure(self.taken, self.wait.tally))

@@ -21,7 +21,10 @@ from kclient.producer.turns import Pace, turns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kclient.cluster.core import ClientCore
+    from kclient.errors import FlushFailed
     from kclient.producer.accumulator import Accumulator
+    from kclient.producer.ending import Ending
     from kclient.producer.feed import Feed
     from kclient.producer.hot import Delivery
     from kclient.producer.intake import Intake
@@ -29,13 +32,15 @@ if TYPE_CHECKING:
 _TEXTS = (str, bytes, bytearray, memoryview)
 
 
-class BulkSend:
-    """One call of ``send_many``.
+class Bulk:
+    """One call that sends many records and waits for all of them.
 
     Args:
         topic: Where to.
+        data: The records.
         intake: Takes records.
         accumulator: Has their batches.
+        core: The producer's.
         admission: Makes a future for who waits for room.
         check: Raises if the producer can't be used.
         ahead: Bytes that it may have unsent before it waits for the sender.
@@ -48,8 +53,10 @@ class BulkSend:
     def __init__(
         self,
         topic: str,
+        data: Any,
         intake: Intake,
         accumulator: Accumulator,
+        core: ClientCore,
         admission: Callable[[], asyncio.Future[None]],
         check: Callable[[], None],
         ahead: int,
@@ -57,15 +64,42 @@ class BulkSend:
         self.taken = 0
         self.wait = FlushWait(urgent=False)
         self._topic = topic
+        self._data = data
         self._intake = intake
         self._accumulator = accumulator
+        self._core = core
         self._admission = admission
         self._check = check
         self._turn = turns(accumulator.account)
         self._pace = Pace(self._turn, self.wait, ahead)
 
-    async def run(self, records: Iterable[Any] | AsyncIterable[Any]) -> None:
+    async def deliver(self, ending: Ending) -> int:
+        """Take all records and wait until they are settled; how many were written."""
+        try:
+            await self._run()
+            await ending.until_settled(self.wait)
+            failure = await self._failure()
+        except BaseException:
+            ending.abandon(self.wait)
+            raise
+        if failure is not None:
+            raise failure
+        return self.taken
+
+    async def _run(self) -> None:
         """Take all records; stops early when one of the batches has failed."""
+        raise NotImplementedError
+
+    async def _failure(self) -> FlushFailed | None:
+        """What to raise when all that was taken is settled; None if all of it was written."""
+        return self.wait.tally.failure()
+
+
+class ManySend(Bulk):
+    """One call of ``send_many``."""
+
+    async def _run(self) -> None:
+        records: Iterable[Any] | AsyncIterable[Any] = self._data
         _refuse_one_record(records)
         if isinstance(records, AsyncIterable):
             feed = self._intake.quick.feed(iter(()))

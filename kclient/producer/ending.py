@@ -115,10 +115,8 @@ class Ending:
         except BaseException:
             self.abandon(wait, earlier)
             raise
-        total = FailureTally()
-        total.merge(earlier)
-        total.merge(wait.tally)
-        return total.failure()
+        earlier.merge(wait.tally)
+        return earlier.failure()
 
     async def until_settled(self, wait: FlushWait) -> None:
         """Return when nothing of ``wait`` is pending.
@@ -133,7 +131,7 @@ class Ending:
             if not wait.pending and not settled.done():
                 settled.set_result(None)
 
-        wait.when_settled(notify)
+        wait.notify = notify
         await settled
 
     def abandon(self, wait: FlushWait, earlier: FailureTally | None = None) -> None:

@@ -59,6 +59,7 @@ class FlushWait:
         tally: What failed.
         listening: Somebody will be told; False once the wait was cancelled.
         urgent: Batches should not linger for it.
+        notify: Called whenever something settles.
     """
 
     def __init__(self, *, urgent: bool) -> None:
@@ -68,13 +69,9 @@ class FlushWait:
         self.delivered = 0
         self.tally = FailureTally()
         self.listening = True
-        self._notify: Callable[[], None] | None = None
+        self.notify: Callable[[], None] | None = None
         self._few = 0
         self._when_few: Callable[[], None] | None = None
-
-    def when_settled(self, notify: Callable[[], None]) -> None:
-        """Call ``notify`` whenever something settles from now on."""
-        self._notify = notify
 
     def when_few_unsent(self, few: int, notify: Callable[[], None]) -> None:
         """Call ``notify`` once, when ``unsent`` has fallen to ``few`` or less."""
@@ -92,8 +89,8 @@ class FlushWait:
         """One of the awaited is through with ``delivered`` records written."""
         self.pending -= 1
         self.delivered += delivered
-        if self._notify is not None:
-            self._notify()
+        if self.notify is not None:
+            self.notify()
 
     def failed(self, count: int, error: KafkaError, delivered: int = 0) -> None:
         """One of the awaited was given up with ``count`` records."""

@@ -19,7 +19,7 @@ from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, FlushFailed, fresh
 from kclient.hooks import require_callable, require_method
 from kclient.producer.accumulator import Accumulator
-from kclient.producer.bulk import BulkSend, admission
+from kclient.producer.bulk import ManySend, admission
 from kclient.producer.ending import Ending, UnseenFailures
 from kclient.producer.hot import Doors, NoRoom
 from kclient.producer.idempotence import IdentityState, ProducerIdentity
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer
     from kclient.keywords import ProducerSettings
+    from kclient.producer.bulk import Bulk
     from kclient.producer.health import ProducerHealth
     from kclient.producer.hot import Delivery
     from kclient.producer.outgoing import ArrowData, BytesLike, HeadersArgument, Outgoing
@@ -172,16 +173,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         )
         self._intake.log = self._failures.log = core.hooks.log(logger)
         self._identity = ProducerIdentity()
-        self._settlement = Settlement(
-            self._config,
-            self._accumulator,
-            self._identity,
-            core.metadata,
-            core.hooks,
-            core.counters,
-            core.rng,
-        )
-        self._settlement.trouble_with = core.network.trouble_with
+        self._settlement = Settlement(self._config, self._accumulator, self._identity, core)
         self._ending = Ending(
             self._accumulator, self._intake, self._settlement, self._failures, core.clock
         )
@@ -411,25 +403,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
             count = await producer.send_many("lines", (line.encode() for line in file))
         """
-        self._check()
-        bulk = BulkSend(
-            check_topic_name(topic),
-            self._intake,
-            self._accumulator,
-            self._new_waiter,
-            lambda: self._check(),
-            self._ahead(),
-        )
-        try:
-            await bulk.run(records)
-            await self._ending.until_settled(bulk.wait)
-        except BaseException:
-            self._ending.abandon(bulk.wait)
-            raise
-        failure = bulk.wait.tally.failure()
-        if failure is not None:
-            raise failure
-        return bulk.taken
+        return await self._send_bulk(ManySend, topic, records)
 
     async def send_arrow(self, topic: str, data: ArrowData) -> int:
         """Send the rows of Arrow data and wait until all are acknowledged; no object per row.
@@ -467,9 +441,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         """
         from kclient.producer.arrow_send import ArrowSend
 
-        self._check()
-        bulk = ArrowSend(topic, data, self._intake, self._accumulator, self._core, self._ahead())
-        return await bulk.deliver(self._ending, self._new_waiter, lambda: self._check())
+        return await self._send_bulk(ArrowSend, topic, data)
 
     async def flush(self) -> None:
         """Send what waits without lingering, until all that was sent before is settled.
@@ -554,8 +526,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             idempotent=idempotent,
             producer_id=current.producer_id if known else None,
             producer_epoch=current.epoch if known else None,
-            buffered_bytes=self._accumulator.used,
-            parked_records=self._intake.lot.total,
+            buffered_bytes=self._accumulator.account.used,
+            parked_records=self._accumulator.account.waiting,
             unsettled_partitions=len(self._accumulator.busy),
             requests_in_flight=self._requests(),
             last_error=None if error is None else str(error),
@@ -569,8 +541,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
     def _add_gauges(self) -> None:
         gauge = self._core.counters.gauge
-        gauge("producer.buffered_bytes", lambda: float(self._accumulator.used))
-        gauge("producer.parked_records", lambda: float(self._intake.lot.total))
+        gauge("producer.buffered_bytes", lambda: float(self._accumulator.account.used))
+        gauge("producer.parked_records", lambda: float(self._accumulator.account.waiting))
         gauge("producer.requests_in_flight", lambda: float(self._requests()))
 
     def _requests(self) -> int:
@@ -580,9 +552,20 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     def _new_waiter(self) -> asyncio.Future[None]:
         return self._failures.loop.create_future()
 
-    def _ahead(self) -> int:
-        """Bytes that one call may have unsent before it waits: a full request for each broker."""
-        return self._config.max_request_size * max(1, len(self._core.metadata.view.brokers))
+    async def _send_bulk(self, kind: type[Bulk], topic: str, data: Any) -> int:
+        self._check()
+        brokers = len(self._core.metadata.view.brokers)
+        bulk = kind(
+            check_topic_name(topic),
+            data,
+            self._intake,
+            self._accumulator,
+            self._core,
+            self._new_waiter,
+            lambda: self._check(),
+            ahead=self._config.max_request_size * max(1, brokers),  # a full request for each
+        )
+        return await bulk.deliver(self._ending)
 
     def _failed(self, error: KafkaError) -> None:
         self._quick.close()

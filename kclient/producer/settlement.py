@@ -34,12 +34,10 @@ from kclient.producer.verdict import (
 from kclient.protocol.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kclient.cluster.updater import MetadataUpdater
+    from kclient.cluster.core import ClientCore
     from kclient.config import ProducerConfig
-    from kclient.hooks import Counters, Hooks
     from kclient.producer.accumulator import Accumulator
     from kclient.producer.cargo import CargoReply
     from kclient.producer.hot import PartitionQueue, ProducerBatch
@@ -64,18 +62,16 @@ class Settlement:
         config: ProducerConfig,
         accumulator: Accumulator,
         identity: ProducerIdentity,
-        metadata: MetadataUpdater,
-        hooks: Hooks,
-        counters: Counters,
-        rng: random.Random,
+        core: ClientCore,
     ) -> None:
         self._accumulator = accumulator
         self.identity = identity
-        self._metadata = metadata
-        self._hooks = hooks
-        self._log = hooks.log(logger)
-        self._counters = counters
-        self._rng = rng
+        self._metadata = core.metadata
+        self._network = core.network
+        self._hooks = core.hooks
+        self._log = core.hooks.log(logger)
+        self._counters = core.counters
+        self._rng = core.rng
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._delivery_timeout = config.delivery_timeout
         self._acks_all = config.acks == "all"
@@ -83,8 +79,6 @@ class Settlement:
         """The latest failure of a batch or request, for ``health()``; None once the partition that
         it concerned has had a batch delivered."""
         self.last_error_at = 0.0
-        self.trouble_with: Callable[[int], Exception | None] = lambda node_id: None
-        """Gives the latest failure to reach a node, None if it was reached since."""
         self.no_identity: Exception | None = None
         """Why the latest request for a producer id failed; None after one that didn't."""
         self.largest = 0
@@ -402,7 +396,7 @@ class Settlement:
         queue, shipment = batch.queue, batch.shipment
         if shipment is not None and shipment.encoded:
             return f"broker {shipment.node_id} has not answered", None
-        if queue.leader is None or queue.leader < 0:
+        if queue.leader == NO_LEADER:
             return "the partition has no leader", None
         if shipment is None:
             if batch.compressing:
@@ -415,7 +409,7 @@ class Settlement:
                 error = self.no_identity
                 return "the producer waits for a producer id" + _because(error), error
         node_id = queue.leader if shipment is None else shipment.node_id
-        error = self.trouble_with(node_id)
+        error = self._network.trouble_with(node_id)
         if error is not None:
             return f"broker {node_id} can't be used{_because(error)}", error
         return f"it waits for its turn at broker {node_id}", None
@@ -485,4 +479,4 @@ def _because(error: Exception | None) -> str:
 
 def _has_moved(batch: ProducerBatch, node_id: int) -> bool:
     """Another broker than ``node_id`` leads its partition, as far as is known now."""
-    return batch.queue.leader not in (node_id, NO_LEADER, None)
+    return batch.queue.leader not in (node_id, NO_LEADER)

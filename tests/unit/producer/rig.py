@@ -161,6 +161,9 @@ class HandNetwork:
     def retry_at(self, node_id: int) -> float:
         return 0.0
 
+    def trouble_with(self, node_id: int) -> None:
+        return None
+
     def send(self, node_id: int, build: Any, **how: Any) -> RequestFuture[Any]:
         future: RequestFuture[Any] = RequestFuture()
         self.pending.append(Sent(node_id, build, future, how["max_version"]))
@@ -239,10 +242,7 @@ class Rig:
             self.config,
             self.accumulator,
             self.identity,
-            self.metadata,
-            self.core.hooks,
-            self.core.counters,
-            self.core.rng,
+            self.core,  # type: ignore[arg-type]
         )
         self.sender = Sender(
             self.core,  # type: ignore[arg-type]

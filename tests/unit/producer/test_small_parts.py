@@ -216,7 +216,7 @@ def test_tallies_add_up() -> None:
 def test_a_wait_tells_when_something_settles() -> None:
     wait, told = FlushWait(urgent=True), []
     wait.pending = 2
-    wait.when_settled(lambda: told.append(wait.pending))
+    wait.notify = lambda: told.append(wait.pending)
     wait.settled(10)
     wait.failed(3, KafkaError("no"))
     assert told == [1, 0]
