@@ -167,11 +167,6 @@ class Accumulator:
         self._deadlines: DueList[ProducerBatch] = DueList(_is_unsettled)
         self._retries: DueList[PartitionQueue] = DueList(_may_retry)
 
-    @property
-    def used(self) -> int:
-        """Bytes of records that aren't settled, and of batches where those are very many."""
-        return self.account.used
-
     # The way in.
 
     def topic(self, name: str) -> TopicQueues:
@@ -313,18 +308,11 @@ class Accumulator:
 
     def mark(self, queue: PartitionQueue) -> None:
         """Something changed for ``queue``: the sender should look at it."""
-        leader = NO_LEADER if queue.leader is None else queue.leader
-        ready = self._ready.get(leader)
-        if ready is None:
-            ready = self._ready[leader] = {}
-        ready[queue] = None
+        self._ready.setdefault(queue.leader, {})[queue] = None
 
     def unmark(self, queue: PartitionQueue) -> None:
         """Nothing can be sent for ``queue`` until something changes."""
-        leader = NO_LEADER if queue.leader is None else queue.leader
-        ready = self._ready.get(leader)
-        if ready is not None:
-            ready.pop(queue, None)
+        self._ready.get(queue.leader, {}).pop(queue, None)
 
     def ready_nodes(self) -> list[int]:
         """Leaders with marked queues; ``NO_LEADER`` isn't one."""

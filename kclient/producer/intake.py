@@ -178,7 +178,7 @@ class Intake:
         if (
             known is not None
             and (partition is None or partition < known.count)
-            and self._accumulator.used + content[4] <= self._limit
+            and self._accumulator.account.used + content[4] <= self._limit
             and self.nobody_ahead(topic)
         ):
             return self._place(known, partition, content)
@@ -186,7 +186,7 @@ class Intake:
 
     def nobody_ahead(self, topic: str) -> bool:
         """No line concerns a record for ``topic``."""
-        if not self.lot.total:
+        if not self._accumulator.account.waiting:
             return True
         return self.lot.room_head() is None and not self.lot.has_line(topic)
 
@@ -317,7 +317,7 @@ class Intake:
         if not isinstance(no_room, NoRoom):
             return
         if not for_room:
-            self.lot.check_topic_line(topic, size, self._accumulator.used)
+            self.lot.check_topic_line(topic, size, self._accumulator.account.used)
         elif no_room is NoRoom.PARK:
             self.lot.check_room_line(size, self._memory_words())
         else:
@@ -329,7 +329,7 @@ class Intake:
 
     def _memory_words(self) -> str:
         return (
-            f"{self._accumulator.used:,} bytes of records wait for their acknowledgement, "
+            f"{self._accumulator.account.used:,} bytes of records wait for their acknowledgement, "
             f"buffer_memory={self._limit:,}"
         )
 
@@ -357,7 +357,7 @@ class Intake:
         flushed: dict[PartitionQueue, None] = {}
         left = _SERVED_AT_ONCE
         while (parked := self.lot.room_head()) is not None:
-            if self._accumulator.used + parked.size > self._limit:
+            if self._accumulator.account.used + parked.size > self._limit:
                 break
             if left == 0:
                 self._accumulator.wake()  # the sender asks again when others had their turn
@@ -480,7 +480,7 @@ class Intake:
         """Give up who waits for a topic that there isn't. Whoever comes later waits as long."""
         refused = 0
         for name, waited in list(self._hopeless.items()):
-            for parked in self.lot.first_of(name, most - refused):
+            for parked in self.lot.line_of(name, most - refused):
                 parked.refused(
                     broker_error(
                         UnknownTopicOrPartition.code,

@@ -163,11 +163,6 @@ class ParkingLot:
         self._partitions: dict[TopicPartition, Line] = {}
         self._deadlines: DueList[Parked] = DueList(_is_waiting)
 
-    @property
-    def total(self) -> int:
-        """All in the lines, the waiting ``enqueue`` calls included."""
-        return self._account.waiting
-
     def check_room_line(self, size: int, why: str) -> None:
         """Raise BufferFull if ``send`` may not park another ``size`` bytes for room.
 
@@ -263,13 +258,9 @@ class ParkingLot:
         """Somebody waits for this topic's metadata."""
         return topic in self._topics
 
-    def line_of(self, topic: str) -> list[Parked]:
-        """Who waits for this topic."""
-        return list(self._topics.get(topic, ()))
-
-    def first_of(self, topic: str, count: int) -> list[Parked]:
-        """The first of those who wait for this topic."""
-        return list(islice(self._topics.get(topic, ()), count))
+    def line_of(self, topic: str, most: int | None = None) -> list[Parked]:
+        """Who waits for this topic, the first ``most`` of them."""
+        return list(islice(self._topics.get(topic, ()), most))
 
     def everybody(self) -> list[Parked]:
         """All who wait, line by line."""

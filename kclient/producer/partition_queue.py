@@ -129,7 +129,7 @@ class PartitionQueue:
         topic: Topic name.
         index: Partition index.
         topic_partition: Both.
-        leader: Node id of the leader as last heard, None without one.
+        leader: Node id of the leader as last heard, -1 without one.
         leader_epoch: Of the last leader that had one, -1 where brokers don't tell.
         sealed: Batches that were never sent, oldest first.
         outstanding: Batches that were sent and aren't settled, in the order of the log.
@@ -171,7 +171,7 @@ class PartitionQueue:
         self.topic = topic
         self.index = index
         self.topic_partition = TopicPartition(topic, index)
-        self.leader: int | None = None
+        self.leader = -1
         self.leader_epoch = -1
         self.sealed: deque[ProducerBatch] = deque()
         self.outstanding: deque[ProducerBatch] = deque()

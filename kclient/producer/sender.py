@@ -409,7 +409,7 @@ class Sender:
             return
         moved: dict[int, None] = {}
         for queue in self._accumulator.busy:
-            if queue.leader in (None, NO_LEADER):
+            if queue.leader == NO_LEADER:
                 continue
             for batch in queue.outstanding:
                 shipment = batch.shipment

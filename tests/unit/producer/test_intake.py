@@ -41,7 +41,7 @@ def fill(rig: Rig) -> list[Delivery]:
         delivery = rig.send(b"x" * 100)
         if isinstance(delivery._outcome, Parked):
             delivery.cancel()
-            assert rig.intake.lot.total == 0
+            assert rig.accumulator.account.waiting == 0
             return placed
         placed.append(delivery)
 
@@ -77,7 +77,7 @@ def test_wrong_types_are_refused_at_once(value: Any) -> None:
         rig.send(value)
     with pytest.raises(SerializationFailed, match="key"):
         rig.send(b"v", key=value)
-    assert rig.accumulator.used == 0
+    assert rig.accumulator.account.used == 0
 
 
 def test_a_record_above_max_request_size_is_refused_with_both_sizes() -> None:
@@ -252,7 +252,7 @@ def test_an_unknown_topic_fails_when_brokers_have_said_so_for_long() -> None:
     error = delivery.exception()
     assert isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "topic t doesn't exist" in str(error) and error.maybe_written is False
-    assert rig.intake.lot.total == 0
+    assert rig.accumulator.account.waiting == 0
 
 
 def test_a_topic_that_may_be_created_is_waited_for_longer() -> None:
@@ -339,7 +339,7 @@ def test_a_full_buffer_parks_and_admits_in_order() -> None:
     broker = serve_all(rig)
     assert broker.log("t", 0).values[len(placed) :] == [b"%04d" % i for i in range(10)]
     assert all(d.exception() is None for d in parked)
-    assert rig.accumulator.used == 0 and rig.intake.lot.total == 0
+    assert rig.accumulator.account.used == 0 and rig.accumulator.account.waiting == 0
 
 
 def test_a_small_record_does_not_overtake_a_parked_large_one() -> None:
@@ -364,7 +364,7 @@ def test_a_batch_with_room_takes_nothing_beyond_the_memory_budget() -> None:
     with pytest.raises(BufferFull):
         for number in range(100):
             rig.send(b"x" * 1000, partition=number % 2, no_room=NoRoom.REFUSE)
-    assert 9000 < rig.accumulator.used <= 10_000
+    assert 9000 < rig.accumulator.account.used <= 10_000
 
 
 def test_parking_is_bounded_by_count() -> None:
@@ -403,19 +403,19 @@ def test_parking_for_metadata_is_bounded_by_memory() -> None:
         for _ in range(1000):
             rig.send(b"x" * 100)
     assert "awaiting anything lets it come" in str(caught.value)
-    assert 100 < rig.intake.lot.total < 200
+    assert 100 < rig.accumulator.account.waiting < 200
     rig.metadata.publish_topic(make_topic("t", [1]))
-    assert rig.intake.lot.total == 0 and rig.intake.lot.claimed == 0
+    assert rig.accumulator.account.waiting == 0 and rig.intake.lot.claimed == 0
 
 
 def test_many_parked_records_are_admitted_in_slices() -> None:
     rig = unknown()
     deliveries = [rig.send(b"%d" % i, partition=0) for i in range(2500)]
     rig.metadata.publish_topic(make_topic("t", [1]))
-    assert rig.intake.lot.total == 1500
+    assert rig.accumulator.account.waiting == 1500
     late = rig.send(b"2500", partition=0)
     broker = serve_all(rig)
-    while rig.intake.lot.total:
+    while rig.accumulator.account.waiting:
         serve_all(rig, broker)
     serve_all(rig, broker)
     assert broker.log("t", 0).values == [b"%d" % i for i in range(2501)]
@@ -428,7 +428,7 @@ def test_refusing_does_not_park() -> None:
     with pytest.raises(BufferFull, match="buffer_memory=1,946") as caught:
         rig.send(b"x" * 100, no_room=NoRoom.REFUSE)
     assert caught.value.maybe_written is False
-    assert rig.intake.lot.total == 0
+    assert rig.accumulator.account.waiting == 0
 
 
 def test_refusing_still_parks_for_metadata() -> None:
@@ -576,7 +576,7 @@ def test_enqueue_waits_in_the_same_line_and_is_not_counted() -> None:
 
     rig.send(b"1")
     deliveries = [rig.send(b"%d" % i, no_room=waiter) for i in range(2, 6)]
-    assert rig.intake.lot.total == 5 and rig.intake.lot.count == 1
+    assert rig.accumulator.account.waiting == 5 and rig.intake.lot.count == 1
     broker = serve_all(rig)
     assert all(w.woken for w in waiters)
     assert broker.log("t", 0).values[-5:] == [b"1", b"2", b"3", b"4", b"5"]
@@ -642,7 +642,7 @@ def test_waiting_records_do_not_make_batches_of_one() -> None:
             sizes += [len(p.records) for t in message.topic_data for p in t.partition_data]
             rig.answer(sent, broker.produce(message))
             rig.step()
-    assert rig.intake.lot.total == 0
+    assert rig.accumulator.account.waiting == 0
     assert sum(size < 200 for size in sizes) <= 1
 
 

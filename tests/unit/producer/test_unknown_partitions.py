@@ -37,7 +37,7 @@ def test_a_partition_that_does_not_exist_fails_after_ten_seconds_and_is_named() 
     assert isinstance(error, MetadataTimedOut) and error.maybe_written is False
     assert "partition 2 of topic t did not come to exist" in str(error)
     assert "within 10 s" in str(error) and "has 2, 0 to 1" in str(error)
-    assert rig.intake.lot.total == 0 and rig.intake.lot.claimed == 0
+    assert rig.accumulator.account.waiting == 0 and rig.intake.lot.claimed == 0
 
 
 def test_a_deadline_that_comes_before_is_kept() -> None:
@@ -106,7 +106,7 @@ def test_records_for_a_new_partition_go_there_in_their_order() -> None:
     rig.send(b"20", partition=2)
     broker = serve_all(rig)
     assert broker.log("t", 2).values == [b"%d" % number for number in range(21)]
-    assert rig.intake.lot.total == 0 and rig.intake.lot.claimed == 0
+    assert rig.accumulator.account.waiting == 0 and rig.intake.lot.claimed == 0
 
 
 def test_a_cancelled_record_leaves_the_line_for_its_partition() -> None:
@@ -117,7 +117,7 @@ def test_a_cancelled_record_leaves_the_line_for_its_partition() -> None:
     broker = serve_all(rig)
     assert broker.log("t", 2).values == [b"1"]
     last = rig.send(b"v", partition=3)
-    assert last.cancel() and rig.intake.lot.total == 0
+    assert last.cancel() and rig.accumulator.account.waiting == 0
 
 
 def test_a_partition_that_was_just_added_is_found() -> None:
@@ -151,7 +151,7 @@ def test_what_waits_for_a_deleted_partition_fails_at_its_deadline_without_doubt(
     assert isinstance(error, DeliveryTimedOut) and error.maybe_written is False
     assert error.topic_partition == ("t", 2) and "the partition has no leader" in str(error)
     assert isinstance(parked.exception(), MetadataTimedOut)
-    assert queue_of(rig, 2).idle and not rig.accumulator.used and not rig.accumulator.busy
+    assert queue_of(rig, 2).idle and not rig.accumulator.account.used and not rig.accumulator.busy
 
 
 @pytest.mark.parametrize("seconds", [5.0, 30.1])
