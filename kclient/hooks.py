@@ -86,6 +86,7 @@ class Hooks:
         for observer in self._observers:
             require_method("observers", observer, "observe", "event")
         self._broken: set[type[Event]] = set()
+        self._logs: dict[logging.Logger, ClientLog] = {}
         self.active = bool(self._observers)
 
     def emit(self, event: Event) -> None:
@@ -100,7 +101,9 @@ class Hooks:
 
     def log(self, room: logging.Logger) -> ClientLog:
         """The log of a room, with the client's name in front of each line."""
-        return ClientLog(room, {"client": self.client})
+        if room not in self._logs:
+            self._logs[room] = ClientLog(room, {"client": self.client})
+        return self._logs[room]
 
 
 class Counters:

@@ -27,10 +27,10 @@ class VersionRange(NamedTuple):
         return str(self.min) if self.min == self.max else f"{self.min} to {self.max}"
 
 
-@lru_cache(maxsize=256)
-def _range_of(low: int, high: int) -> VersionRange:
-    """One object for each range: every connection keeps about ninety, of a few dozen kinds."""
-    return VersionRange(low, high)
+@lru_cache(maxsize=16)
+def _table_of(keys: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRange]:
+    """One table for all connections to brokers of the same software: it has about ninety rows."""
+    return {key: VersionRange(low, high) for key, low, high in keys}
 
 
 class NodeApiVersions:
@@ -42,17 +42,15 @@ class NodeApiVersions:
     """
 
     def __init__(self, ranges: Mapping[int, VersionRange], node_id: int | None = None) -> None:
-        self.ranges = dict(ranges)
+        self.ranges = ranges
         self.node_id = node_id
         self._usable: dict[tuple[int, int | None], int] = {}
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse, node_id: int | None = None) -> Self:
         """From a broker's ApiVersions response of any version."""
-        ranges = {
-            key.api_key: _range_of(key.min_version, key.max_version) for key in response.api_keys
-        }
-        return cls(ranges, node_id)
+        keys = [(key.api_key, key.min_version, key.max_version) for key in response.api_keys]
+        return cls(_table_of(tuple(keys)), node_id)
 
     def latest_usable(self, request: type[Request], cap: int | None = None) -> int:
         """The highest version of ``request`` that both sides speak.
