@@ -236,7 +236,7 @@ class Line:
         owner.states.usable(self._dialed, now)
         owner.reporter.opened(channel, now - self._opened_at, now)
         self._opened_at = now
-        owner.line_ready(self)
+        owner.line_decided(self)
         if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it
             self._refused = True
             self._arm(channel.connection.throttled_until)
@@ -291,7 +291,7 @@ class Line:
         if channel.blameless:
             if not established:
                 states.abandoned(self._dialed)
-                owner.line_abandoned(self)
+                owner.line_decided(self)
         elif established:
             states.lost(self._dialed, now, error, lasted=now - self._opened_at)
         else:
@@ -321,7 +321,7 @@ class Line:
 
     def _submit(self, channel: Channel, request: PendingRequest, now: float) -> bool:
         try:
-            channel.submit(request, now)
+            channel.connection.submit(request, now)
         except Exception as error:  # no common version, or the builder failed: this request only
             if isinstance(error, KafkaError) and error.maybe_written is None:
                 error.maybe_written = False
