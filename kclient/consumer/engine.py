@@ -12,7 +12,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from kclient.cluster.core import ClientCore
+from kclient.cluster.core import LAST_MOMENT, ClientCore
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.consumer.fetcher import Fetcher
 from kclient.consumer.handed_over import HandedOver, offset_and_epoch
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.consumer")
 
-LAST_MOMENT = 0.1
-"""Seconds for what was written to leave, where ``close`` has no time left."""
 SHARE = 0.8
 """Part of the time of ``close`` that the group may have: connections must be closed, too."""
 
