@@ -313,7 +313,7 @@ class NetworkClient:
     def retry_at(self, node_id: int) -> float:
         """When the node's back-off ends, on the clock's scale; 0.0 if it has none."""
         node = self.book.get(node_id)
-        return self.states.retry_at(node.address) if node is not None else 0.0
+        return self.states.of(node.address).retry_at if node is not None else 0.0
 
     def throttled(self) -> dict[int, float]:
         """Seconds for which a quota still forbids requests (KIP-219), by node; few have any."""
@@ -335,7 +335,7 @@ class NetworkClient:
     def trouble_with(self, node_id: int) -> Exception | None:
         """The latest failure to reach the node, if it wasn't usable since; for texts."""
         node = self.book.get(node_id)
-        return self.states.last_error(node.address) if node is not None else None
+        return self.states.of(node.address).last_error if node is not None else None
 
     def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
         """Have ``listener(node_id, lane)`` called when sending may have become possible.

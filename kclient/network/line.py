@@ -161,10 +161,10 @@ class Line:
                 node,
                 owner.states.setup_timeout(self._dialed),
                 self,
-                failures=owner.states.unusable(self._dialed),
+                failures=owner.states.of(self._dialed).unusable,
             )
             self._arm(self.channel.setup_deadline)
-        elif (retry_at := owner.states.retry_at(node.address)) > now:
+        elif (retry_at := owner.states.of(node.address).retry_at) > now:
             self._arm(retry_at)
         # Else another lane probes the node: its outcome brings us here again.
 
@@ -348,7 +348,7 @@ class Line:
 
     def _await_back_off(self, now: float) -> None:
         """See to it that whoever was refused hears of the end of the node's back-off, if any."""
-        if (retry_at := self._owner.states.retry_at(self.address)) > now:
+        if (retry_at := self._owner.states.of(self.address).retry_at) > now:
             self._arm(retry_at)
 
     def _arm(self, at: float) -> None:
@@ -403,7 +403,7 @@ class Line:
         if not expired:
             return
         self.waiting = deque(request for request in self.waiting if request.next_deadline > now)
-        last = self._owner.states.last_error(self.address)
+        last = self._owner.states.of(self.address).last_error
         failure = f"; the last failure was: {last}" if last is not None else ""
         for request in expired:
             waited = request.next_deadline - request.asked_at
@@ -432,7 +432,7 @@ class Line:
             if channel.full_since is not None:
                 times.append(channel.full_since + self._owner.selector.request_timeout)
         else:
-            retry_at = self._owner.states.retry_at(self.address)
+            retry_at = self._owner.states.of(self.address).retry_at
             if retry_at > now:
                 times.append(retry_at)
         at = min(times, default=_NEVER)
