@@ -64,11 +64,6 @@ class Channel(asyncio.BufferedProtocol):
     # What the owner calls
 
     @property
-    def writable(self) -> bool:
-        """The transport's buffer has room."""
-        return self.full_since is None
-
-    @property
     def gone(self) -> bool:
         """There is no transport any more, or not yet."""
         return self._transport is None

@@ -73,7 +73,7 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
         state=state,
         in_flight=line.in_flight - len(line.waiting),
         waiting=len(line.waiting),
-        writable=channel is None or channel.writable,
+        writable=channel is None or channel.full_since is None,
         throttled_for=max(0.0, connection.throttled_until - now) if connection else 0.0,
         retry_in=retry_in,
         idle_for=now - connection.last_used if connection is not None and opened else None,
