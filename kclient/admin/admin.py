@@ -178,8 +178,8 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         chosen = arguments.new_topics(topics)
-        arguments.flag("validate_only", validate_only)
-        arguments.flag("return_errors", return_errors)
+        arguments.check_flag("validate_only", validate_only)
+        arguments.check_flag("return_errors", return_errors)
         outcomes = await create_topics(self._core, chosen, validate_only, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 
@@ -232,7 +232,7 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         refs = arguments.topic_refs(topics)
-        arguments.flag("return_errors", return_errors)
+        arguments.check_flag("return_errors", return_errors)
         outcomes = await delete_topics(self._core, refs, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 
@@ -290,8 +290,8 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         checked = arguments.totals(totals, assignments)
-        arguments.flag("validate_only", validate_only)
-        arguments.flag("return_errors", return_errors)
+        arguments.check_flag("validate_only", validate_only)
+        arguments.check_flag("return_errors", return_errors)
         outcomes = await create_partitions(self._core, *checked, validate_only, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 
@@ -339,7 +339,7 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         refs = arguments.topic_refs(topics)
-        arguments.flag("return_errors", return_errors)
+        arguments.check_flag("return_errors", return_errors)
         outcomes = await describe_topics(self._core, refs, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 
@@ -357,7 +357,7 @@ class Admin(AsyncOnly):
         from kclient.admin.inspection import list_topics
 
         self._core.check_usable()
-        arguments.flag("internal", internal)
+        arguments.check_flag("internal", internal)
         return await list_topics(self._core, internal, self._time(timeout))
 
     # Cluster and offsets
@@ -428,8 +428,8 @@ class Admin(AsyncOnly):
 
         self._core.check_usable()
         chosen = arguments.offset_specs(specs)
-        arguments.isolation_level(isolation)
-        arguments.flag("return_errors", return_errors)
+        arguments.check_isolation(isolation)
+        arguments.check_flag("return_errors", return_errors)
         outcomes = await list_offsets(self._core, chosen, isolation, self._time(timeout))
         return outcomes if return_errors else values_or_raise(outcomes)
 

@@ -44,18 +44,16 @@ def _each(name: str, values: Iterable[T]) -> Iterable[T]:
         raise InvalidArgument(f"{name} must be an iterable, not {type(values).__name__}") from None
 
 
-def flag(name: str, value: bool) -> bool:
+def check_flag(name: str, value: bool) -> None:
     """True or False."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{name}={value!r}: allowed are True and False")
-    return value
 
 
-def isolation_level(value: IsolationLevel) -> IsolationLevel:
+def check_isolation(value: IsolationLevel) -> None:
     """Which records count."""
     if not isinstance(value, IsolationLevel):
         raise InvalidArgument(f"isolation={value!r}: allowed is a kclient.IsolationLevel")
-    return value
 
 
 def topic_refs(topics: Iterable[TopicRef]) -> list[TopicRef]:

@@ -85,10 +85,7 @@ async def list_offsets(
 ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
     """See ``Admin.list_offsets``."""
     found = await offset_lookup.list_offsets(core, specs, isolation=isolation, timeout=timeout)
-    return {key: _none_if_unfound(got) for key, got in found.items()}
-
-
-def _none_if_unfound(
-    got: OffsetAndTimestamp | KafkaError,
-) -> OffsetAndTimestamp | KafkaError | None:
-    return None if isinstance(got, OffsetAndTimestamp) and got.offset < 0 else got
+    return {
+        key: None if isinstance(got, OffsetAndTimestamp) and got.offset < 0 else got
+        for key, got in found.items()
+    }

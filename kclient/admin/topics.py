@@ -6,7 +6,7 @@ them. What differs between versions stays in here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
@@ -58,10 +58,6 @@ class DefaultsNeeded(NoCommonVersion):
 
 class _ControllerQuestion:
     """What the questions of this file share: the controller answers them, and it knows."""
-
-    def topics(self, keys: Iterable[TopicRef]) -> set[str]:
-        """No leader is needed."""
-        return set()
 
     def node_for(self, key: TopicRef, calls: Calls) -> tuple[int, Hashable]:
         """The controller; topics by id go in a request of their own."""

@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` takes at most, unless told otherwise: only sockets are left to close."""
+LAST_MOMENT = 0.1
+"""Seconds for what was written to leave, where the close of a client has no time left."""
 
 _made = itertools.count(1)
 """Numbers the clients of this process."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kclient.cluster.retry import Attempts, Verdict, judge
 from kclient.errors import KafkaError, ProtocolError, RequestTimedOut
+from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from kclient.cluster.calls import Calls, Effort
@@ -25,7 +26,10 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class Question(Protocol[K, V_co]):
-    """What is asked, of whom, and how an answer is read. Sans-IO."""
+    """What is asked, of whom, and how an answer is read. Sans-IO.
+
+    Where keys are partitions, their leaders are known before ``node_for`` has to tell.
+    """
 
     @property
     def what(self) -> str:
@@ -35,10 +39,6 @@ class Question(Protocol[K, V_co]):
     @property
     def api(self) -> type[Request]:
         """The request class."""
-        ...
-
-    def topics(self, keys: Iterable[K]) -> set[str]:
-        """The topics whose leaders must be known before ``node_for`` can tell; may be empty."""
         ...
 
     def node_for(self, key: K, calls: Calls) -> tuple[int, Hashable]:
@@ -120,7 +120,8 @@ class _Fanout:
             except KafkaError as error:
                 errors[topic] = error
 
-        topics = sorted(self.question.topics(keys))
+        topic_of = {key: key.topic for key in keys if isinstance(key, TopicPartition)}
+        topics = sorted(set(topic_of.values()))
         for topic in topics:
             metadata.touch(topic)
         unknown = [topic for topic in topics if metadata.view.partition_count(topic) is None]
@@ -128,8 +129,8 @@ class _Fanout:
             if outcome is not None:
                 raise outcome
         self.calls.check_ended()
-        for key in keys:
-            for topic in self.question.topics([key]) & errors.keys():
+        for key, topic in topic_of.items():
+            if topic in errors:
                 self.results[key] = errors[topic]
         return [key for key in keys if key not in self.results]
 

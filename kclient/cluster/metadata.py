@@ -229,11 +229,6 @@ class MetadataState:
             self._needs.serial += 1
             self._needs.listing = self._needs.serial
 
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        """The topics that the next full refresh asks for."""
-        return tuple(self._wanted)
-
     def need(self, topic: str | None = None) -> None:
         """A refresh is due: of ``topic`` if wanted, else of all; a request under way won't do."""
         self._needs.serial += 1

@@ -8,7 +8,7 @@ so they are asked for in requests of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnsupportedForMessageFormat
@@ -111,10 +111,6 @@ class OffsetQuery:
     def keys(self) -> list[TopicPartition]:
         """The partitions, in the order given."""
         return list(self._specs)
-
-    def topics(self, keys: Iterable[TopicPartition]) -> set[str]:
-        """The topics of the partitions."""
-        return {key.topic for key in keys}
 
     def node_for(self, key: TopicPartition, calls: Calls) -> tuple[int, Hashable]:
         """The leader; apart from others if the offset needs a newer broker than they do."""

@@ -6,7 +6,7 @@ those who looked them up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kclient.errors import InvalidArgument
 from kclient.types import TopicPartition
@@ -108,12 +108,6 @@ class Partition:
     def replica(self, node_id: int) -> Replica | None:
         """The replica on ``node_id``; None where that broker has none."""
         return self._replica(node_id) if node_id in self.replicas else None
-
-    def with_offsets(
-        self, *, high_watermark: int | None = None, log_end_offset: int | None = None
-    ) -> Partition:
-        """The same partition with what an offset lookup found."""
-        return replace(self, high_watermark=high_watermark, log_end_offset=log_end_offset)
 
     def _replica(self, node_id: int) -> Replica:
         leads = node_id == self.leader

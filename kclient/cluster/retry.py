@@ -85,17 +85,14 @@ class Attempts:
         """Remember that ``where`` (a broker) gave ``error``."""
         self.failures.append((where, error))
 
-    @property
-    def count(self) -> int:
-        return len(self.failures)
-
     def out_of_time(self, now: float) -> RequestTimedOut:
         """The error of a call whose deadline is here, with the last failure as its cause."""
         lasted = f"{now - self.started:.1f} s"
         if not self.failures:
             return RequestTimedOut(f"{self.what} got no answer in {lasted}")
         where, last = self.failures[-1]
-        times = "1 attempt" if self.count == 1 else f"{self.count} attempts"
+        count = len(self.failures)
+        times = "1 attempt" if count == 1 else f"{count} attempts"
         text = f"{self.what} did not succeed in {lasted}, {times}; last on {where}: {last}"
         earlier = self._earlier()
         error = RequestTimedOut(

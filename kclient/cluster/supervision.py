@@ -97,7 +97,11 @@ class Supervisor:
     def _refuse(self) -> None:
         self.check_context()
         if self._home is _NOWHERE:
-            raise self._not_in_use()
+            if self._closed:
+                raise ClientClosed("this client is closed", hint="make a new one")
+            raise ClientClosed(
+                "this client was not started", hint="use it in 'async with', or call start() first"
+            )
         if self.failure is not None:
             raise fresh(self.failure)
 
@@ -122,13 +126,6 @@ class Supervisor:
                 "this client was started in another event loop than the one that it is used in",
                 hint="make and use a client inside one asyncio.run",
             )
-
-    def _not_in_use(self) -> ClientClosed:
-        if self._closed:
-            return ClientClosed("this client is closed", hint="make a new one")
-        return ClientClosed(
-            "this client was not started", hint="use it in 'async with', or call start() first"
-        )
 
     # Tasks.
 

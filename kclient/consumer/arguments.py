@@ -212,28 +212,23 @@ def checked_group(value: object) -> str:
     return value
 
 
-def checked_sources(
-    topics: tuple[str, ...], pattern: str | re.Pattern[str] | None
-) -> re.Pattern[str] | None:
-    """The pattern, if one was given, and then no names beside it."""
-    if topics and pattern is not None:
+def checked_sources(topics: tuple[str, ...], pattern: object) -> re.Pattern[str] | None:
+    """The pattern of topic names, compiled, if one was given, and then no names beside it."""
+    if pattern is None:
+        return None
+    if topics:
         raise InvalidArgument(
             "names of topics and a pattern were given: give topics or a pattern, not both"
         )
-    return None if pattern is None else checked_pattern(pattern)
-
-
-def checked_pattern(value: object) -> re.Pattern[str]:
-    """A pattern of topic names, compiled."""
-    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
-        return value
-    if not isinstance(value, str) or not value:
-        raise InvalidArgument(f"pattern={value!r} can't be used: allowed is a regular expression")
+    if isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str):
+        return pattern
+    if not isinstance(pattern, str) or not pattern:
+        raise InvalidArgument(f"pattern={pattern!r} can't be used: allowed is a regular expression")
     try:
-        return re.compile(value)
+        return re.compile(pattern)
     except re.error as error:
         raise InvalidArgument(
-            f"pattern={value!r} is no regular expression: {error}",
+            f"pattern={pattern!r} is no regular expression: {error}",
             hint="all topics that begin with 'orders' are 'orders.*'",
         ) from None
 

@@ -270,13 +270,8 @@ class CommitQueue(Generic[T]):
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Those that aren't committed; what is about to be isn't yet."""
-        return {
-            partition: wanted
-            for partition, wanted in offsets.items()
-            if partition in self._waiting
-            or partition in self._sent
-            or self.latest(partition) != wanted.offset
-        }
+        pending, changed = self._waiting.keys() | self._sent.keys(), self.changes(offsets)
+        return {key: at for key, at in offsets.items() if key in pending or key in changed}
 
     def wants(self, partition: TopicPartition) -> bool:
         """Whether what is under way for it is still to be committed."""

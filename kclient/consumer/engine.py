@@ -12,7 +12,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from kclient.cluster.core import ClientCore
+from kclient.cluster.core import LAST_MOMENT, ClientCore
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.consumer.fetcher import Fetcher
 from kclient.consumer.handed_over import HandedOver, offset_and_epoch
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.consumer")
 
-LAST_MOMENT = 0.1
-"""Seconds for what was written to leave, where ``close`` has no time left."""
 SHARE = 0.8
 """Part of the time of ``close`` that the group may have: connections must be closed, too."""
 
@@ -92,7 +90,14 @@ class Engine:
         self.offsets = OffsetKeeper(self.core, config, self.subscription, self.fetcher.plan)
         self.handed_over = HandedOver(self.core, self.subscription, self.fetcher.buffer)
         self.bad_records = bad_records
-        self.group: GroupSide | None = None if joining is None else self._group_side(joining)
+        self.group: GroupSide | None = None
+        if joining is not None:
+            from kclient.consumer.group_side import GroupSide
+
+            wake = self.fetcher.news.ring
+            self.group = GroupSide(
+                self.core, config, joining, self.subscription, self.handed_over, wake
+            )
         self.poller = Poller(
             self.core,
             config,
@@ -100,7 +105,7 @@ class Engine:
             self.fetcher,
             self.handed_over,
             convert,
-            self.bad_records,
+            bad_records,
             self.group,
         )
         self._view = self.core.metadata.view
@@ -110,18 +115,6 @@ class Engine:
         self._started = False
         self._closing = self.core.closing("close-consumer", self._close)
         self._add_gauges()
-
-    def _group_side(self, joining: Joining) -> GroupSide:
-        from kclient.consumer.group_side import GroupSide
-
-        return GroupSide(
-            self.core,
-            self.config,
-            joining,
-            self.subscription,
-            self.handed_over,
-            self.fetcher.news.ring,
-        )
 
     # Life
 

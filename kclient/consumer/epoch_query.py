@@ -7,7 +7,7 @@ was cut there, by an unclean election.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kclient.errors import KafkaError, NoCommonVersion, ProtocolError, broker_error
@@ -58,10 +58,6 @@ class EpochQuery:
 
     def __init__(self, epochs: Mapping[TopicPartition, int]) -> None:
         self._epochs = epochs
-
-    def topics(self, keys: Iterable[TopicPartition]) -> set[str]:
-        """The topics of the partitions."""
-        return {key.topic for key in keys}
 
     def node_for(self, key: TopicPartition, calls: Calls) -> tuple[int, Hashable]:
         """The leader."""

@@ -122,10 +122,7 @@ class FetchBuffer:
             if state is None or state.position is None or own[-1].offset >= state.position:
                 continue  # sought or taken away since: they belong to an older position
             data = FetchedData.given_back(state, own, state.position)
-            queue = self._queues.get(state)
-            if queue is None:
-                queue = self._queues[state] = deque()
-            queue.appendleft(data)
+            self._queues.setdefault(state, deque()).appendleft(data)
             self._blocked.pop(state, None)
             self._subscription.advance(state, data.offset, -1)
             if not state.paused:

@@ -190,7 +190,7 @@ class FetchedData:
                 partition.topic, partition.partition, start_offset=self.offset, limit=limit
             )
         except CorruptRecord as error:
-            raise self._explained(error, batch) from error
+            raise self.explained(error) from error
         self.leader_epoch = batch.partition_leader_epoch
         if batch.exhausted:
             self._pass(batch)
@@ -230,11 +230,11 @@ class FetchedData:
     def refuse(self, batch: Batch, error: CorruptRecord | CodecUnavailable) -> None:
         """Inflating ``batch``, the one at hand, failed: that is what the next look at it raises."""
         if self._batch is batch:
-            self._batch = self.blocked = None
             if isinstance(error, CodecUnavailable):
                 self._refused = self._not_installed(error)
             else:
-                self._refused = self._explained(error, batch)
+                self._refused = self.explained(error)
+            self._batch = self.blocked = None
 
     def hold_frame(self) -> FrameLease | None:
         """Keep the bytes alive while a thread reads them; the caller drops the lease."""
@@ -256,9 +256,17 @@ class FetchedData:
         self, error: CorruptRecord | CodecUnavailable
     ) -> CorruptRecord | CodecUnavailable:
         """``error`` of the batch at hand, naming the partition, the offset and the way out."""
-        if self._batch is None or isinstance(error, CodecUnavailable):
+        batch = self._batch
+        if batch is None or isinstance(error, CodecUnavailable):
             return error
-        return self._explained(error, self._batch)
+        kind = DecompressionFailed if isinstance(error, DecompressionFailed) else CorruptRecord
+        return kind(
+            error.message,
+            offset=batch.base_offset,
+            topic_partition=self.state.topic_partition,
+            node_id=self.state.node_id,
+            hint=f"the position stays at {self.offset}; seek to {batch.next_offset} to go past it",
+        )
 
     def _take_ready(self, limit: int) -> list[Record]:
         ready = self._ready
@@ -293,7 +301,7 @@ class FetchedData:
             try:
                 batch.check_crc()
             except CorruptRecord as error:
-                raise self._explained(error, batch) from error
+                raise self.explained(error) from error
         if self._hidden(batch):
             self.leader_epoch = batch.partition_leader_epoch
             self._pass(batch)
@@ -307,7 +315,7 @@ class FetchedData:
                 try:
                     aborted.pass_control(batch)
                 except CorruptRecord as error:
-                    raise self._explained(error, batch) from error
+                    raise self.explained(error) from error
             return True
         return aborted is not None and aborted.hides(batch)
 
@@ -315,16 +323,6 @@ class FetchedData:
         self.offset = max(self.offset, batch.next_offset)
         self._batch = self.blocked = None
         self.done = self._clean and self.offset >= self.end_offset
-
-    def _explained(self, error: CorruptRecord, batch: Batch) -> CorruptRecord:
-        kind = DecompressionFailed if isinstance(error, DecompressionFailed) else CorruptRecord
-        return kind(
-            error.message,
-            offset=batch.base_offset,
-            topic_partition=self.state.topic_partition,
-            node_id=self.state.node_id,
-            hint=f"the position stays at {self.offset}; seek to {batch.next_offset} to go past it",
-        )
 
     def _not_installed(self, error: CodecUnavailable) -> CodecUnavailable:
         """``error``, naming the partition. The data is good: nothing advises to skip it."""

@@ -154,10 +154,10 @@ class GroupSide:
         self.wanted.subscribe(interest)
         if listener is not None:
             self.callbacks.use(listener)
-        self._subscription.expect(topics=bool(interest))
+        self._subscription.expecting = bool(interest)
         if interest:
             self._late = None
-            self.handover.assign_by(hand=False)
+            self.handover.by_hand = False
             self._watch_polls()
             if self._join_timer is None:
                 self._outside_since = None
@@ -189,7 +189,7 @@ class GroupSide:
                 f"{call}() can't be used while partitions are being given up",
                 hint="await unsubscribe() to its end first",
             )
-        self.handover.assign_by(hand=True)
+        self.handover.by_hand = True
 
     def health(self) -> MembershipHealth | None:
         """How the membership is; None where there shall be none."""
@@ -236,7 +236,7 @@ class GroupSide:
         if self.handover.may_commit():
             self._commit_if_due()
         else:
-            self._handed_over.want_visit()
+            self._handed_over.visit_wanted = True
 
     def _commit_if_due(self) -> None:
         if self._commit_due:

@@ -7,7 +7,7 @@ promises; the work is behind ``engine.group``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.consumer.arguments import (
     Interest,
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from kclient.consumer.engine import Engine
     from kclient.consumer.group_side import GroupSide
     from kclient.consumer.records import ConsumerRecord
+
+    Committable: TypeAlias = (
+        ConsumerRecord[Any, Any] | Mapping[TopicPartition, int | OffsetAndMetadata] | None
+    )
+    """What ``commit`` takes."""
 
 
 class Grouping:
@@ -154,14 +159,7 @@ class Grouping:
             generation.instance_id,
         )
 
-    async def commit(
-        self,
-        what: ConsumerRecord[Any, Any]
-        | Mapping[TopicPartition, int | OffsetAndMetadata]
-        | None = None,
-        *,
-        timeout: float | None = None,
-    ) -> None:
+    async def commit(self, what: Committable = None, *, timeout: float | None = None) -> None:
         """Store in the group how far this consumer has come.
 
         Commits are made one after the other, in the order of the calls, so that a later one is
@@ -204,12 +202,7 @@ class Grouping:
             await commits.submit(offsets, timeout=limit, at_least=at_least)
 
     def commit_nowait(
-        self,
-        what: ConsumerRecord[Any, Any]
-        | Mapping[TopicPartition, int | OffsetAndMetadata]
-        | None = None,
-        *,
-        timeout: float | None = None,
+        self, what: Committable = None, *, timeout: float | None = None
     ) -> asyncio.Future[None]:
         """As ``commit``, without waiting.
 
@@ -275,8 +268,7 @@ class Grouping:
         return self._config.api_timeout if timeout is None else checked_timeout(timeout)
 
     def _finished_by(
-        self,
-        what: ConsumerRecord[Any, Any] | Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        self, what: Committable
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
         """As ``_offsets_of``; automatic commits go by what the user says here from now on."""
         offsets, at_least = self._offsets_of(what)
@@ -288,8 +280,7 @@ class Grouping:
         return offsets, at_least
 
     def _offsets_of(
-        self,
-        what: ConsumerRecord[Any, Any] | Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        self, what: Committable
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
         """What to commit, and whether more that is committed already shall stay."""
         group = self._group()

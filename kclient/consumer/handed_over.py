@@ -72,7 +72,7 @@ class HandedOver:
     Attributes:
         handout: Records that an ``async for`` has taken and not handed over yet.
         visitors: Calls that wait for records at the moment.
-        visited_at: When the user last came, or was last given something.
+        visited_at: When the user last came, was last given something, or was known to be at work.
         outstanding: Something was handed over since the user last came.
         visit_wanted: An ``async for`` in the midst of its records shall count as a visit, too.
     """
@@ -111,10 +111,6 @@ class HandedOver:
         """The call of ``begin`` has ended."""
         self.visitors -= 1
 
-    def touch(self, now: float) -> None:
-        """The user's code is known to be at work."""
-        self.visited_at = now
-
     def take(self, records: list[Any]) -> None:
         """An ``async for`` took these, to hand them over one by one."""
         self.handout.left, self._handed = iter(records), records
@@ -138,10 +134,6 @@ class HandedOver:
         """``records``, the last that were taken, are not handed over."""
         self._buffer.give_back(records)
         self._core.counters.add("consumer.records", -len(records))
-
-    def want_visit(self) -> None:
-        """An ``async for`` in the midst of its records shall count as a visit, too."""
-        self.visit_wanted = True
 
     @property
     def steps(self) -> int:
@@ -214,7 +206,7 @@ class HandedOver:
             left = deadline - self._core.clock.now()
             if left <= 0:
                 return
-            self.want_visit()
+            self.visit_wanted = True
             await self._came.wait(left)
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:

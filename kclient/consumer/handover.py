@@ -202,10 +202,6 @@ class Handover:
         self.membership.look()
         return self._is_member()
 
-    def assign_by(self, *, hand: bool) -> None:
-        """Whether partitions come from ``assign`` from now on, or from the group."""
-        self.by_hand = hand
-
     def look(self) -> None:
         """Where the loop stood still for a session, others own all by now: nothing is handed over,
         though nobody had a turn to say so."""

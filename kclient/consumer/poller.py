@@ -21,7 +21,7 @@ from kclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow
 
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
     from kclient.config import ConsumerConfig
     from kclient.consumer.arrow import Columns
     from kclient.consumer.bad_records import BadRecords
-    from kclient.consumer.fetched_data import FetchedData, FrameLease
+    from kclient.consumer.fetched_data import FetchedData
     from kclient.consumer.fetcher import Fetcher
     from kclient.consumer.group_side import GroupSide
     from kclient.consumer.handed_over import HandedOver
     from kclient.consumer.iteration import Handout
     from kclient.consumer.records import Convert
     from kclient.consumer.subscription import Subscription
-    from kclient.record import Batch
 
 
 TURN = 0.005
@@ -104,8 +103,7 @@ class Poller:
 
         ``raw``: as they are stored.
         """
-        now = self._core.clock.now
-        started = now()
+        started = self._core.clock.now()
         if started >= self._turn_at:
             # Also where the user's loop never suspends but here, all others must get on.
             await self._take_turns()
@@ -225,8 +223,7 @@ class Poller:
 
         columns = Columns(self._expected)
         self._expected = (0, 0, 0)  # if there is no memory for it, the next poll shall go on
-        now = self._core.clock.now
-        started = now()
+        started = self._core.clock.now()
         if started >= self._turn_at:
             await self._take_turns()
         try:
@@ -377,7 +374,7 @@ class Poller:
                 await self._news.wait(deadline - now)
         finally:
             woken = clock.now()
-            self._handed_over.touch(woken)
+            self._handed_over.visited_at = woken
         self._turn_at = woken + TURN
         return buffer.has_turns or now < deadline
 
@@ -400,11 +397,7 @@ class Poller:
         loop = asyncio.get_running_loop()
         job = loop.run_in_executor(None, batch.inflate, self._cap)
         self._inflating[data] = job
-        job.add_done_callback(self._when_inflated(data, batch, lease))
 
-    def _when_inflated(
-        self, data: FetchedData, batch: Batch, lease: FrameLease | None
-    ) -> Callable[[asyncio.Future[None]], None]:
         def inflated(job: asyncio.Future[None]) -> None:
             self._inflating.pop(data, None)
             if lease is not None:
@@ -417,4 +410,4 @@ class Poller:
             self._buffer.unblock(data)
             self._news.ring()
 
-        return inflated
+        job.add_done_callback(inflated)

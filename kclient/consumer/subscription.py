@@ -117,11 +117,7 @@ class Subscription:
 
     def without_position(self) -> list[PartitionState]:
         """Partitions that poll can't read before someone says where to start."""
-        return [
-            state
-            for state in self._pending.values()
-            if state.phase is Phase.NO_POSITION and not state.paused
-        ]
+        return [state for state in self.pending(Phase.NO_POSITION) if not state.paused]
 
     def pending(self, phase: Phase) -> list[PartitionState]:
         """The partitions in ``phase``, which is not FETCHING."""
@@ -149,10 +145,6 @@ class Subscription:
         added = [self._add(partition, self.default_reset) for partition in new]
         if removed or added:
             self._on_change(removed + added)
-
-    def expect(self, *, topics: bool) -> None:
-        """Whether partitions of topics that are subscribed to may come."""
-        self.expecting = topics
 
     def give(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         """The group also gives these; they are held until ``release``."""
@@ -582,11 +574,9 @@ class Subscription:
 
     def take_error(self) -> KafkaError | None:
         """The oldest error that poll has to raise, once; those of paused partitions wait."""
-        for partition, state in self._failed.items():
+        for state in self._failed.values():
             if not state.paused:
-                del self._failed[partition]
-                error, state.error = state.error, None
-                return error
+                return self.take_error_of(state)
         return None
 
     def take_error_of(self, state: PartitionState) -> KafkaError | None:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kclient.cluster.async_only import AsyncOnly
-from kclient.cluster.core import ClientCore, Health
+from kclient.cluster.core import CLOSE_TIMEOUT, LAST_MOMENT, ClientCore, Health
 from kclient.cluster.wakeups import LONGEST_SLEEP, Bell
 from kclient.config import Bootstrap, GroupMemberConfig
 from kclient.durations import call_timeout
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer
     from kclient.keywords import GroupMemberSettings
-
-CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` takes at most, unless told otherwise."""
-LAST_MOMENT = 0.1
-"""Seconds for what was written to leave, where ``close`` has no time left."""
 
 
 @frozen

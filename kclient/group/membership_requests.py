@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kclient.errors import NoCommonVersion
+from kclient.errors import NoCommonVersion, broker_error
 from kclient.frozen import Frozen, frozen
 from kclient.group.host import Generation, JoinedMember
-from kclient.group.verdicts import Api, Verdict, refusal, verdict_on
+from kclient.group.verdicts import HINTS, STATIC_HINTS, Api, Verdict, verdict_on
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -147,8 +147,12 @@ class Terms(Frozen):
         return None
 
     def refusal(self, api: Api, code: int, node_id: int | None) -> BrokerError:
-        """``code`` in an answer of ``node_id`` as an error."""
-        return refusal(api, code, self.group_id, node_id, self.instance_id)
+        """``code`` in an answer of ``node_id`` as the error that names group and member."""
+        who, hint = f"group {self.group_id}", HINTS.get(code)
+        if self.instance_id is not None:
+            who += f" as group_instance_id {self.instance_id}"
+            hint = hint or STATIC_HINTS.get(code)
+        return broker_error(code, f"{api.value} of {who} failed", node_id=node_id, hint=hint)
 
     def leave_verdict(self, answer: LeaveGroupResponse) -> int:
         """The error that calls for another attempt; 0 for none."""

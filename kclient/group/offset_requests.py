@@ -337,28 +337,23 @@ def _entry(partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetCom
 class OffsetFetch:
     """A question for the committed offsets of some partitions.
 
+    Offsets that a transaction is about to change are an error, which is retriable; brokers before
+    2.5 tell the old ones all the same.
+
     Args:
         group_id: Of the group.
         partitions: About which.
         view: Where the ids of topics are looked up.
-        require_stable: Offsets that a transaction is about to change are an error, which is
-            retriable. Brokers before 2.5 tell the old ones all the same.
 
     Attributes:
         max_version: Highest version that can be built; None for no limit.
     """
 
     def __init__(
-        self,
-        group_id: str,
-        partitions: Collection[TopicPartition],
-        view: Cluster,
-        *,
-        require_stable: bool,
+        self, group_id: str, partitions: Collection[TopicPartition], view: Cluster
     ) -> None:
         self._group_id = group_id
         self._partitions = partitions
-        self._require_stable = require_stable
         self._ids = TopicIds(view, {partition.topic for partition in partitions})
         self.max_version = self._ids.max_version
 
@@ -370,9 +365,7 @@ class OffsetFetch:
                 ``max_version``.
         """
         self._ids.check(version, "OffsetFetch version 0 reads offsets from ZooKeeper")
-        request = OffsetFetchRequest(
-            require_stable=self._require_stable and version >= _FIRST_STABLE_FETCH
-        )
+        request = OffsetFetchRequest(require_stable=version >= _FIRST_STABLE_FETCH)
         topics = _by_topic(self._partitions).items()
         if version < _FIRST_FETCH_OF_GROUPS:
             request.group_id = self._group_id

@@ -115,19 +115,16 @@ class GroupOffsets:
                 self.by_name.update(offsets)
 
     async def fetch(
-        self,
-        partitions: Collection[TopicPartition],
-        timeout: float | None = None,
-        *,
-        require_stable: bool = True,
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
         """Read what is committed for ``partitions``, repeating what failed for a passing reason.
+
+        Waits for transactions that are about to change these offsets (KIP-447); brokers before 2.5
+        don't.
 
         Args:
             partitions: About which.
             timeout: Seconds for all attempts together; ``api_timeout`` by default.
-            require_stable: Wait for transactions that are about to change these offsets (KIP-447);
-                brokers before 2.5 don't.
 
         Returns:
             For each partition the offset, None where nothing is committed, or why that can't be
@@ -150,7 +147,7 @@ class GroupOffsets:
         left = ordered
         while left:
             view = self._core.metadata.view
-            question = OffsetFetch(self.group_id, left, view, require_stable=require_stable)
+            question = OffsetFetch(self.group_id, left, view)
             answers = await self._ask(question, OffsetFetchRequest, left, effort.deadline)
             self._core.calls.check_ended()
             outcomes.update(answers)

@@ -24,6 +24,7 @@ from kclient.errors import (
     InvalidConfig,
     KafkaError,
     WrongContext,
+    text_of,
 )
 from kclient.frozen import Frozen, frozen
 from kclient.group.host import MOST_BYTES, JoinedMember, Offer
@@ -260,9 +261,7 @@ class ProtocolHost:
                     return _shares(given, members)
             except Exception as error:
                 failed = self._keep(error, "assign")
-        return ClientError(
-            f"assign() of the group's protocol failed with {type(failed).__name__}: {_text(failed)}"
-        )
+        return ClientError(f"assign() of the group's protocol failed with {text_of(failed)}")
 
     async def assigned(self, generation: Generation, assignment: bytes) -> None:
         """Tell the user, then those who wait."""
@@ -394,10 +393,3 @@ def _shares(given: Any, members: Sequence[JoinedMember]) -> dict[str, bytes]:
             )
         shares[known[member]] = bytes(share)
     return shares
-
-
-def _text(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "its text can't be shown"

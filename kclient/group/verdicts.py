@@ -1,7 +1,7 @@
 """What each error code means for a membership: one table of (API, code). Sans-IO.
 
 ``joining``, ``heartbeats`` and ``membership`` ask ``verdict_on`` after each answer; this is the one
-place of the room where codes become decisions. ``refusal`` makes the error that the user sees.
+place of the room where codes become decisions. ``HINTS`` say what the user can do about some.
 
 FATAL is only what stays as it is whatever others do: a setting of ours (session timeout, group id,
 protocols, what brokers are too old for) or a name that another member bears now. Rights are given
@@ -14,7 +14,6 @@ import enum
 from typing import TYPE_CHECKING, Final
 
 from kclient.error_codes import TABLE, ErrorCode
-from kclient.errors import BrokerError, broker_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,7 +110,7 @@ VERDICTS: Final[Mapping[Api, Mapping[int, Verdict]]] = {
 }
 """Codes that are missing: see ``verdict_on``."""
 
-_HINTS: Final = {
+HINTS: Final[Mapping[int, str]] = {
     _C.INCONSISTENT_GROUP_PROTOCOL: (
         "all members of a group must share a protocol type, and a protocol or assignor: compare "
         "partition_assignment_strategy, or the protocol's name, with that of the other members"
@@ -122,7 +121,10 @@ _HINTS: Final = {
     ),
     _C.INVALID_GROUP_ID: "give the group a name that isn't empty",
 }
-_STATIC_HINTS: Final = {_C.UNSUPPORTED_VERSION: "group_instance_id needs brokers from 2.3 on"}
+STATIC_HINTS: Final[Mapping[int, str]] = {
+    _C.UNSUPPORTED_VERSION: "group_instance_id needs brokers from 2.3 on"
+}
+"""Those for static members only."""
 
 
 def verdict_on(api: Api, code: int) -> Verdict:
@@ -140,19 +142,3 @@ def verdict_on(api: Api, code: int) -> Verdict:
     if api is Api.HEARTBEAT:
         return _V.RETRY
     return {Api.COMMIT: _V.KEEP, Api.LEAVE: _V.DONE}.get(api, _V.LATER)
-
-
-def refusal(
-    api: Api, code: int, group_id: str, node_id: int | None, instance_id: str | None = None
-) -> BrokerError:
-    """``code`` as the error that names group and member and says what to do."""
-    who, hints = f"group {group_id}", _HINTS
-    if instance_id is not None:
-        who += f" as group_instance_id {instance_id}"
-        hints = {**_HINTS, **_STATIC_HINTS}
-    return broker_error(
-        code,
-        f"{api.value} of {who} failed",
-        node_id=node_id,
-        hint=hints.get(ErrorCode(code)) if code in TABLE else None,
-    )

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from kclient.network.connection import Connection
     from kclient.network.line import Line
-    from kclient.network.requests import PendingRequest
 
 _LARGE = 16 * 1024
 _READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED
@@ -65,11 +64,6 @@ class Channel(asyncio.BufferedProtocol):
     # What the owner calls
 
     @property
-    def writable(self) -> bool:
-        """The transport's buffer has room."""
-        return self.full_since is None
-
-    @property
     def gone(self) -> bool:
         """There is no transport any more, or not yet."""
         return self._transport is None
@@ -83,10 +77,6 @@ class Channel(asyncio.BufferedProtocol):
         if deadline < self.setup_deadline:
             self.setup_deadline = deadline
             self.owner.channel_setup_limited(self)
-
-    def submit(self, request: PendingRequest, now: float) -> None:
-        """Queue a request for the next ``flush``; raises what ``Connection.submit`` does."""
-        self.connection.submit(request, now)
 
     def flush(self) -> None:
         """Write what was submitted, in one piece, and hand over the answers that are there."""

@@ -159,11 +159,6 @@ class NetworkClient:
         """The nodes to start from; their ids are negative."""
         return tuple(self.book.bootstrap.values())
 
-    @property
-    def nodes(self) -> Sequence[Node]:
-        """The brokers that ``update_nodes`` named last."""
-        return tuple(self.book.nodes.values())
-
     def update_nodes(self, nodes: Iterable[Node]) -> None:
         """Take ``nodes`` as the brokers of the cluster; bootstrap nodes are kept apart.
 
@@ -318,7 +313,7 @@ class NetworkClient:
     def retry_at(self, node_id: int) -> float:
         """When the node's back-off ends, on the clock's scale; 0.0 if it has none."""
         node = self.book.get(node_id)
-        return self.states.retry_at(node.address) if node is not None else 0.0
+        return self.states.of(node.address).retry_at if node is not None else 0.0
 
     def throttled(self) -> dict[int, float]:
         """Seconds for which a quota still forbids requests (KIP-219), by node; few have any."""
@@ -340,7 +335,7 @@ class NetworkClient:
     def trouble_with(self, node_id: int) -> Exception | None:
         """The latest failure to reach the node, if it wasn't usable since; for texts."""
         node = self.book.get(node_id)
-        return self.states.last_error(node.address) if node is not None else None
+        return self.states.of(node.address).last_error if node is not None else None
 
     def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
         """Have ``listener(node_id, lane)`` called when sending may have become possible.
@@ -393,20 +388,18 @@ class NetworkClient:
 
     # What lines tell
 
-    def line_ready(self, line: Line) -> None:
-        """The node is usable: other lanes may open now."""
-        self._reconsider(line)
+    def line_decided(self, line: Line) -> None:
+        """Its dial has an outcome, or was given up: whoever left the probing to it goes on."""
+        now = self.clock.now()
+        for other in self._lines_beside(line):
+            other.reconsider(now)
 
     def line_failed(self, line: Line, error: KafkaError) -> None:
         """The node is out of reach: whoever waits for that address is told."""
         for each in (line, *self._lines_beside(line)):
             if each.channel is None:
                 each.fail_waiting(error)
-        self._reconsider(line)  # those without requests were told to wait for this outcome, too
-
-    def line_abandoned(self, line: Line) -> None:
-        """Whoever left the probing to that line has to see to it now."""
-        self._reconsider(line)
+        self.line_decided(line)  # those without requests were told to wait for this outcome, too
 
     def line_changed(self, line: Line) -> None:
         """Tell those who wait for room; forget the line of a node that is gone."""
@@ -431,12 +424,6 @@ class NetworkClient:
         own.node_id = node_id
         own.maybe_written = False
         return own
-
-    def _reconsider(self, line: Line) -> None:
-        """Other lines to that address may go on."""
-        now = self.clock.now()
-        for other in self._lines_beside(line):
-            other.reconsider(now)
 
     def _new_line(self, node_id: int, lane: Lane) -> Line:
         key = ConnectionKey(node_id, lane)

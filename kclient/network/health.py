@@ -59,8 +59,8 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
     node, channel = book.get(node_id), line.channel
     connection = channel.connection if channel is not None else None
     address = node.address if node is not None else ""
-    retry_in = max(0.0, states.retry_at(address) - now)
-    error = states.last_error(address)
+    known = states.of(address)
+    retry_in, error = max(0.0, known.retry_at - now), known.last_error
     if connection is not None:
         state = connection.state.name.lower()
     else:
@@ -73,11 +73,11 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
         state=state,
         in_flight=line.in_flight - len(line.waiting),
         waiting=len(line.waiting),
-        writable=channel is None or channel.writable,
+        writable=channel is None or channel.full_since is None,
         throttled_for=max(0.0, connection.throttled_until - now) if connection else 0.0,
         retry_in=retry_in,
         idle_for=now - connection.last_used if connection is not None and opened else None,
-        failures=states.failures(address),
+        failures=known.failures,
         last_error=str(error) if error is not None else None,
     )
 
@@ -122,7 +122,8 @@ class NodeHealth(Snapshot):
 def node_health(node: Node, lines: Sequence[Line], states: NodeStates, now: float) -> NodeHealth:
     """How a node is at ``now``; ``lines`` are all ways to it."""
     answered = [line.answered_at for line in lines if line.answered_at is not None]
-    failure = states.latest_failure(node.address)
+    known = states.of(node.address)
+    failure = known.latest_failure
     return NodeHealth(
         node_id=node.node_id,
         address=node.address,
@@ -132,6 +133,6 @@ def node_health(node: Node, lines: Sequence[Line], states: NodeStates, now: floa
         last_success_age=now - max(answered) if answered else None,
         last_error=str(failure[1]) if failure is not None else None,
         last_error_age=now - failure[0] if failure is not None else None,
-        failures=states.failures(node.address),
-        retry_in=max(0.0, states.retry_at(node.address) - now),
+        failures=known.failures,
+        retry_in=max(0.0, known.retry_at - now),
     )

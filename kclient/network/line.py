@@ -161,10 +161,10 @@ class Line:
                 node,
                 owner.states.setup_timeout(self._dialed),
                 self,
-                failures=owner.states.unusable(self._dialed),
+                failures=owner.states.of(self._dialed).unusable,
             )
             self._arm(self.channel.setup_deadline)
-        elif (retry_at := owner.states.retry_at(node.address)) > now:
+        elif (retry_at := owner.states.of(node.address).retry_at) > now:
             self._arm(retry_at)
         # Else another lane probes the node: its outcome brings us here again.
 
@@ -236,7 +236,7 @@ class Line:
         owner.states.usable(self._dialed, now)
         owner.reporter.opened(channel, now - self._opened_at, now)
         self._opened_at = now
-        owner.line_ready(self)
+        owner.line_decided(self)
         if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it
             self._refused = True
             self._arm(channel.connection.throttled_until)
@@ -291,7 +291,7 @@ class Line:
         if channel.blameless:
             if not established:
                 states.abandoned(self._dialed)
-                owner.line_abandoned(self)
+                owner.line_decided(self)
         elif established:
             states.lost(self._dialed, now, error, lasted=now - self._opened_at)
         else:
@@ -321,7 +321,7 @@ class Line:
 
     def _submit(self, channel: Channel, request: PendingRequest, now: float) -> bool:
         try:
-            channel.submit(request, now)
+            channel.connection.submit(request, now)
         except Exception as error:  # no common version, or the builder failed: this request only
             if isinstance(error, KafkaError) and error.maybe_written is None:
                 error.maybe_written = False
@@ -348,7 +348,7 @@ class Line:
 
     def _await_back_off(self, now: float) -> None:
         """See to it that whoever was refused hears of the end of the node's back-off, if any."""
-        if (retry_at := self._owner.states.retry_at(self.address)) > now:
+        if (retry_at := self._owner.states.of(self.address).retry_at) > now:
             self._arm(retry_at)
 
     def _arm(self, at: float) -> None:
@@ -403,7 +403,7 @@ class Line:
         if not expired:
             return
         self.waiting = deque(request for request in self.waiting if request.next_deadline > now)
-        last = self._owner.states.last_error(self.address)
+        last = self._owner.states.of(self.address).last_error
         failure = f"; the last failure was: {last}" if last is not None else ""
         for request in expired:
             waited = request.next_deadline - request.asked_at
@@ -432,7 +432,7 @@ class Line:
             if channel.full_since is not None:
                 times.append(channel.full_since + self._owner.selector.request_timeout)
         else:
-            retry_at = self._owner.states.retry_at(self.address)
+            retry_at = self._owner.states.of(self.address).retry_at
             if retry_at > now:
                 times.append(retry_at)
         at = min(times, default=_NEVER)

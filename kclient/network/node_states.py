@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _NodeState:
+class NodeState:
     """One address.
 
     Attributes:
-        failures: Since its last usable connection.
+        failures: In a row, since its last usable connection.
         streak: Failures since the last connection that proved itself.
-        unusable: Attempts in a row that gave no usable connection.
+        unusable: Attempts in a row that gave no usable connection; a lost one doesn't count.
         setup_timeouts: Attempts since then that took too long.
-        retry_at: When it may be dialed again.
+        retry_at: When it may be dialed again; 0.0 where there was no reason to wait.
         probing: Attempts under way.
         last_error: The latest failure since its last usable connection.
-        latest_failure: When it failed last and how.
+        latest_failure: When it failed last and how, also where it was usable since; for people to
+            look at, as ``last_error`` is what counts.
     """
 
     failures: int = 0
@@ -48,7 +49,7 @@ class _NodeState:
     latest_failure: tuple[float, Exception] | None = None
 
 
-_FINE = _NodeState()
+_FINE = NodeState()
 """An address that nothing is known of."""
 
 
@@ -65,39 +66,20 @@ class NodeStates:
         self._backoff = backoff
         self._setup = setup
         self._rng = rng
-        self._nodes: dict[str, _NodeState] = {}
+        self._nodes: dict[str, NodeState] = {}
 
     def can_dial(self, address: str, now: float) -> bool:
         """A connection may be opened now: no back-off, and nobody else is probing a failed one."""
-        state = self._nodes.get(address, _FINE)
+        state = self.of(address)
         return now >= state.retry_at and not (state.failures and state.probing)
 
-    def retry_at(self, address: str) -> float:
-        """When it may be dialed again; 0.0 where there was no reason to wait."""
-        return self._nodes.get(address, _FINE).retry_at
-
-    def failures(self, address: str) -> int:
-        """Consecutive failures since it was last usable."""
-        return self._nodes.get(address, _FINE).failures
-
-    def unusable(self, address: str) -> int:
-        """Attempts in a row that gave no usable connection; a lost one doesn't count."""
-        return self._nodes.get(address, _FINE).unusable
-
-    def last_error(self, address: str) -> Exception | None:
-        """The latest failure since it was last usable."""
-        return self._nodes.get(address, _FINE).last_error
-
-    def latest_failure(self, address: str) -> tuple[float, Exception] | None:
-        """When it failed last and how, also where it was usable since; None if it never did.
-
-        For people to look at; ``last_error`` is what counts.
-        """
-        return self._nodes.get(address, _FINE).latest_failure
+    def of(self, address: str) -> NodeState:
+        """What is known of it; for reading."""
+        return self._nodes.get(address, _FINE)
 
     def setup_timeout(self, address: str) -> float:
         """Seconds for the next attempt, from the start of the dial to a usable connection."""
-        return self._setup.delay(self._nodes.get(address, _FINE).setup_timeouts, self._rng)
+        return self._setup.delay(self.of(address).setup_timeouts, self._rng)
 
     def dialing(self, address: str) -> None:
         """An attempt begins. It must end in ``usable``, ``failed`` or ``abandoned``."""
@@ -149,7 +131,7 @@ class NodeStates:
             if address not in wanted and not state.probing and now >= state.retry_at:
                 del self._nodes[address]
 
-    def _count(self, state: _NodeState, now: float, error: Exception) -> bool:
+    def _count(self, state: NodeState, now: float, error: Exception) -> bool:
         state.last_error = error
         state.latest_failure = now, error
         if state.failures and now < state.retry_at:
@@ -159,5 +141,5 @@ class NodeStates:
         state.streak += 1
         return True
 
-    def _state(self, address: str) -> _NodeState:
-        return self._nodes.setdefault(address, _NodeState())
+    def _state(self, address: str) -> NodeState:
+        return self._nodes.setdefault(address, NodeState())

@@ -103,7 +103,7 @@ class EngineHost:
 
     def touch(self) -> None:
         """Counts as a poll, where there is no room for more records."""
-        self._engine.handed_over.touch(self.core.clock.now())
+        self._engine.handed_over.visited_at = self.core.clock.now()
 
     def pause(self, partition: TopicPartition) -> None:
         """Hand out no more of it. What the user pauses is kept apart from this."""

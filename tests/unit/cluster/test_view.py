@@ -83,9 +83,8 @@ class TestPartition:
         assert partition(replicas=(3, 1)).preferred_leader == 3
         assert partition(replicas=()).preferred_leader is None
 
-    def test_offsets_are_put_in_later(self) -> None:
-        found = partition().with_offsets(high_watermark=90, log_end_offset=100)
-        assert (found.high_watermark, found.log_end_offset, found.uncommitted) == (90, 100, 10)
+    def test_uncommitted_is_what_lies_behind_the_high_watermark(self) -> None:
+        assert partition(high_watermark=90, log_end_offset=100).uncommitted == 10
         assert partition().uncommitted is None
 
     def test_high_watermark_past_the_log_end_is_refused(self) -> None:

@@ -49,7 +49,6 @@ def test_answers_and_errors_are_told_apart() -> None:
     assert found[A] == EpochEnd(2, 50)
     assert isinstance(found[B], FencedLeaderEpoch)
     assert not query.is_final(FencedLeaderEpoch())
-    assert query.topics([A, B]) == {"t"}
 
 
 def test_a_log_that_ends_before_the_position_was_cut() -> None:

@@ -50,7 +50,7 @@ def test_names_and_a_pattern_are_refused() -> None:
 
 def refusal(grouped: bool, expecting: bool) -> str:
     subscription = new_subscription(grouped=grouped)
-    subscription.expect(topics=expecting)
+    subscription.expecting = expecting
     with pytest.raises(InvalidArgument, match="t-0 is not assigned to this consumer") as refused:
         subscription.require(P)
     return str(refused.value)

@@ -6,7 +6,8 @@ import pytest
 
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import BrokerError
-from kclient.group.verdicts import VERDICTS, Api, Verdict, refusal, verdict_on
+from kclient.group.membership_requests import Terms
+from kclient.group.verdicts import VERDICTS, Api, Verdict, verdict_on
 
 C, V = ErrorCode, Verdict
 COORDINATOR_CODES = (
@@ -114,7 +115,11 @@ def test_a_code_that_nobody_expects_means_what_it_says_of_itself(api: Api) -> No
 @pytest.mark.parametrize("api", Api)
 def test_a_code_of_the_future_has_a_verdict_too(api: Api) -> None:
     assert verdict_on(api, 9_999) in Verdict
-    assert isinstance(refusal(api, 9_999, "g", 1), BrokerError)
+    assert isinstance(terms().refusal(api, 9_999, 1), BrokerError)
+
+
+def terms(instance_id: str | None = None) -> Terms:
+    return Terms("orders", instance_id, 45_000, 300_000, "consumer")
 
 
 @pytest.mark.parametrize(
@@ -131,13 +136,14 @@ def test_a_code_of_the_future_has_a_verdict_too(api: Api) -> None:
 def test_a_fatal_refusal_names_the_group_the_member_and_the_remedy(
     code: ErrorCode, words: str
 ) -> None:
-    error = refusal(Api.JOIN, code, "orders", 3, "pod-7")
+    error = terms("pod-7").refusal(Api.JOIN, code, 3)
     assert "JoinGroup of group orders as group_instance_id pod-7 failed" in str(error)
     assert words in str(error)
     assert error.node_id == 3
 
 
 def test_only_who_has_a_group_instance_id_is_told_what_it_needs() -> None:
-    named = refusal(Api.JOIN, C.UNSUPPORTED_VERSION, "orders", 3, "pod-7")
+    named = terms("pod-7").refusal(Api.JOIN, C.UNSUPPORTED_VERSION, 3)
     assert "group_instance_id needs brokers from 2.3 on" in str(named)
-    assert "group_instance_id" not in str(refusal(Api.JOIN, C.UNSUPPORTED_VERSION, "orders", 3))
+    unnamed = terms().refusal(Api.JOIN, C.UNSUPPORTED_VERSION, 3)
+    assert "group_instance_id" not in str(unnamed)

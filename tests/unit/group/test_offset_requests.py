@@ -111,7 +111,7 @@ def test_offsets_are_never_kept_in_zookeeper() -> None:
     with pytest.raises(NoCommonVersion, match="ZooKeeper"):
         order().build(0)
     with pytest.raises(NoCommonVersion, match="ZooKeeper"):
-        OffsetFetch("g", OFFSETS, KNOWN, require_stable=True).build(0)
+        OffsetFetch("g", OFFSETS, KNOWN).build(0)
 
 
 def test_topics_are_named_where_the_id_of_one_is_not_known() -> None:
@@ -121,9 +121,9 @@ def test_topics_are_named_where_the_id_of_one_is_not_known() -> None:
     with pytest.raises(NoCommonVersion, match="ids of topics"):
         order(known=half).build(10)
     assert order(known=half).build(9).topics[0].name == "t"
-    assert OffsetFetch("g", OFFSETS, half, require_stable=True).max_version == 9
-    assert OffsetFetch("g", OFFSETS, KNOWN, require_stable=True).max_version is None
-    assert OffsetFetch("g", OFFSETS, view(t=T_ID, u=bytes(16)), require_stable=True).max_version
+    assert OffsetFetch("g", OFFSETS, half).max_version == 9
+    assert OffsetFetch("g", OFFSETS, KNOWN).max_version is None
+    assert OffsetFetch("g", OFFSETS, view(t=T_ID, u=bytes(16))).max_version
 
 
 def committed(version: int, **codes: int) -> OffsetCommitResponse:
@@ -230,16 +230,15 @@ def test_a_text_names_the_first_partitions_and_counts_the_others() -> None:
 # OffsetFetch
 
 
-def question(*, require_stable: bool = True) -> OffsetFetch:
-    return OffsetFetch("g", [T0, U0, T1], KNOWN, require_stable=require_stable)
+def question() -> OffsetFetch:
+    return OffsetFetch("g", [T0, U0, T1], KNOWN)
 
 
 @pytest.mark.parametrize("version", range(1, OffsetFetchRequest.MAX_VERSION + 1))
-@pytest.mark.parametrize("stable", [True, False])
-def test_a_fetch_asks_in_every_version_for_these_partitions(version: int, stable: bool) -> None:
-    request = question(require_stable=stable).build(version)
+def test_a_fetch_asks_in_every_version_for_these_partitions(version: int) -> None:
+    request = question().build(version)
     sent = OffsetFetchRequest.decode(request.encode(version), version)
-    assert sent.require_stable is (stable and version >= 7)
+    assert sent.require_stable is (version >= 7)
     if version < 8:
         assert sent.group_id == "g"
         assert [(one.name, one.partition_indexes) for one in sent.topics or ()] == [

@@ -118,7 +118,7 @@ def test_what_was_submitted_leaves_in_one_write() -> None:
     wired = Wired()
     wired.make_ready()
     for _ in range(5):
-        wired.channel.submit(pending(), 1.0)
+        wired.channel.connection.submit(pending(), 1.0)
     assert wired.transport.writes == []
     wired.channel.flush()
     assert len(wired.transport.writes) == 1
@@ -131,7 +131,7 @@ async def test_what_is_submitted_in_one_round_of_the_loop_shares_a_write() -> No
     wired = Wired()
     wired.make_ready()
     for _ in range(5):
-        wired.channel.submit(pending(), 1.0)
+        wired.channel.connection.submit(pending(), 1.0)
         wired.channel.flush_soon()
     assert wired.transport.writes == []
     await next_round()
@@ -141,7 +141,7 @@ async def test_what_is_submitted_in_one_round_of_the_loop_shares_a_write() -> No
 async def test_an_end_in_good_order_writes_what_was_submitted() -> None:
     wired = Wired()
     wired.make_ready()
-    wired.channel.submit(pending(), 1.0)
+    wired.channel.connection.submit(pending(), 1.0)
     wired.channel.flush_soon()
     wired.channel.end(ClientClosed("closed"), abort=False)
     assert len(wired.transport.writes) == 1
@@ -152,7 +152,7 @@ async def test_an_end_in_good_order_writes_what_was_submitted() -> None:
 async def test_a_broken_connection_writes_no_more() -> None:
     wired = Wired()
     wired.make_ready()
-    wired.channel.submit(pending(), 1.0)
+    wired.channel.connection.submit(pending(), 1.0)
     wired.channel.flush_soon()
     wired.channel.end(ConnectionLost("broken"))
     await next_round()
@@ -171,7 +171,7 @@ def test_all_answers_of_one_read_are_handed_over_before_room_is_told() -> None:
     wired.make_ready()
     requests = [pending(), pending()]
     for request in requests:
-        wired.channel.submit(request, 1.0)
+        wired.channel.connection.submit(request, 1.0)
     wired.channel.flush()
     wired.receive(
         b"".join(encode_response(MetadataResponse(), 12, r.correlation_id) for r in requests)
@@ -193,7 +193,7 @@ def test_a_timeout_drops_the_transport_with_what_it_holds() -> None:
     """No other request may follow half of one (the rest of it may still be in the transport)."""
     wired = Wired()
     wired.make_ready()
-    wired.channel.submit(pending(deadline=5.0), 1.0)
+    wired.channel.connection.submit(pending(deadline=5.0), 1.0)
     wired.channel.flush()
     wired.channel.expire(5.0)
     assert wired.transport.ended == "aborted"
@@ -239,7 +239,7 @@ def test_bytes_after_the_end_are_ignored() -> None:
 def test_a_lost_transport_fails_what_is_under_way() -> None:
     wired = Wired()
     wired.make_ready()
-    wired.channel.submit(pending(), 1.0)
+    wired.channel.connection.submit(pending(), 1.0)
     wired.channel.flush()
     wired.channel.connection_lost(ConnectionResetError("reset"))
     assert wired.owner.told == ["answered", "closed"]

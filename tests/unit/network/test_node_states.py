@@ -24,14 +24,14 @@ def fail_once(states: NodeStates, now: float) -> float:
     assert states.can_dial(A, now)
     states.dialing(A)
     states.failed(A, now, ERROR)
-    return states.retry_at(A) - now
+    return states.of(A).retry_at - now
 
 
 def test_an_unknown_address_may_be_dialed() -> None:
     states = new_states()
     assert states.can_dial(A, 0.0)
-    assert states.retry_at(A) == 0.0
-    assert states.failures(A) == 0
+    assert states.of(A).retry_at == 0.0
+    assert states.of(A).failures == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -42,7 +42,7 @@ def test_gaps_double_up_to_the_maximum_within_twenty_percent(seed: int) -> None:
         assert 0.8 * expected <= gap <= 1.2 * expected
         assert not states.can_dial(A, now + gap - 0.001)
         now += gap
-    assert states.failures(A) == len(EXPECTED_GAPS)
+    assert states.of(A).failures == len(EXPECTED_GAPS)
 
 
 def test_gaps_are_jittered() -> None:
@@ -54,13 +54,13 @@ def test_only_a_connection_of_use_resets_the_back_off() -> None:
     for _ in range(6):
         now += fail_once(states, now)
     states.dialing(A)
-    assert states.retry_at(A) > 0  # TCP may be open by now, that says nothing
+    assert states.of(A).retry_at > 0  # TCP may be open by now, that says nothing
     states.usable(A, now)
     states.proved(A)
-    assert states.retry_at(A) == 0.0
-    assert states.last_error(A) is None
+    assert states.of(A).retry_at == 0.0
+    assert states.of(A).last_error is None
     states.lost(A, now, ERROR)
-    assert 0.04 <= states.retry_at(A) - now <= 0.06
+    assert 0.04 <= states.of(A).retry_at - now <= 0.06
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -69,11 +69,11 @@ def test_one_that_hangs_up_right_after_the_handshake_is_dialed_less_and_less(see
     for expected in EXPECTED_GAPS:
         states.dialing(A)
         states.usable(A, now)
-        assert states.failures(A) == 0
+        assert states.of(A).failures == 0
         states.lost(A, now + 0.01, ERROR, lasted=0.01)
-        gap = states.retry_at(A) - now - 0.01
+        gap = states.of(A).retry_at - now - 0.01
         assert 0.8 * expected <= gap <= 1.2 * expected
-        now = states.retry_at(A)
+        now = states.of(A).retry_at
 
 
 def test_a_connection_that_lasted_proves_the_peer_without_any_answer() -> None:
@@ -83,7 +83,7 @@ def test_a_connection_that_lasted_proves_the_peer_without_any_answer() -> None:
     states.dialing(A)
     states.usable(A, now)
     states.lost(A, now + 1.0, ERROR, lasted=1.0)
-    assert 0.04 <= states.retry_at(A) - now - 1.0 <= 0.06
+    assert 0.04 <= states.of(A).retry_at - now - 1.0 <= 0.06
 
 
 def test_after_failures_the_other_lanes_wait_a_moment_for_the_first_one_to_prove_itself() -> None:
@@ -101,7 +101,7 @@ def test_a_lane_that_answers_says_nothing_about_one_that_is_refused() -> None:
     states = new_states()
     now = fail_once(states, 0.0)
     states.proved(A)
-    assert states.failures(A) == 1
+    assert states.of(A).failures == 1
     assert not states.can_dial(A, now - 0.001)
 
 
@@ -117,8 +117,8 @@ def test_lanes_that_break_together_count_once() -> None:
     states = new_states()
     for lane in range(4):
         states.lost(A, 5.0 + lane * 0.001, ERROR)
-    assert states.failures(A) == 1
-    assert states.retry_at(A) <= 5.06
+    assert states.of(A).failures == 1
+    assert states.of(A).retry_at <= 5.06
 
 
 def test_attempts_count_as_unusable_until_one_gives_a_usable_connection() -> None:
@@ -126,14 +126,14 @@ def test_attempts_count_as_unusable_until_one_gives_a_usable_connection() -> Non
     states, now = new_states(), 0.0
     for expected in (1, 2, 3):
         fail_once(states, now)
-        assert states.unusable(A) == expected
-        now = states.retry_at(A)
+        assert states.of(A).unusable == expected
+        now = states.of(A).retry_at
     states.dialing(A)
     states.usable(A, now)
-    assert states.unusable(A) == 0
+    assert states.of(A).unusable == 0
     states.lost(A, now, ERROR)
-    assert states.unusable(A) == 0  # the address was of use
-    assert states.unusable(B) == 0
+    assert states.of(A).unusable == 0  # the address was of use
+    assert states.of(B).unusable == 0
 
 
 def test_lanes_that_fail_together_count_as_one_unusable_attempt() -> None:
@@ -142,7 +142,7 @@ def test_lanes_that_fail_together_count_as_one_unusable_attempt() -> None:
         states.dialing(A)
     for _ in range(2):
         states.failed(A, 0.0, ERROR)
-    assert states.unusable(A) == 1
+    assert states.of(A).unusable == 1
 
 
 def test_after_a_failure_only_one_lane_probes_the_node() -> None:
@@ -166,7 +166,7 @@ def test_an_abandoned_attempt_counts_as_nothing() -> None:
     now = fail_once(states, 0.0)
     states.dialing(A)
     states.abandoned(A)
-    assert states.failures(A) == 1
+    assert states.of(A).failures == 1
     assert states.can_dial(A, now)
 
 
@@ -180,12 +180,12 @@ def test_addresses_of_nobody_are_forgotten_when_their_back_off_is_over() -> None
     states = new_states()
     gap = fail_once(states, 0.0)
     states.trim(gap - 0.001, ())
-    assert states.failures(A) == 1
+    assert states.of(A).failures == 1
     states.trim(gap, (A,))
-    assert states.failures(A) == 1
+    assert states.of(A).failures == 1
     states.trim(gap, (B,))
-    assert states.failures(A) == 0
-    assert states.last_error(A) is None
+    assert states.of(A).failures == 0
+    assert states.of(A).last_error is None
 
 
 def test_the_setup_timeout_grows_with_attempts_that_timed_out() -> None:
@@ -194,7 +194,7 @@ def test_the_setup_timeout_grows_with_attempts_that_timed_out() -> None:
         assert 0.8 * expected <= states.setup_timeout(A) <= 1.2 * expected
         states.dialing(A)
         states.failed(A, now, ERROR, setup_timed_out=True)
-        now = states.retry_at(A)
+        now = states.of(A).retry_at
     states.dialing(A)
     states.usable(A, now)
     assert states.setup_timeout(A) <= 12.0
@@ -203,5 +203,5 @@ def test_the_setup_timeout_grows_with_attempts_that_timed_out() -> None:
 def test_the_setup_timeout_does_not_grow_with_refusals() -> None:
     states = new_states()
     for _ in range(3):
-        fail_once(states, states.retry_at(A))
+        fail_once(states, states.of(A).retry_at)
     assert states.setup_timeout(A) <= 12.0

@@ -35,7 +35,7 @@ class TestNodes:
             await connected(client, 1)
             await connected(client, 2)
             assert (len(one.sessions), len(two.sessions)) == (1, 1)
-            assert [node.node_id for node in client.nodes] == [1, 2]
+            assert [node.node_id for node in client.book.nodes.values()] == [1, 2]
             assert [node.node_id for node in client.bootstrap_nodes] == [-1]
 
     async def test_two_ids_at_one_address_have_connections_of_their_own(self, bench: Bench) -> None:

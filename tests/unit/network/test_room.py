@@ -148,7 +148,7 @@ class TestRoom:
             line = client._lines[FIRST, Lane.GENERAL]
             await broker.until(lambda: broker.sessions)
             assert line.channel is not None
-            assert not line.channel.writable
+            assert line.channel.full_since is not None
             assert line.waiting
             assert not client.can_send(FIRST)
             assert line.channel.bytes_out < 10 * 400_000
