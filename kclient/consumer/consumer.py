@@ -57,20 +57,6 @@ if TYPE_CHECKING:
     from kclient.keywords import ConsumerSettings
     from kclient.types import OffsetAndMetadata
 
-    class _Options(ConsumerSettings, total=False):
-        """What each overload of ``Consumer`` takes beside the deserializers."""
-
-        group: str | None
-        pattern: str | re.Pattern[str] | None
-        on_assigned: RebalanceCallback | None
-        on_revoked: RebalanceCallback | None
-        on_lost: RebalanceCallback | None
-        bad_records: Literal["raise", "skip"] | DeadLetters
-        config: ConsumerConfig | None
-        observers: Sequence[Observer]
-        dialer: Dialer | None
-
-
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -131,36 +117,72 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
         self: Consumer[bytes | None, bytes | None],
         bootstrap: Bootstrap | None = None,
         *topics: str,
+        group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
+        config: ConsumerConfig | None = None,
         key_deserializer: None = None,
         value_deserializer: None = None,
-        **settings: Unpack[_Options],
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ConsumerSettings],
     ) -> None: ...
     @overload
     def __init__(
         self: Consumer[K, bytes | None],
         bootstrap: Bootstrap | None = None,
         *topics: str,
+        group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
+        config: ConsumerConfig | None = None,
         key_deserializer: Deserializer[K],
         value_deserializer: None = None,
-        **settings: Unpack[_Options],
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ConsumerSettings],
     ) -> None: ...
     @overload
     def __init__(
         self: Consumer[bytes | None, V],
         bootstrap: Bootstrap | None = None,
         *topics: str,
+        group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
+        config: ConsumerConfig | None = None,
         key_deserializer: None = None,
         value_deserializer: Deserializer[V],
-        **settings: Unpack[_Options],
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ConsumerSettings],
     ) -> None: ...
     @overload
     def __init__(
         self,
         bootstrap: Bootstrap | None = None,
         *topics: str,
+        group: str | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        bad_records: Literal["raise", "skip"] | DeadLetters = "raise",
+        config: ConsumerConfig | None = None,
         key_deserializer: Deserializer[K],
         value_deserializer: Deserializer[V],
-        **settings: Unpack[_Options],
+        observers: Sequence[Observer] = (),
+        dialer: Dialer | None = None,
+        **settings: Unpack[ConsumerSettings],
     ) -> None: ...
     def __init__(
         self,
