@@ -77,10 +77,14 @@ async def scene(
 
 
 async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until ``condition`` holds; it is looked at every virtual millisecond."""
+    """Wait until ``condition`` holds; it is looked at every virtual millisecond, later less often.
+
+    After some seconds a look comes at each fiftieth of the time that has passed, or sooner.
+    """
+    began = the_loop().time()
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - it is cheap on virtual time
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(min(max(0.001, (the_loop().time() - began) / 50), 0.05))
 
 
 async def quiet(consumer: Any) -> None:

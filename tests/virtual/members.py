@@ -149,10 +149,15 @@ class Worker:
 
 
 async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
-    """Wait until ``condition`` holds; it is looked at every ten virtual milliseconds."""
+    """Wait until ``condition`` holds; it is looked at every ten virtual milliseconds, later less.
+
+    After some seconds a look comes at each fiftieth of the time that has passed, or sooner.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - it is cheap on virtual time
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(min(max(0.01, (loop.time() - began) / 50), 0.1))
 
 
 def settled(workers: Sequence[Worker]) -> bool:
