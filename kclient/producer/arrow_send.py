@@ -57,8 +57,8 @@ _FOREVER = 1e9
 class ArrowSend(Bulk):
     """One call of ``send_arrow``; its records are rows."""
 
-    def __init__(self, topic: str, data: Any, *rest: Any, ahead: int) -> None:
-        super().__init__(topic, data, *rest, ahead=ahead)
+    def __init__(self, topic: str, data: Any, *of_producer: Any) -> None:
+        super().__init__(topic, data, *of_producer)
         self._source = ArrowSource(data)
         self._metadata = self._core.metadata
         self._clock = self._core.clock

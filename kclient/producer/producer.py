@@ -563,7 +563,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             self._core,
             self._new_waiter,
             lambda: self._check(),
-            ahead=self._config.max_request_size * max(1, brokers),  # a full request for each
+            self._config.max_request_size * max(1, brokers),  # a full request for each
         )
         return await bulk.deliver(self._ending)
 
