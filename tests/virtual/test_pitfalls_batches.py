@@ -22,7 +22,6 @@ from tests.virtual.consumer_scene import (
     reading,
     scene,
     the_loop,
-    until,
 )
 
 FETCH = 1000
