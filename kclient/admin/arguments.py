@@ -45,13 +45,13 @@ def _each(name: str, values: Iterable[T]) -> Iterable[T]:
 
 
 def check_flag(name: str, value: bool) -> None:
-    """True or False."""
+    """Refuse what is neither True nor False."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{name}={value!r}: allowed are True and False")
 
 
 def check_isolation(value: IsolationLevel) -> None:
-    """Which records count."""
+    """Refuse what is no IsolationLevel."""
     if not isinstance(value, IsolationLevel):
         raise InvalidArgument(f"isolation={value!r}: allowed is a kclient.IsolationLevel")
 

@@ -39,7 +39,7 @@ logger = logging.getLogger("kclient.cluster")
 T = TypeVar("T")
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` takes at most, unless told otherwise: only sockets are left to close."""
+"""Seconds that ``close`` takes at most, unless told otherwise: few things but sockets are left."""
 LAST_MOMENT = 0.1
 """Seconds for what was written to leave, where the close of a client has no time left."""
 

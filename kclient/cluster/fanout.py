@@ -28,7 +28,7 @@ V_co = TypeVar("V_co", covariant=True)
 class Question(Protocol[K, V_co]):
     """What is asked, of whom, and how an answer is read. Sans-IO.
 
-    Where keys are partitions, their leaders are known before ``node_for`` has to tell.
+    Where keys are partitions, their topics are known before ``node_for`` has to tell.
     """
 
     @property

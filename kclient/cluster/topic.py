@@ -154,7 +154,8 @@ class Topic:
         leaders, epochs = list(self.leaders), list(self.leader_epochs)
         leaders[index], epochs[index] = leader, leader_epoch
         errors = {i: code for i, code in self.partition_errors.items() if i != index}
-        return Topic.of_columns(*self.facts[:4], leaders, epochs, self.rows, errors)
+        known = (self.name, self.topic_id, self.is_internal, self.error)
+        return Topic.of_columns(*known, leaders, epochs, self.rows, errors)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topic):

@@ -159,7 +159,14 @@ class Grouping:
             generation.instance_id,
         )
 
-    async def commit(self, what: Committable = None, *, timeout: float | None = None) -> None:
+    async def commit(
+        self,
+        what: ConsumerRecord[Any, Any]
+        | Mapping[TopicPartition, int | OffsetAndMetadata]
+        | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
         """Store in the group how far this consumer has come.
 
         Commits are made one after the other, in the order of the calls, so that a later one is
@@ -202,7 +209,12 @@ class Grouping:
             await commits.submit(offsets, timeout=limit, at_least=at_least)
 
     def commit_nowait(
-        self, what: Committable = None, *, timeout: float | None = None
+        self,
+        what: ConsumerRecord[Any, Any]
+        | Mapping[TopicPartition, int | OffsetAndMetadata]
+        | None = None,
+        *,
+        timeout: float | None = None,
     ) -> asyncio.Future[None]:
         """As ``commit``, without waiting.
 

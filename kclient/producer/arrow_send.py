@@ -36,12 +36,15 @@ from kclient.record.arrow_rows import (
 from kclient.surroundings import effort_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    import asyncio
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow
 
+    from kclient.cluster.core import ClientCore
     from kclient.errors import RowsNotDelivered
-    from kclient.producer.accumulator import TopicQueues
+    from kclient.producer.accumulator import Accumulator, TopicQueues
+    from kclient.producer.intake import Intake
     from kclient.record.arrow_rows import ArrowRows
 
 _TOLD = 100
@@ -57,8 +60,18 @@ _FOREVER = 1e9
 class ArrowSend(Bulk):
     """One call of ``send_arrow``; its records are rows."""
 
-    def __init__(self, topic: str, data: Any, *of_producer: Any) -> None:
-        super().__init__(topic, data, *of_producer)
+    def __init__(
+        self,
+        topic: str,
+        data: Any,
+        intake: Intake,
+        accumulator: Accumulator,
+        core: ClientCore,
+        admission: Callable[[], asyncio.Future[None]],
+        check: Callable[[], None],
+        ahead: int,
+    ) -> None:
+        super().__init__(topic, data, intake, accumulator, core, admission, check, ahead)
         self._source = ArrowSource(data)
         self._metadata = self._core.metadata
         self._clock = self._core.clock

@@ -1,4 +1,4 @@
-"""``send_many``: many records with one await per few batches.
+"""``Bulk``, a call that sends many records with one await per few batches, and ``send_many``.
 
 A run of its own per call; the producer makes it. Records go in without a suspension as long as they
 fit: the quick way takes them in runs, the intake whatever isn't plain. Every batch that takes one

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kclient.protocol.message import Request
     from kclient.protocol.messages.api_versions import ApiVersionsResponse
 
+_MOST_APIS = 256
+"""So many APIs a broker may serve, about three times as many as there are."""
+
 
 class VersionRange(NamedTuple):
     """Versions ``min`` to ``max``, both included."""
@@ -50,7 +53,9 @@ class NodeApiVersions:
     def from_response(cls, response: ApiVersionsResponse, node_id: int | None = None) -> Self:
         """From a broker's ApiVersions response of any version."""
         keys = [(key.api_key, key.min_version, key.max_version) for key in response.api_keys]
-        return cls(_table_of(tuple(keys)), node_id)
+        # What no broker sends isn't to be kept for the rest of the process.
+        table = _table_of if len(keys) <= _MOST_APIS else _table_of.__wrapped__
+        return cls(table(tuple(keys)), node_id)
 
     def latest_usable(self, request: type[Request], cap: int | None = None) -> int:
         """The highest version of ``request`` that both sides speak.

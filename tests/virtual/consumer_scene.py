@@ -79,7 +79,7 @@ async def scene(
 async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait until ``condition`` holds; it is looked at every virtual millisecond, later less often.
 
-    After some seconds a look comes at each fiftieth of the time that has passed, or sooner.
+    After 50 ms looks are a fiftieth of the time that has passed apart, 50 ms at most.
     """
     began = the_loop().time()
     async with asyncio.timeout(seconds):

@@ -151,7 +151,7 @@ class Worker:
 async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
     """Wait until ``condition`` holds; it is looked at every ten virtual milliseconds, later less.
 
-    After some seconds a look comes at each fiftieth of the time that has passed, or sooner.
+    After half a second looks are a fiftieth of the time that has passed apart, 100 ms at most.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()

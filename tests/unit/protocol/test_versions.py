@@ -79,3 +79,12 @@ def test_connections_to_brokers_of_the_same_software_share_one_table() -> None:
         for node_id in (1, 2)
     )
     assert first.ranges is second.ranges
+
+
+def test_a_table_that_no_broker_sends_is_not_kept() -> None:
+    keys = [ApiVersion(key, 0, 3) for key in range(1_000)]
+    first, second = (
+        NodeApiVersions.from_response(ApiVersionsResponse(api_keys=keys)) for _ in range(2)
+    )
+    assert first.ranges == second.ranges
+    assert first.ranges is not second.ranges
