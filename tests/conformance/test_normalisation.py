@@ -22,13 +22,18 @@ PROOFS = [
 ]
 
 
+@pytest.fixture
+def place(proof: str, request: pytest.FixtureRequest) -> Place:
+    """Where the scenario of ``proof`` is played, set up before a loop runs."""
+    several = all_scenarios()[proof].nodes > 1
+    found: Place = request.getfixturevalue("real_nodes" if several else "one_node")
+    return found
+
+
 @pytest.mark.parametrize(("rule", "api", "proof"), PROOFS)
-async def test_a_rule_is_needed(
-    rule: Rule, api: str, proof: str, request: pytest.FixtureRequest
-) -> None:
+async def test_a_rule_is_needed(rule: Rule, api: str, proof: str, place: Place) -> None:
     """Without the rule for that API its proof is a difference."""
     scenario = all_scenarios()[proof]
-    place: Place = request.getfixturevalue("one_node" if scenario.nodes == 1 else "real_nodes")
     others = [one for one in RULES if one is not rule]
     for seed in range(_ATTEMPTS):
         ours, theirs = await play_both(scenario, place, seed)
