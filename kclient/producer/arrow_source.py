@@ -169,7 +169,7 @@ def _unknown(name: str) -> InvalidArgument:
     return InvalidArgument(
         f"send_arrow knows no column {name!r}: allowed are {', '.join(COLUMNS)} "
         f"({' and '.join(IGNORED)}, which poll_arrow gives, are ignored)",
-        hint=f"did you mean {near!r}?" if near else "drop or rename it",
+        hint=f"did you mean {near!r}?" if near else "drop or rename it; what is sent is 'value'",
     )
 
 

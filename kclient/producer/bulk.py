@@ -211,7 +211,7 @@ def _refuse_one_record(records: object) -> None:
     if shown is not None:
         raise InvalidArgument(
             f"records must be an iterable or async iterable of records, not {shown}",
-            hint="put even a single record into a list: [Outgoing(...)]",
+            hint='put even a single record into a list: [b"value"], or [Outgoing(...)]',
         )
 
 
