@@ -233,7 +233,7 @@ async def test_one_record_in_place_of_many_is_refused(
     cluster: Cluster, one: Any, shown: str
 ) -> None:
     async with kclient.Producer(cluster.bootstrap) as producer:
-        with pytest.raises(InvalidArgument, match=rf"{shown}\b.*into a list: \[Outgoing\("):
+        with pytest.raises(InvalidArgument, match=rf"{shown}\b.*into a list: .*\[Outgoing\("):
             await producer.send_many("t", one)
     assert all_values(cluster) == []
 
