@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.virtual.simulation import quiet, simulate
 
-COUNT = 3
+COUNT = 8
 ROOT = Path(__file__).parents[2]
 
 
