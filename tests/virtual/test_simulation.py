@@ -31,7 +31,8 @@ def test_a_thousand_seeds_lose_double_and_reorder_nothing(
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(PROCESSES, mp_context=spawn) as pool:
         firsts = range(0, seeds, CHUNK)
-        for more, failed in pool.map(simulate_many, firsts, [CHUNK] * len(firsts)):
+        counts = [min(CHUNK, seeds - first) for first in firsts]
+        for more, failed in pool.map(simulate_many, firsts, counts):
             totals += more
             failures += failed
     with capsys.disabled():
