@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kclient.backoff import Backoff
 from kclient.errors import ClientClosed, InvalidArgument, KafkaError
 from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
+from kclient.network.connection_states import ConnectionState
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kclient.network.health import ConnectionHealth, NodeHealth
     from kclient.network.requests import RequestBuilder
 
+_READY = ConnectionState.READY
 SOFTWARE_NAME = "kclient"
 """What we call ourselves to brokers (KIP-511)."""
 
@@ -244,6 +246,7 @@ class NetworkClient:
             api,
             request,
             timeout=seconds,
+            asked_at=now,
             deadline=now + seconds,
             limit=limit,
             max_version=max_version,
@@ -303,7 +306,9 @@ class NetworkClient:
     def is_connected(self, node_id: int, lane: Lane = Lane.GENERAL) -> bool:
         """There is a usable connection."""
         line = self._lines.get((node_id, lane))
-        return line is not None and line.is_ready
+        if line is None or line.channel is None:
+            return False
+        return line.channel.connection.state is _READY
 
     def in_flight(self, node_id: int, lane: Lane = Lane.GENERAL) -> int:
         """Requests without an outcome, written or waiting."""

@@ -37,12 +37,12 @@ from kclient.network.in_flight import InFlightRequests
 from kclient.network.requests import PendingRequest, RawResponse
 from kclient.network.throttling import LONGEST_SILENCE, must_keep_silent, throttle_ms_of_raw
 from kclient.protocol.headers import decode_response_header, encode_request
+from kclient.protocol.message import Request
 from kclient.transitions import IllegalTransition, step
 
 if TYPE_CHECKING:
     from kclient.network.addresses import ConnectionKey
     from kclient.network.sasl import Authenticator
-    from kclient.protocol.message import Request
     from kclient.protocol.versions import NodeApiVersions
 
 # Names of the module: a look into an enum's class costs ten times as much.
@@ -166,7 +166,9 @@ class Connection:
         if self.state is not _READY or self.versions is None:
             raise IllegalTransition(f"submit in state {self.state.name}")
         request.version = self.versions.latest_usable(request.api, request.max_version)
-        self._write(request, request.message(), now)
+        build = request.build
+        message = build if isinstance(build, Request) else build(request.version)
+        self._write(request, message, now)
         # However long it waited: only a peer that had the whole time to answer is given up.
         if (deadline := now + request.timeout) > request.deadline:
             request.deadline = deadline

@@ -212,7 +212,10 @@ class FrameReader:
                     self._buffer = None
                     self._pool.give(buffer)
                 return None
-            self._size = self._checked(_SIZE.unpack_from(buffer, self._start)[0])
+            (size,) = _SIZE.unpack_from(buffer, self._start)
+            if self.frames == 0 or not MINIMUM_FRAME <= size <= self.limit:
+                self._check(size)
+            self._size = size
         end = start + self._size
         if end > self._end:
             return None
@@ -268,8 +271,8 @@ class FrameReader:
         self._start, self._end = 0, have
         return moved
 
-    def _checked(self, size: int) -> int:
-        """``size`` if it can be right."""
+    def _check(self, size: int) -> None:
+        """Raise InvalidFrame for a size that can't be right."""
         if self.frames == 0:
             hint = not_kafka(_SIZE.pack(size))
             if hint is not None:
@@ -283,7 +286,6 @@ class FrameReader:
                 field="size",
                 hint="the peer does not speak Kafka, or receive_frame_limit is too low",
             )
-        return size
 
 
 def not_kafka(head: bytes) -> str | None:

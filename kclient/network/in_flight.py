@@ -22,24 +22,23 @@ class InFlightRequests:
     Attributes:
         limit: How many there may be.
         can_send_more: One more may be written.
+        oldest: The one that the next response must answer; None without any. Read only.
     """
 
     def __init__(self, limit: int) -> None:
         self._queue: deque[PendingRequest] = deque()
         self.limit = limit
         self.can_send_more = limit > 0
+        self.oldest: PendingRequest | None = None
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    @property
-    def oldest(self) -> PendingRequest | None:
-        """The one that the next response must answer."""
-        return self._queue[0] if self._queue else None
-
     def add(self, request: PendingRequest) -> None:
         """Append a request that is about to be written."""
         self._queue.append(request)
+        if self.oldest is None:
+            self.oldest = request
         self.can_send_more = len(self._queue) < self.limit
 
     def complete_next(self, correlation_id: int) -> PendingRequest:
@@ -48,21 +47,22 @@ class InFlightRequests:
         Raises:
             ProtocolError: Nothing waits, or the oldest has another id. Nothing is taken out.
         """
-        if not self._queue:
+        queue, oldest = self._queue, self.oldest
+        if oldest is None:
             raise ProtocolError(
                 f"a response with correlation id {correlation_id} came, but no request waits",
                 struct="ResponseHeader",
                 field="correlation_id",
             )
-        oldest = self._queue[0]
         if oldest.correlation_id != correlation_id:
             raise ProtocolError(
                 f"the response to {oldest} came with correlation id {correlation_id}",
                 struct="ResponseHeader",
                 field="correlation_id",
             )
-        self._queue.popleft()
-        self.can_send_more = len(self._queue) < self.limit
+        queue.popleft()
+        self.oldest = queue[0] if queue else None
+        self.can_send_more = len(queue) < self.limit
         return oldest
 
     def earliest_deadline(self) -> float | None:
@@ -84,5 +84,6 @@ class InFlightRequests:
         """Take out all, oldest first."""
         requests = list(self._queue)
         self._queue.clear()
+        self.oldest = None
         self.can_send_more = self.limit > 0
         return requests

@@ -130,7 +130,7 @@ class Line:
                 # While others are under way anyhow, small ones share a write: a system call costs
                 # more than all the rest of a request.
                 small = request.request_bytes < SMALL_REQUEST and request.expect_response
-                if small and len(channel.connection.in_flight) > 1:
+                if small and channel.connection.in_flight.oldest is not request:
                     channel.flush_soon()
                 else:
                     channel.flush()

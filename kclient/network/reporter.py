@@ -63,6 +63,8 @@ class Reporter:
         self._counters = counters
         self._keeper = keeper
         self._troubles: dict[str, _Trouble] = {}
+        self._completed = 0
+        counters.gauge("network.requests", lambda: self._completed)
 
     def opened(self, channel: Channel, seconds: float, now: float) -> None:
         """A connection became usable, ``seconds`` after its dial began."""
@@ -105,7 +107,10 @@ class Reporter:
         self, key: ConnectionKey, request: PendingRequest, error: Exception | None, clock: Clock
     ) -> None:
         """A request got its answer, or failed."""
-        self._counters.add("network.requests" if error is None else "network.requests_failed")
+        if error is None:
+            self._completed += 1
+        else:
+            self._counters.add("network.requests_failed")
         if self._hooks.active:
             self._emit_completed(key, request, error, clock.now())
 

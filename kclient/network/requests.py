@@ -29,7 +29,7 @@ class PendingRequest:
         api: The request's class.
         build: The message or its builder.
         timeout: Seconds to wait for a connection that takes it, and again for its answer.
-        asked_at: When the caller asked.
+        asked_at: When the caller asked; for texts.
         deadline: When it is given up; once it is written, together with its connection.
         limit: When the caller must have an outcome, whatever becomes of the request itself.
         max_version: Highest version that the caller can make use of.
@@ -54,7 +54,7 @@ class PendingRequest:
     raw: bool = field(default=False, kw_only=True)
     expect_response: bool = field(default=True, kw_only=True)
     response_bytes: int = field(default=0, kw_only=True)
-    asked_at: float = field(init=False)
+    asked_at: float = field(default=0.0, kw_only=True)
     future: RequestFuture[Any] = field(default_factory=RequestFuture, init=False)
     version: int = field(default=-1, init=False)
     correlation_id: int = field(default=-1, init=False)
@@ -62,9 +62,6 @@ class PendingRequest:
     request_bytes: int = field(default=0, init=False)
     received_bytes: int = field(default=0, init=False)
     throttle: float = field(default=0.0, init=False)
-
-    def __post_init__(self) -> None:
-        self.asked_at = self.deadline - self.timeout
 
     @property
     def was_sent(self) -> bool:
@@ -75,10 +72,6 @@ class PendingRequest:
     def next_deadline(self) -> float:
         """When there is something to do about it: whichever comes first."""
         return self.deadline if self.deadline < self.limit else self.limit
-
-    def message(self) -> Request:
-        """The message for the negotiated ``version``."""
-        return self.build if isinstance(self.build, Request) else self.build(self.version)
 
     def __str__(self) -> str:
         if not self.was_sent:

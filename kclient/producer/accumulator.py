@@ -219,7 +219,6 @@ class Accumulator:
     def append_first(self, queue: PartitionQueue, content: Content, now: float) -> Delivery:
         """Add a record as the first of a new batch; the open one is sealed."""
         timestamp, key, value, headers, size = content
-        # Memory that was used a moment ago is warm, and nobody has to look for it.
         again = bool(self._spare) and 2 * queue.filled > self._batch_size
         memory = self._spare.pop() if again else None
         builder = BatchBuilder(queue.batch_limit, expected=queue.filled, memory=memory)
@@ -316,7 +315,11 @@ class Accumulator:
 
     def ready_nodes(self) -> list[int]:
         """Leaders with marked queues; ``NO_LEADER`` isn't one."""
-        return [node for node, queues in self._ready.items() if queues and node != NO_LEADER]
+        nodes = []
+        for node, queues in self._ready.items():  # with a frame less than a comprehension
+            if queues and node != NO_LEADER:
+                nodes.append(node)
+        return nodes
 
     def ready_queues(self, node_id: int) -> list[PartitionQueue]:
         """The marked queues of one leader, longest waiting first."""
@@ -332,8 +335,11 @@ class Accumulator:
         self._retries.push(until, queue)
 
     def earliest_due(self) -> float:
-        """No later than ``next_due``, and cheaper: some of it may have been seen to meanwhile."""
-        return min(self._lingering.earliest, self._retries.earliest, self._deadlines.earliest)
+        """``come_due`` has no work before that; then it may have been seen to already."""
+        due = self._lingering.earliest
+        if self._retries.earliest < due:
+            due = self._retries.earliest
+        return due if due < self._deadlines.earliest else self._deadlines.earliest
 
     def come_due(self, now: float) -> Iterator[ProducerBatch]:
         """Mark what lingered or backed off long enough; yield each batch past its deadline."""
@@ -354,11 +360,6 @@ class Accumulator:
             self._lingering.push(until, batch)
             self.mark(batch.queue)
 
-    def next_due(self) -> float | None:
-        """When ``come_due`` has work again."""
-        times = (self._lingering.next_at(), self._retries.next_at(), self._deadlines.next_at())
-        return min((time for time in times if time is not None), default=None)
-
     def lead(self, topic: TopicQueues) -> None:
         """Leaders of ``topic`` may have changed: move its queues over."""
         for queue in topic.queues:
@@ -374,22 +375,19 @@ class Accumulator:
 
     def release(self, batch: ProducerBatch) -> None:
         """``batch`` is settled: give its memory back."""
+        queue, builder = batch.queue, batch.builder
         self.account.give_back(batch)
         self._batches -= 1
-        self._keep_memory(batch)
+        room = len(self._spare) < self._most_spare
+        if builder is not None and room and not batch.compressing:
+            # Memory that was used a moment ago is warm, and nobody has to look for it.
+            memory = builder.give_back()
+            if memory is not None and self._batch_size // 2 < len(memory) <= self._batch_size:
+                self._spare.append(memory)
         batch.forget()
-        if batch.queue.idle:
-            self.busy.pop(batch.queue, None)
-            self.unmark(batch.queue)
-
-    def _keep_memory(self, batch: ProducerBatch) -> None:
-        """Keep the memory of ``batch``, which is settled, for another, if it is worth it."""
-        builder = batch.builder
-        if builder is None or batch.compressing or len(self._spare) >= self._most_spare:
-            return
-        memory = builder.give_back()
-        if memory is not None and self._batch_size // 2 < len(memory) <= self._batch_size:
-            self._spare.append(memory)
+        if queue.idle:
+            self.busy.pop(queue, None)
+            self.unmark(queue)
 
     def let_go(self) -> None:
         """Keep no memory for other batches: there won't be any."""

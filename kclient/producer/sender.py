@@ -34,9 +34,8 @@ from kclient.protocol.messages.init_producer_id import (
 from kclient.record import Compression
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kclient.cluster.core import ClientCore
+    from kclient.cluster.view import Cluster
     from kclient.config import ProducerConfig
     from kclient.network import RequestFuture
     from kclient.producer.accumulator import Accumulator
@@ -65,6 +64,7 @@ would go out in batches of a few records each; waiting for an answer makes these
 """
 _BATCH_COST = 10
 """What giving up a batch costs by itself, in records."""
+_NEVER = float("inf")
 
 
 def _goes_on(queue: PartitionQueue, now: float) -> bool:
@@ -116,7 +116,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._woken = False
         self._network.add_room_listener(self._room)
-        self._metadata.add_listener(lambda view: self._supervised(self._metadata_changed))
+        self._metadata.add_listener(self._metadata_changed)
 
     def check(self) -> None:
         """Raise if the configured codec can't be used."""
@@ -141,34 +141,33 @@ class Sender:
                 if self._woken:
                     # What the step itself caused is due now, but others come first.
                     await asyncio.sleep(0)
-                else:
-                    await self._sleep(loop)
+                    continue
+                self._arm(loop)
+                self._sleeper = loop.create_future()
+                await self._sleeper
+                self._sleeper = None
         finally:
+            self._sleeper = None
             self._disarm()
 
     async def close(self) -> None:
         """Let compressing threads end."""
         await self._squeezer.close()
 
-    async def _sleep(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._arm(loop)
-        self._sleeper = sleeper = loop.create_future()
-        try:
-            await sleeper
-        finally:
-            self._sleeper = None
-
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the timer run when something is due.
-
-        One that is due before that stays: it costs a look around, and a new one as much each time.
-        """
-        timer, accumulator = self._timer, self._accumulator
-        if timer is not None and not accumulator.account.waiting and not accumulator.ready_nodes():
-            if timer.when() <= accumulator.earliest_due():
-                return
-        due = self._next_due(self._clock.now())
-        if due is None:
+        """Have the timer run when something is due, or before: that costs a look around."""
+        accumulator, timer = self._accumulator, self._timer
+        due = accumulator.earliest_due()
+        if accumulator.account.waiting:
+            parked = self._intake.lot.next_due()
+            if parked is not None and parked < due:
+                due = parked
+        # Nobody tells when a node's back-off is over.
+        for node_id in accumulator.ready_nodes():
+            at = self._network.retry_at(node_id)
+            if at < due and at > self._clock.now():
+                due = at
+        if due == _NEVER:
             self._disarm()
         elif timer is None or due < timer.when():
             self._disarm()
@@ -182,18 +181,6 @@ class Sender:
     def _on_timer(self) -> None:
         self._timer = None
         self.wake()
-
-    def _next_due(self, now: float) -> float | None:
-        first = self._accumulator.next_due()
-        waiting = self._intake.lot.next_due()
-        if waiting is not None and (first is None or waiting < first):
-            first = waiting
-        # Nobody tells when a node's back-off is over.
-        for node_id in self._accumulator.ready_nodes():
-            at = self._network.retry_at(node_id)
-            if at > now and (first is None or at < first):
-                first = at
-        return first
 
     def _step(self, now: float) -> None:
         accumulator = self._accumulator
@@ -240,16 +227,19 @@ class Sender:
         It may be a request more than ``most``.
         """
         network, sent = self._network, 0
-        if node_id not in self._metadata.view.brokers:
-            self._metadata.request_update()  # a leader without an address
-        self._metadata.doubt_leader(node_id, _PRODUCE)
+        connected = network.is_connected(node_id, _PRODUCE)
+        if not connected:
+            if node_id not in self._metadata.view.brokers:
+                self._metadata.request_update()  # a leader without an address
+            self._metadata.doubt_leader(node_id, _PRODUCE)
         while sent < most:
             queues = self._accumulator.ready_queues(node_id)
             if not queues or not network.can_send(node_id, _PRODUCE):
                 break
-            if self.in_flight.get(node_id) and not network.is_connected(node_id, _PRODUCE):
+            if not connected and self.in_flight.get(node_id):
                 break  # the first request waits for the connection; it will make room
-            if self._holds_back(node_id):
+            most_lingered = _LINGERED_AT_ONCE if self._config.linger else 0
+            if self._lingered.get(node_id, -1) >= most_lingered:
                 # They stay marked, and open batches fill, until the broker has answered.
                 queues = [q for q in queues if _goes_on(q, now)]
             batches = self._collect(queues, node_id, now)
@@ -290,9 +280,10 @@ class Sender:
         if queue.needs_identity() and not self._identify_queue(queue):
             return None
         batch = queue.next_batch(now)
-        if batch is None and self._may_seal(queue):
-            queue.seal_open()
-            batch = queue.next_batch(now)
+        if batch is None and queue.open is not None and queue.open.ripe:
+            if not queue.sealed and queue.may_send_new():
+                queue.seal_open()
+                batch = queue.next_batch(now)
         if batch is None:
             due = queue.retry_due()
             if due is not None and due > now:
@@ -308,17 +299,6 @@ class Sender:
             return None
         accumulator.unmark(queue)
         return None
-
-    def _holds_back(self, node_id: int) -> bool:
-        """Enough is under way to the broker: batches that could take more records shall do so."""
-        if self._config.linger == 0.0:
-            return node_id in self.in_flight
-        return self._lingered.get(node_id, 0) >= _LINGERED_AT_ONCE
-
-    @staticmethod
-    def _may_seal(queue: PartitionQueue) -> bool:
-        ripe = queue.open is not None and queue.open.ripe
-        return ripe and not queue.sealed and queue.may_send_new()
 
     def _compressed(self, batch: ProducerBatch, error: KafkaError | None) -> None:
         """A thread is through with ``batch``."""
@@ -337,7 +317,7 @@ class Sender:
             self._acks,
             int(self._config.request_timeout * 1000),
             self._squeezer.codec,
-            self._metadata.view.topic_id,
+            self._metadata.view,
         )
         for batch in batches:
             batch.shipment = shipment
@@ -356,14 +336,7 @@ class Sender:
         self._core.counters.add("producer.requests")
         for topic in shipment.topics:
             self._metadata.touch(topic)
-        future.add_listener(partial(self._supervised, self._returned, shipment))
-
-    def _supervised(self, step: Callable[..., None], *args: object) -> None:
-        """Run a step that somebody else's callback causes: a defect in it must fail this client."""
-        try:
-            step(*args)
-        except Exception as error:
-            self._core.spawn(_fail(error), "producer-callback")
+        future.add_listener(partial(self._returned, shipment))
 
     def _returned(self, shipment: Shipment, future: RequestFuture[object]) -> None:
         node_id = shipment.node_id
@@ -393,9 +366,12 @@ class Sender:
         if self._accumulator.busy:
             self.wake()
 
-    def _metadata_changed(self) -> None:
-        self._intake.metadata_changed(self._metadata.view)
-        self._call_back()
+    def _metadata_changed(self, view: Cluster) -> None:
+        try:
+            self._intake.metadata_changed(view)
+            self._call_back()
+        except Exception as error:  # the updater's task is not to die of it, but this client is
+            self._core.spawn(_fail(error), "producer-callback")
         self.wake()
 
     def _call_back(self) -> None:

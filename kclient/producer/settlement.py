@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.producer")
 
-_ALL_WELL = {0}
 _SOON = Backoff(0.01, 0.16)
 """Waits for a broker to learn that it leads."""
 _NOBODY_ASKED, _TOLD_SOON = 4, 8
@@ -84,7 +83,10 @@ class Settlement:
         self.largest = 0
         """Records of the largest batch so far."""
         self._last_failed: PartitionQueue | None = None
-        self._batches = self._records = self._bytes = 0  # delivered and not counted yet
+        self._batches = self._records = self._bytes = 0  # delivered; there may be very many
+        self._counters.gauge("producer.batches_delivered", lambda: self._batches)
+        self._counters.gauge("producer.records_delivered", lambda: self._records)
+        self._counters.gauge("producer.bytes_delivered", lambda: self._bytes)
 
     def note(self, error: KafkaError, now: float, queue: PartitionQueue | None = None) -> None:
         """Remember ``error`` for ``health()``, until ``queue`` (or any) has a success."""
@@ -101,9 +103,11 @@ class Settlement:
             Whether the connection that it went over is to be made anew.
         """
         answers = shipment.answers(response)
-        codes = {answer.code for answer in answers.values()}
-        well = codes <= _ALL_WELL
-        if not well:
+        errors = set()
+        for said in answers.values():
+            if said.code:
+                errors.add(said.code)
+        if errors:
             self._take_hints(answers, response)
         for batch in shipment.batches:
             batch.shipment = None
@@ -114,8 +118,7 @@ class Settlement:
                 self._written(batch, answer, now)
             else:
                 self._settle(batch, answer, shipment.node_id, now)
-        self._count_delivered()
-        return not well and any(doubts_connection(code) for code in codes)
+        return any(map(doubts_connection, errors))
 
     def not_answered(self, shipment: Shipment, error: KafkaError, now: float) -> None:
         """The request failed as a whole."""
@@ -178,7 +181,8 @@ class Settlement:
         outcome = batch.outcome
         if not outcome.done:
             outcome.acknowledge(base, answer.log_append_time)
-            self.largest = max(self.largest, outcome.count)
+            if outcome.count > self.largest:
+                self.largest = outcome.count
             for wait in batch.flushes or ():
                 wait.settled(outcome.count)
         if self._last_failed is None or self._last_failed is batch.queue:
@@ -200,14 +204,6 @@ class Settlement:
                 )
             )
         self._finish(batch)
-
-    def _count_delivered(self) -> None:
-        """Count what was written; once per answer, as there may be hundreds of batches in it."""
-        if self._batches:
-            self._counters.add("producer.batches_delivered", self._batches)
-            self._counters.add("producer.records_delivered", self._records)
-            self._counters.add("producer.bytes_delivered", self._bytes)
-            self._batches = self._records = self._bytes = 0
 
     def _retry(self, batch: ProducerBatch, at: float, error: KafkaError) -> None:
         batch.queue.retry(batch, at)

@@ -15,15 +15,13 @@ from kclient.producer.cargo import (
     FIRST_WITH_TOPIC_IDS,
     Cargo,
     CargoReply,
-    Parcel,
     Row,
     TopicCargo,
 )
 from kclient.record import Compression
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from kclient.cluster.view import Cluster
     from kclient.producer.hot import ProducerBatch
     from kclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
@@ -51,6 +49,7 @@ class Answer(NamedTuple):
 
 
 _UNSAID: dict[int, Row] = {}
+_NO_ID = bytes(16)
 _IN_FLIGHT = BatchState.IN_FLIGHT
 
 
@@ -63,10 +62,12 @@ class Shipment:
         acks: -1, 0 or 1.
         timeout_ms: How long the broker may wait for replicas.
         codec: Compression of the batches.
-        topic_id: Looks a topic's id up, None where it has none.
+        view: Has the ids of the topics.
 
     Attributes:
-        topics: Theirs, each once.
+        topics: Theirs with their ids, zeros where they have none.
+        max_version: The newest version that can carry all of it; None for any. From v13 on topics
+            are named by id only, which topics of an old cluster don't have.
         lingered: How many went since their time was over, and not since they were full.
         encoded: The message was built, so a broker may have seen what is in it.
         version: Of the message.
@@ -79,34 +80,27 @@ class Shipment:
         acks: int,
         timeout_ms: int,
         codec: Compression,
-        topic_id: Callable[[str], bytes | None],
+        view: Cluster,
     ) -> None:
         self.node_id = node_id
         self.batches = batches
-        self.topics: dict[str, None] = {}
+        self.topics: dict[str, bytes] = {}
+        self.max_version: int | None = None
         self.lingered = 0
         for batch in batches:
-            self.topics[batch.queue.topic] = None
             self.lingered += batch.ripe
+            topic = batch.queue.topic
+            if topic not in self.topics:
+                topic_id = view.topic_id(topic)
+                if topic_id is None:
+                    self.max_version = FIRST_WITH_TOPIC_IDS - 1
+                self.topics[topic] = topic_id or _NO_ID
         self.encoded = False
         self.version = -1
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._codec = codec
-        self._topic_id = topic_id
         self._included: dict[ProducerBatch, None] = {}
-        self._named: dict[str, bytes] = {}
-
-    @property
-    def max_version(self) -> int | None:
-        """The newest version that can carry all of it; None for any.
-
-        From v13 on topics are named by id only, which topics of an old cluster don't have.
-        """
-        for topic in self.topics:
-            if self._topic_id(topic) is None:
-                return FIRST_WITH_TOPIC_IDS - 1
-        return None
 
     def message(self, version: int) -> Cargo:
         """The request for ``version``, without the batches whose time is over."""
@@ -121,18 +115,17 @@ class Shipment:
         self.encoded = True
         self.version = version
         included = self._included
-        parcels: dict[str, list[Parcel]] = {}
+        topics: dict[str, TopicCargo] = {}
         for batch in self.batches:
             if batch.state is not _IN_FLIGHT:
                 continue
             included[batch] = None
-            topic = batch.queue.topic
-            row = parcels.get(topic)
-            if row is None:
-                row = parcels[topic] = []
-            row.append(batch.parcel())
-        topics = [TopicCargo(name, self._name(name), row) for name, row in parcels.items()]
-        return Cargo(self._acks, self._timeout_ms, topics)
+            name = batch.queue.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = TopicCargo(name, self.topics[name], [])
+            topic.parcels.append(batch.parcel())
+        return Cargo(self._acks, self._timeout_ms, list(topics.values()))
 
     def carries(self, batch: ProducerBatch) -> bool:
         """``batch`` is in the message that was built."""
@@ -157,32 +150,23 @@ class Shipment:
         answers: dict[ProducerBatch, Answer] = {}
         for batch in self._included:
             topic_name = batch.queue.topic
-            name = self._named[topic_name] if by_id else topic_name
+            name = self.topics[topic_name] if by_id else topic_name
             answers[batch] = _answer(said.get((name, batch.queue.index)))
         return answers
 
     def _plain_answers(self, reply: CargoReply) -> dict[ProducerBatch, Answer]:
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
-        rows_of = {
-            name: reply.topics.get(topic_id if by_id else name, _UNSAID)
-            for name, topic_id in self._named.items()
-        }
         answers: dict[ProducerBatch, Answer] = {}
         for batch in self._included:
             queue = batch.queue
-            row = rows_of[queue.topic].get(queue.index)
-            answers[batch] = _answer(None) if row is None else _plain(row)
+            name = self.topics[queue.topic] if by_id else queue.topic
+            row = reply.topics.get(name, _UNSAID).get(queue.index)
+            if row is None:
+                answers[batch] = _answer(None)
+            else:  # not through its constructor, which is Python and costs three times as much
+                terms = (row[1], row[2], row[3], row[4], None, (), None)
+                answers[batch] = tuple.__new__(Answer, terms)
         return answers
-
-    def _name(self, topic: str) -> bytes:
-        """The id that ``topic`` has in this request; zeros where it has none."""
-        topic_id = self._named[topic] = self._topic_id(topic) or bytes(16)
-        return topic_id
-
-
-def _plain(row: Row) -> Answer:
-    # Not through the constructor of a NamedTuple, which is Python and costs three times as much.
-    return tuple.__new__(Answer, (row[1], row[2], row[3], row[4], None, (), None))
 
 
 def _answer(part: PartitionProduceResponse | None) -> Answer:

@@ -87,7 +87,8 @@ def pending(
     return PendingRequest(
         type(message),
         build or message,
-        timeout=deadline - 1.0,  # asked for at 1.0, when ``submit`` writes it
+        timeout=deadline - 1.0,
+        asked_at=1.0,  # when ``submit`` writes it
         deadline=deadline,
         raw=raw,
         expect_response=expect_response,

@@ -148,6 +148,7 @@ class HandNetwork:
         self.pending: list[Sent] = []
         self.blocked: set[int] = set()
         self.disconnected: set[int] = set()
+        self.renewed: list[int] = []
 
     def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None: ...
 
@@ -160,6 +161,9 @@ class HandNetwork:
 
     def retry_at(self, node_id: int) -> float:
         return 0.0
+
+    def renew(self, node_id: int, lane: Lane) -> None:
+        self.renewed.append(node_id)
 
     def trouble_with(self, node_id: int) -> None:
         return None

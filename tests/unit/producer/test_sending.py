@@ -460,6 +460,7 @@ def test_an_unknown_topic_id_refreshes_and_retries() -> None:
 def test_a_leader_without_an_address_asks_for_metadata() -> None:
     rig = Rig(topics={"t": [9]})
     rig.network.blocked.add(9)
+    rig.network.disconnected.add(9)
     rig.send(b"v")
     rig.step()
     assert rig.metadata.asked

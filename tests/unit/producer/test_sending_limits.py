@@ -106,7 +106,7 @@ def test_a_new_batch_wakes_the_sender_for_its_linger_whatever_lingers_longer() -
     rig.wakes = 0
     rig.send(b"x", partition=1)
     assert rig.wakes == 1
-    assert rig.accumulator.next_due() == pytest.approx(rig.clock.now() + 0.01)
+    assert rig.accumulator.earliest_due() == pytest.approx(rig.clock.now() + 0.01)
 
 
 def test_very_many_records_whose_time_is_over_are_given_up_in_several_steps() -> None:
