@@ -18,7 +18,9 @@ from typing import Any
 from benchmarks.clients.loops import run_on_loop
 from benchmarks.job import Job, NotRun, Outcome
 
-SETTLE, WATCHED = 1.0, 2.0
+SETTLE, WATCHED = 1.0, 10.0
+"""Seconds before and while the processor time is watched: over several turns of all that comes back
+(heartbeats each 3 s, commits each 5 s), as the first two seconds are still those of a start."""
 POLL = 1.5
 """Seconds of one poll: each waits again and again, as idle services do."""
 Make = Callable[[AsyncExitStack], Awaitable[Any]]
