@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,6 +26,8 @@ from kclient.testing import Cluster, run_virtually
 
 PACKAGE = Path(kclient.__file__).resolve().parent
 CLUSTER = "testing/"
+SHARED = ("protocol/", "record/")
+"""What client and cluster both call: such a frame belongs to the one that called for it."""
 LEAVES = (
     "clock.py",
     "events.py",
@@ -44,11 +47,29 @@ RECORDS = 10
 """Of a batch."""
 
 
+@cache
+def inside(filename: str) -> str | None:
+    """The path of a file within ``kclient``; None for others."""
+    path = Path(filename)
+    return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else None
+
+
+def is_of_cluster(frame: FrameType | None) -> bool:
+    """Whether the embedded cluster called for a frame, itself or through what both sides call."""
+    while frame is not None:
+        file = inside(frame.f_code.co_filename)
+        if file is not None and not file.startswith(SHARED):
+            return file.startswith(CLUSTER)
+        frame = frame.f_back
+    return False
+
+
 class Trace:
     """Frames by file of ``kclient``."""
 
     def __init__(self) -> None:
-        self._seen: Counter[str] = Counter()
+        self._clients: Counter[str] = Counter()
+        self._clusters: Counter[str] = Counter()
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -60,18 +81,17 @@ class Trace:
             sys.setprofile(None)
 
     def _look(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            self._seen[frame.f_code.co_filename] += 1
+        file = inside(frame.f_code.co_filename) if event == "call" else None
+        if file is None or file in LEAVES:
+            return
+        if not is_of_cluster(frame):
+            self._clients[file] += 1
+        elif file.startswith(CLUSTER):
+            self._clusters[file] += 1
 
     def counts(self, *, cluster: bool = False) -> dict[str, int]:
         """Frames and files of the client, or of the embedded cluster."""
-        found: Counter[str] = Counter()
-        for name, frames in self._seen.items():
-            path = Path(name)
-            if path.is_relative_to(PACKAGE):
-                inside = path.relative_to(PACKAGE).as_posix()
-                if inside.startswith(CLUSTER) is cluster and inside not in LEAVES:
-                    found[inside] += frames
+        found = self._clusters if cluster else self._clients
         return {"frames": found.total(), "files": len(found)}
 
 
