@@ -130,7 +130,8 @@ class Accumulator:
         config: Sizes and times.
         host: Given to deliveries.
         rng: For sticky choices.
-        wake: Called when the sender should look: at most once per batch.
+        wake: Called when the sender should look, with a time where that isn't now: at most once
+            per batch.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Accumulator:
         config: ProducerConfig,
         host: DeliveryHost,
         rng: random.Random,
-        wake: Callable[[], None],
+        wake: Callable[..., None],
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self._retired: dict[str, TopicQueues] = {}
@@ -251,7 +252,7 @@ class Accumulator:
         sooner = over < self._lingering.earliest
         self._lingering.push(over, batch)
         if sooner:
-            self.wake()
+            self.wake(over)
 
     def separate(self, queue: PartitionQueue, deadline: float) -> None:
         """Seal the open batch unless its deadline is near ``deadline``.
@@ -343,12 +344,15 @@ class Accumulator:
 
     def come_due(self, now: float) -> Iterator[ProducerBatch]:
         """Mark what lingered or backed off long enough; yield each batch past its deadline."""
-        while (lingered := self._lingering.pop_due(now)) is not None:
-            self._ripen(lingered, now)
-        while (queue := self._retries.pop_due(now)) is not None:
-            self.mark(queue)
-        while (batch := self._deadlines.pop_due(now)) is not None:
-            yield batch
+        while self._lingering.earliest <= now:
+            if (lingered := self._lingering.pop_due(now)) is not None:
+                self._ripen(lingered, now)
+        while self._retries.earliest <= now:
+            if (queue := self._retries.pop_due(now)) is not None:
+                self.mark(queue)
+        while self._deadlines.earliest <= now:
+            if (batch := self._deadlines.pop_due(now)) is not None:
+                yield batch
 
     def _ripen(self, batch: ProducerBatch, now: float) -> None:
         """Have ``batch`` sent; while that isn't possible it takes more records, for a moment."""
@@ -374,7 +378,7 @@ class Accumulator:
     # The way out.
 
     def release(self, batch: ProducerBatch) -> None:
-        """``batch`` is settled: give its memory back."""
+        """``batch`` is settled: give its memory back, and have what is behind it sent."""
         queue, builder = batch.queue, batch.builder
         self.account.give_back(batch)
         self._batches -= 1
@@ -388,6 +392,8 @@ class Accumulator:
         if queue.idle:
             self.busy.pop(queue, None)
             self.unmark(queue)
+        else:
+            self.mark(queue)
 
     def let_go(self) -> None:
         """Keep no memory for other batches: there won't be any."""

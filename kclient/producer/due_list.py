@@ -54,7 +54,9 @@ class DueList(Generic[T]):
         head = self._head()
         if head is None or head[0] > now:
             return None
-        return heapq.heappop(self._heap)[2]
+        item = heapq.heappop(self._heap)[2]
+        self.earliest = self._heap[0][0] if self._heap else _NEVER
+        return item
 
     def next_at(self) -> float | None:
         """When the next live item comes up; None if there is none."""

@@ -536,8 +536,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
     # Inside.
 
-    def _wake(self) -> None:
-        self._sender.wake()
+    def _wake(self, at: float = 0.0) -> None:
+        self._sender.wake(at)
 
     def _add_gauges(self) -> None:
         gauge = self._core.counters.gauge

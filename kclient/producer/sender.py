@@ -122,8 +122,12 @@ class Sender:
         """Raise if the configured codec can't be used."""
         self._squeezer.check()
 
-    def wake(self) -> None:
-        """Have the sender look around soon. Cheap when it is awake already."""
+    def wake(self, at: float = 0.0) -> None:
+        """Have the sender look around soon, or at ``at``. Cheap when it is awake already."""
+        if at:
+            if self._sleeper is not None:  # else it sets its timer before it sleeps
+                self._sleep_until(at, self._sleeper.get_loop())
+            return
         self._woken = True
         sleeper = self._sleeper
         if sleeper is not None and not sleeper.done():
@@ -156,7 +160,7 @@ class Sender:
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the timer run when something is due, or before: that costs a look around."""
-        accumulator, timer = self._accumulator, self._timer
+        accumulator = self._accumulator
         due = accumulator.earliest_due()
         if accumulator.account.waiting:
             parked = self._intake.lot.next_due()
@@ -169,9 +173,16 @@ class Sender:
                 due = at
         if due == _NEVER:
             self._disarm()
-        elif timer is None or due < timer.when():
-            self._disarm()
-            self._timer = loop.call_at(due, self._on_timer)
+        else:
+            self._sleep_until(due, loop)
+
+    def _sleep_until(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the timer run at ``at``, unless it does before."""
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._on_timer)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -191,7 +202,17 @@ class Sender:
             self._intake.admit()
             if not self.in_flight and self._intake.lot.room_head() is not None:
                 accumulator.hurry()  # all memory is in batches that linger
-        self._serve_all(now)
+        nodes = accumulator.ready_nodes()
+        if len(nodes) > 1:
+            first = self._turn % len(nodes)
+            nodes = nodes[first:] + nodes[:first]
+        left = _SENT_AT_ONCE  # of very many batches some now and the others in the next step
+        for node_id in nodes:
+            left -= self._serve(node_id, now, left)
+            if left <= 0:
+                self._turn += 1
+                self.wake()
+                break
         if accumulator.has_leaderless():
             self._metadata.request_update()
 
@@ -206,20 +227,6 @@ class Sender:
                 return
 
     # Requests.
-
-    def _serve_all(self, now: float) -> None:
-        """Send what is ready; of very many batches some now and the others in the next step."""
-        nodes = self._accumulator.ready_nodes()
-        if len(nodes) > 1:
-            first = self._turn % len(nodes)
-            nodes = nodes[first:] + nodes[:first]
-        left = _SENT_AT_ONCE
-        for node_id in nodes:
-            left -= self._serve(node_id, now, left)
-            if left <= 0:
-                self._turn += 1
-                self.wake()
-                return
 
     def _serve(self, node_id: int, now: float, most: int) -> int:
         """Send what is ready for one broker, as far as it takes more; how many batches.
@@ -262,7 +269,7 @@ class Sender:
             batch = self._next_batch(queue, node_id, now)
             if batch is None:
                 continue
-            size, count = batch.records().encoded_bytes, batch.record_count
+            size, count = batch.records().encoded_bytes, batch.outcome.count
             if batches and (size > left or count > room):
                 break
             left -= size
@@ -280,8 +287,9 @@ class Sender:
         if queue.needs_identity() and not self._identify_queue(queue):
             return None
         batch = queue.next_batch(now)
-        if batch is None and queue.open is not None and queue.open.ripe:
-            if not queue.sealed and queue.may_send_new():
+        if batch is None:
+            filling = queue.open
+            if filling is not None and filling.ripe and not queue.sealed and queue.may_send_new():
                 queue.seal_open()
                 batch = queue.next_batch(now)
         if batch is None:

@@ -203,12 +203,12 @@ class Settlement:
                     now - batch.created,
                 )
             )
-        self._finish(batch)
+        self._accumulator.release(batch)
 
     def _retry(self, batch: ProducerBatch, at: float, error: KafkaError) -> None:
         batch.queue.retry(batch, at)
         if batch.state is BatchState.FAILED:
-            self._finish(batch)  # its deliveries failed when its time was over
+            self._accumulator.release(batch)  # its deliveries failed when its time was over
             return
         self._counters.add("producer.retries")
         if self._hooks.active:
@@ -338,7 +338,7 @@ class Settlement:
                 )
             if batch.outcome.done:
                 queue.rejected(batch)
-                self._finish(batch)
+                self._accumulator.release(batch)
             else:
                 self.give_up(batch, error)
 
@@ -375,13 +375,7 @@ class Settlement:
                     )
                 )
         if batch.state is BatchState.FAILED:
-            self._finish(batch)
-
-    def _finish(self, batch: ProducerBatch) -> None:
-        queue = batch.queue
-        self._accumulator.release(batch)
-        if not queue.idle:
-            self._accumulator.mark(queue)
+            self._accumulator.release(batch)
 
     # Words and news.
 

@@ -259,7 +259,7 @@ class Rig:
         if identity and self.config.idempotence:
             self.grant()
 
-    def _wake(self) -> None:
+    def _wake(self, at: float = 0.0) -> None:
         self.wakes += 1
 
     def grant(self, producer_id: int = 1000) -> None:
