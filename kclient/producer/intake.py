@@ -301,8 +301,8 @@ class Intake:
             self.lot.wait_for_topic(parked, now)
             self._metadata.touch(topic)
             self._learn_or_ask(topic, self._metadata.view, known_now=known is None)
-        if parked.deadline < (math.inf if planned is None else planned):
-            self._accumulator.wake()  # the sender sleeps until a later time
+        if for_room or parked.deadline < (math.inf if planned is None else planned):
+            self._accumulator.wake()  # to make room; or the sender sleeps until a later time
         return delivery
 
     def _check_line(

@@ -114,6 +114,7 @@ class Sender:
         self._turn = 0
         self._sleeper: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = _NEVER
         self._woken = False
         self._network.add_room_listener(self._room)
         self._metadata.add_listener(self._metadata_changed)
@@ -179,9 +180,11 @@ class Sender:
     def _sleep_until(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
         """Have the timer run at ``at``, unless it does before."""
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
+        # Not asked of the timer: for what is due at once uvloop makes one that has no ``when``.
+        self._timer_at = at
         self._timer = loop.call_at(at, self._on_timer)
 
     def _disarm(self) -> None:
