@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kclient.backoff import Backoff
 from kclient.errors import ClientClosed, InvalidArgument, KafkaError
 from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
-from kclient.network.connection_states import ConnectionState
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from kclient.network.health import ConnectionHealth, NodeHealth
     from kclient.network.requests import RequestBuilder
 
-_READY = ConnectionState.READY
 SOFTWARE_NAME = "kclient"
 """What we call ourselves to brokers (KIP-511)."""
 
@@ -306,9 +304,7 @@ class NetworkClient:
     def is_connected(self, node_id: int, lane: Lane = Lane.GENERAL) -> bool:
         """There is a usable connection."""
         line = self._lines.get((node_id, lane))
-        if line is None or line.channel is None:
-            return False
-        return line.channel.connection.state is _READY
+        return line is not None and line.is_ready
 
     def in_flight(self, node_id: int, lane: Lane = Lane.GENERAL) -> int:
         """Requests without an outcome, written or waiting."""

@@ -93,9 +93,8 @@ class Line:
     def can_send(self, now: float) -> bool:
         """A request would be written now, or as soon as a connection that may be made is made."""
         channel = self.channel
-        if channel is not None and not self.waiting and channel.full_since is None:
-            if channel.connection.can_send(now):
-                return True
+        if channel is not None and not self.waiting and channel.can_send(now):
+            return True
         room = self._can_send(now)
         if not room:
             self._refused = True
@@ -126,12 +125,7 @@ class Line:
     def send(self, request: PendingRequest, now: float) -> None:
         """Write the request, or let it wait for the connection."""
         channel = self.channel
-        if (
-            channel is not None
-            and not self.waiting
-            and channel.full_since is None
-            and channel.connection.can_send(now)
-        ):
+        if channel is not None and not self.waiting and channel.can_send(now):
             if self._submit(channel, request, now):
                 # While others are under way anyhow, small ones share a write: a system call costs
                 # more than all the rest of a request.

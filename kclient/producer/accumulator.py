@@ -316,11 +316,7 @@ class Accumulator:
 
     def ready_nodes(self) -> list[int]:
         """Leaders with marked queues; ``NO_LEADER`` isn't one."""
-        nodes = []
-        for node, queues in self._ready.items():  # with a frame less than a comprehension
-            if queues and node != NO_LEADER:
-                nodes.append(node)
-        return nodes
+        return [node for node, queues in self._ready.items() if queues and node != NO_LEADER]
 
     def ready_queues(self, node_id: int) -> list[PartitionQueue]:
         """The marked queues of one leader, longest waiting first."""
@@ -337,10 +333,7 @@ class Accumulator:
 
     def earliest_due(self) -> float:
         """``come_due`` has no work before that; then it may have been seen to already."""
-        due = self._lingering.earliest
-        if self._retries.earliest < due:
-            due = self._retries.earliest
-        return due if due < self._deadlines.earliest else self._deadlines.earliest
+        return min(self._lingering.earliest, self._retries.earliest, self._deadlines.earliest)
 
     def come_due(self, now: float) -> Iterator[ProducerBatch]:
         """Mark what lingered or backed off long enough; yield each batch past its deadline."""

@@ -22,6 +22,7 @@ from kclient.protocol.messages.produce import (
 from kclient.protocol.primitives import (
     DECODE_ERRORS,
     Buffer,
+    check_uuid,
     put_compact_count,
     put_compact_string,
     put_count,
@@ -63,7 +64,7 @@ class TopicCargo(NamedTuple):
 
     Attributes:
         name: Of the topic.
-        topic_id: Its id, 16 bytes; needed from v13 on.
+        topic_id: Its id; needed from v13 on.
         parcels: Its batches.
     """
 
@@ -127,7 +128,7 @@ def _add_compact(pieces: list[Buffer], topic: TopicCargo, version: int) -> None:
     """Append one topic in a flexible version."""
     out = bytearray()
     if version >= FIRST_WITH_TOPIC_IDS:
-        out += topic.topic_id
+        out += check_uuid(topic.topic_id)
     else:
         put_compact_string(out, topic.name)
     put_compact_count(out, len(topic.parcels))

@@ -179,13 +179,15 @@ class Intake:
             known is not None
             and (partition is None or partition < known.count)
             and self._accumulator.account.used + content[4] <= self._limit
-            and (not self._accumulator.account.waiting or self.nobody_ahead(topic))
+            and self.nobody_ahead(topic)
         ):
             return self._place(known, partition, content)
         return self._hold(check_topic_name(topic), partition, content, no_room)
 
     def nobody_ahead(self, topic: str) -> bool:
         """No line concerns a record for ``topic``."""
+        if not self._accumulator.account.waiting:
+            return True
         return self.lot.room_head() is None and not self.lot.has_line(topic)
 
     def _place(
@@ -212,7 +214,7 @@ class Intake:
         queue = topic.queues[partition] or accumulator.queue(topic, partition)
         if deadline is not None:
             accumulator.separate(queue, deadline)
-        delivery = None if queue.open is None else accumulator.append(queue, content)
+        delivery = accumulator.append(queue, content)
         if delivery is None:
             if sticky and topic.sticky.due():
                 if queue.open is not None:

@@ -103,10 +103,7 @@ class Settlement:
             Whether the connection that it went over is to be made anew.
         """
         answers = shipment.answers(response)
-        errors = set()
-        for said in answers.values():
-            if said.code:
-                errors.add(said.code)
+        errors = {answer.code for answer in answers.values() if answer.code}
         if errors:
             self._take_hints(answers, response)
         for batch in shipment.batches:
@@ -181,8 +178,7 @@ class Settlement:
         outcome = batch.outcome
         if not outcome.done:
             outcome.acknowledge(base, answer.log_append_time)
-            if outcome.count > self.largest:
-                self.largest = outcome.count
+            self.largest = max(self.largest, outcome.count)
             for wait in batch.flushes or ():
                 wait.settled(outcome.count)
         if self._last_failed is None or self._last_failed is batch.queue:
@@ -249,7 +245,6 @@ class Settlement:
             len(parts),
         )
         self._accumulator.replaced(batch, parts)
-        self._accumulator.mark(batch.queue)
 
     def _break(self, batch: ProducerBatch, verdict: Verdict, code: int) -> None:
         queue = batch.queue

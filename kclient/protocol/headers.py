@@ -118,8 +118,7 @@ def decode_response_header(frame: Buffer, api_key: int, version: int) -> tuple[i
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame, 0)
         pos = _CORRELATION.size
-        first_flexible = registry.BY_KEY[api_key].first_flexible
-        if api_key != API_VERSIONS_KEY and first_flexible is not None and version >= first_flexible:
+        if api_key != API_VERSIONS_KEY and registry.is_flexible(api_key, version):
             if frame[pos]:
                 _, pos = read_unknown_tags(frame, pos, len(frame))
             else:
