@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,12 +44,12 @@ def topic(broker: RunningBroker) -> str:
 @contextlib.contextmanager
 def stopped(broker: RunningBroker) -> Iterator[None]:
     """The broker's process doesn't run."""
-    pid = broker.processes[0].pid
-    os.kill(pid, signal.SIGSTOP)
+    process = broker.processes[0]
+    process.pause()
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        process.resume()
 
 
 def make(kind: str, broker: RunningBroker, topic: str, **settings: Any) -> Any:

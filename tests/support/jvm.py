@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _POLL = 0.05
-"""Seconds between two looks at a process that is being ended."""
+"""Seconds between two looks at a process that is being ended or stopped."""
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -53,6 +53,22 @@ class JavaProcess:
             child.wait(timeout=10.0)
         else:
             self._gone_within(10.0)
+
+    def pause(self) -> None:
+        """Stop it by SIGSTOP: its sockets stay open, and it says nothing. Returns when it has.
+
+        The signal reaches a process's threads one by one. Until the last has stopped, it may
+        still answer what was sent to it after the call of `os.kill`.
+        """
+        os.kill(self.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + 10.0
+        while set(_thread_states(self.pid)) != {"T"}:
+            assert time.monotonic() < deadline, f"{self.pid} still runs after SIGSTOP"
+            time.sleep(_POLL)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
@@ -91,6 +107,19 @@ def detach() -> None:
     for child in _children.values():
         child.returncode = 0  # keeps Popen from warning about a child that is meant to outlive us
     _children.clear()
+
+
+def _thread_states(pid: int) -> list[str]:
+    """The states of a process's threads, each a letter as of ps(1); "T" is stopped."""
+    if not Path("/proc/self").exists():
+        listed = ["ps", "-o", "state=", "-p", str(pid)]
+        return [subprocess.run(listed, capture_output=True, text=True, check=True).stdout[:1]]
+    states = []
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+            # The name before the state is in brackets, and may have blanks and brackets in it.
+            states.append(stat.read_text().rpartition(") ")[2][0])
+    return states
 
 
 def _command_line(pid: int) -> str:

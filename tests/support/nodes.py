@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -113,12 +112,12 @@ class Nodes:
 
     def pause(self, node: int) -> None:
         """Stop a node by SIGSTOP: its sockets stay open, and it says nothing."""
-        os.kill(self._living(node).pid, signal.SIGSTOP)
+        self._living(node).pause()
         self._nodes[node].paused = True
 
     def resume(self, node: int) -> None:
         """Let a paused node go on."""
-        os.kill(self._living(node).pid, signal.SIGCONT)
+        self._living(node).resume()
         self._nodes[node].paused = False
 
     def stop(self, node: int) -> None:
