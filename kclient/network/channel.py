@@ -68,10 +68,6 @@ class Channel(asyncio.BufferedProtocol):
         """There is no transport any more, or not yet."""
         return self._transport is None
 
-    def can_send(self, now: float) -> bool:
-        """A request may be submitted now."""
-        return self.full_since is None and self.connection.can_send(now)
-
     def limit_setup(self, deadline: float) -> None:
         """Move the handshake's deadline forward; to be called before the transport is open."""
         if deadline < self.setup_deadline:
@@ -177,12 +173,14 @@ class Channel(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The transport's buffer is full: no more requests until it drained."""
         self.full_since = self._now()
+        self.connection.writable = False
         if not self.connection.is_closed:
             self.owner.channel_is_full(self)
 
     def resume_writing(self) -> None:
         """The transport's buffer drained."""
         self.full_since = None
+        self.connection.writable = True
         if not self.connection.is_closed:
             self.owner.channel_has_room(self)
 

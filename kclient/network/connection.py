@@ -69,6 +69,7 @@ class Connection:
         state: Changed by ``apply`` only.
         versions: What the broker speaks; None before it is known.
         error: Why it is CLOSED; None before.
+        writable: The transport takes bytes, as far as its driver says.
         throttled_until: No request may be written before that time (KIP-219).
         last_used: When a request was last written or answered.
         answered: Requests answered since READY.
@@ -76,6 +77,7 @@ class Connection:
         setup_timed_out: It closed since the handshake took too long.
         output: What ``take_output`` gives, in pieces; for whoever wants to know if there is any.
         answers: What ``take_answers`` gives, likewise.
+        buffer: To be called for where the transport shall put the next bytes.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Connection:
         self.versions: NodeApiVersions | None = None
         self.error: KafkaError | None = None
         self.in_flight = InFlightRequests(in_flight_limit)
+        self.writable = True
         self.throttled_until = 0.0
         self.last_used = 0.0
         self.answered = 0
@@ -103,6 +106,7 @@ class Connection:
         self._client_id = identity.client_id
         self._handshake = Handshake(identity, authenticator, self.where, key.node_id)
         self._frames = FrameReader(pool, frame_limit)
+        self.buffer = self._frames.buffer
         self._frame_limit = frame_limit
         self._correlation_id = 0
         self._setup_deadline = 0.0
@@ -125,7 +129,12 @@ class Connection:
 
     def can_send(self, now: float) -> bool:
         """A request may be written now."""
-        return self.state is _READY and self.in_flight.can_send_more and now >= self.throttled_until
+        return (
+            self.state is _READY
+            and self.writable
+            and self.in_flight.can_send_more
+            and now >= self.throttled_until
+        )
 
     def next_deadline(self) -> float | None:
         """When ``expire`` has something to do: the first deadline of what is in flight."""
@@ -176,10 +185,6 @@ class Connection:
             self.in_flight.add(request)
         else:
             self.answers.append((request, None))
-
-    def buffer(self) -> memoryview:
-        """Where the transport puts the next bytes."""
-        return self._frames.buffer()
 
     def received(self, count: int, now: float) -> bool:
         """``count`` bytes arrived in ``buffer``: read all complete frames.

@@ -93,7 +93,7 @@ class Line:
     def can_send(self, now: float) -> bool:
         """A request would be written now, or as soon as a connection that may be made is made."""
         channel = self.channel
-        if channel is not None and not self.waiting and channel.can_send(now):
+        if channel is not None and not self.waiting and channel.connection.can_send(now):
             return True
         room = self._can_send(now)
         if not room:
@@ -107,7 +107,7 @@ class Line:
         if channel is None:
             return len(self.waiting) < self._limit and self._may_open(now)
         if channel.connection.state is _READY:
-            return channel.can_send(now) and not self.waiting
+            return channel.connection.can_send(now) and not self.waiting
         return channel.connection.state in HANDSHAKE and len(self.waiting) < self._limit
 
     def _may_open(self, now: float) -> bool:
@@ -125,7 +125,7 @@ class Line:
     def send(self, request: PendingRequest, now: float) -> None:
         """Write the request, or let it wait for the connection."""
         channel = self.channel
-        if channel is not None and not self.waiting and channel.can_send(now):
+        if channel is not None and not self.waiting and channel.connection.can_send(now):
             if self._submit(channel, request, now):
                 # While others are under way anyhow, small ones share a write: a system call costs
                 # more than all the rest of a request.
@@ -309,7 +309,7 @@ class Line:
     def _pump(self, channel: Channel, now: float) -> None:
         """Write what waits, as far as there is room, in one piece or a few large ones."""
         unwritten = 0
-        while self.waiting and channel.can_send(now):
+        while self.waiting and channel.connection.can_send(now):
             request = self.waiting.popleft()
             if self._submit(channel, request, now):
                 unwritten += request.request_bytes

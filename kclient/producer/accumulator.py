@@ -1,9 +1,9 @@
 """Records in, batches per partition out: what is waiting, where, and what may be sent now.
 
-The intake appends records here; the sender asks ``ready_nodes`` and ``ready_queues``, takes
-batches out through their ``PartitionQueue`` and reports what became of them. Everything is found
-by need, never by walking all partitions: ready queues by leader, and due lists for linger, retries
-and delivery deadlines. Sans-IO; ``append`` is the hottest function of the producer.
+The intake appends records here; the sender looks at ``ready``, takes batches out through their
+``PartitionQueue`` and reports what became of them. Everything is found by need, never by walking
+all partitions: ready queues by leader, and due lists for linger, retries and delivery deadlines.
+Sans-IO; ``append`` is the hottest function of the producer.
 """
 
 from __future__ import annotations
@@ -163,7 +163,9 @@ class Accumulator:
         self._most_spare = min(_SPARE_BYTES, config.buffer_memory // 8) // self._batch_size
         self.idempotent = config.idempotence
         self._max_in_flight = config.max_in_flight
-        self._ready: dict[int, dict[PartitionQueue, None]] = {}
+        self.ready: dict[int, dict[PartitionQueue, None]] = {}
+        """The marked queues of each leader that has any, longest waiting first; ``NO_LEADER``'s,
+        too."""
         self._lingering: DueList[ProducerBatch] = DueList(_is_open)
         self._deadlines: DueList[ProducerBatch] = DueList(_is_unsettled)
         self._retries: DueList[PartitionQueue] = DueList(_may_retry)
@@ -308,23 +310,15 @@ class Accumulator:
 
     def mark(self, queue: PartitionQueue) -> None:
         """Something changed for ``queue``: the sender should look at it."""
-        self._ready.setdefault(queue.leader, {})[queue] = None
+        self.ready.setdefault(queue.leader, {})[queue] = None
 
     def unmark(self, queue: PartitionQueue) -> None:
         """Nothing can be sent for ``queue`` until something changes."""
-        self._ready.get(queue.leader, {}).pop(queue, None)
-
-    def ready_nodes(self) -> list[int]:
-        """Leaders with marked queues; ``NO_LEADER`` isn't one."""
-        return [node for node, queues in self._ready.items() if queues and node != NO_LEADER]
-
-    def ready_queues(self, node_id: int) -> list[PartitionQueue]:
-        """The marked queues of one leader, longest waiting first."""
-        return list(self._ready.get(node_id, ()))
-
-    def has_leaderless(self) -> bool:
-        """Some partition with records has no leader."""
-        return bool(self._ready.get(NO_LEADER))
+        queues = self.ready.get(queue.leader)
+        if queues is not None and queue in queues:
+            del queues[queue]
+            if not queues:
+                del self.ready[queue.leader]
 
     def back_off(self, queue: PartitionQueue, until: float) -> None:
         """Have ``queue`` marked again at ``until``."""

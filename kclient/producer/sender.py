@@ -168,10 +168,11 @@ class Sender:
             if parked is not None and parked < due:
                 due = parked
         # Nobody tells when a node's back-off is over.
-        for node_id in accumulator.ready_nodes():
-            at = self._network.retry_at(node_id)
-            if at < due and at > self._clock.now():
-                due = at
+        for node_id in accumulator.ready:
+            if node_id != NO_LEADER:
+                at = self._network.retry_at(node_id)
+                if at < due and at > self._clock.now():
+                    due = at
         if due == _NEVER:
             self._disarm()
         else:
@@ -205,18 +206,19 @@ class Sender:
             self._intake.admit()
             if not self.in_flight and self._intake.lot.room_head() is not None:
                 accumulator.hurry()  # all memory is in batches that linger
-        nodes = accumulator.ready_nodes()
+        nodes = list(accumulator.ready)
         if len(nodes) > 1:
             first = self._turn % len(nodes)
             nodes = nodes[first:] + nodes[:first]
         left = _SENT_AT_ONCE  # of very many batches some now and the others in the next step
         for node_id in nodes:
-            left -= self._serve(node_id, now, left)
+            if node_id != NO_LEADER:
+                left -= self._serve(node_id, now, left)
             if left <= 0:
                 self._turn += 1
                 self.wake()
                 break
-        if accumulator.has_leaderless():
+        if NO_LEADER in accumulator.ready:
             self._metadata.request_update()
 
     def _expire(self, now: float) -> None:
@@ -242,13 +244,13 @@ class Sender:
             if node_id not in self._metadata.view.brokers:
                 self._metadata.request_update()  # a leader without an address
             self._metadata.doubt_leader(node_id, _PRODUCE)
-        while sent < most:
-            queues = self._accumulator.ready_queues(node_id)
-            if not queues or not network.can_send(node_id, _PRODUCE):
+        while sent < most and (ready := self._accumulator.ready.get(node_id)):
+            if not network.can_send(node_id, _PRODUCE):
                 break
             if not connected and self.in_flight.get(node_id):
                 break  # the first request waits for the connection; it will make room
             most_lingered = _LINGERED_AT_ONCE if self._config.linger else 0
+            queues = list(ready)
             if self._lingered.get(node_id, -1) >= most_lingered:
                 # They stay marked, and open batches fill, until the broker has answered.
                 queues = [q for q in queues if _goes_on(q, now)]

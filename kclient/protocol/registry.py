@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 from kclient.errors import ProtocolError
@@ -55,6 +56,7 @@ def request_class(api_key: int) -> type[Request]:
     return cast(type[Request], getattr(module, f"{found.name}Request"))
 
 
+@lru_cache(maxsize=1024)
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether headers and body of this version have tagged fields."""
     first = api(api_key).first_flexible

@@ -183,9 +183,9 @@ def test_a_paused_transport_stops_the_sender_and_a_resumed_one_tells() -> None:
     wired = Wired()
     wired.make_ready()
     wired.channel.pause_writing()
-    assert not wired.channel.can_send(1.0)
+    assert not wired.channel.connection.can_send(1.0)
     wired.channel.resume_writing()
-    assert wired.channel.can_send(1.0)
+    assert wired.channel.connection.can_send(1.0)
     assert wired.owner.told == ["full", "room"]
 
 
