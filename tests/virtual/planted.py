@@ -197,8 +197,8 @@ def the_position_moves_before_the_hand_over(patch: pytest.MonkeyPatch) -> None:
     """A poll that is cancelled in between has lost what it took."""
     poll = Poller.poll
 
-    async def planted(self: Poller, limit: int, timeout: float) -> list[Any]:
-        records = await poll(self, limit, timeout)
+    async def planted(self: Poller, limit: int, timeout: float, *, raw: bool = False) -> list[Any]:
+        records = await poll(self, limit, timeout, raw=raw)
         await asyncio.sleep(0.001)
         return records
 

@@ -40,7 +40,9 @@ def a_follower_keeps_what_its_leader_never_had(patch: pytest.MonkeyPatch) -> Non
 def a_follower_is_in_sync_before_it_caught_up(patch: pytest.MonkeyPatch) -> None:
     """Whoever fetches at all joins the ISR."""
 
-    def planted(self: Replica, alive: Iterable[int]) -> tuple[int, ...] | None:
+    def planted(
+        self: Replica, alive: Iterable[int], asking: int | None = None
+    ) -> tuple[int, ...] | None:
         if not self.leads or self.wanted_isr is not None:
             return None
         known = [one for one in alive if one in self.followers]

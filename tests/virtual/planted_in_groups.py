@@ -22,13 +22,16 @@ from kclient.consumer.partition_state import PartitionState
 from kclient.consumer.subscription import Subscription
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.membership import Membership
+from kclient.record import Record
 from kclient.types import OffsetAndMetadata, TopicPartition
 
 
 def what_is_being_worked_on_is_committed(patch: pytest.MonkeyPatch) -> None:
     """Automatic commits take the position, as if all that was handed over were finished."""
 
-    def planted(self: Subscription, state: PartitionState) -> tuple[int, int] | None:
+    def planted(
+        self: Subscription, state: PartitionState, in_hand: Record | None = None
+    ) -> tuple[int, int] | None:
         return None if state.position is None else (state.position, state.position_epoch)
 
     patch.setattr(Subscription, "finished", planted)
@@ -37,7 +40,9 @@ def what_is_being_worked_on_is_committed(patch: pytest.MonkeyPatch) -> None:
 def nobody_waits_for_the_user(patch: pytest.MonkeyPatch) -> None:
     """Partitions are given up while their records are being worked on."""
 
-    async def planted(self: HandedOver, partitions: Collection[TopicPartition], end: float) -> None:
+    async def planted(
+        self: HandedOver, partitions: Collection[TopicPartition], deadline: float
+    ) -> None:
         self.settle()
 
     patch.setattr(HandedOver, "drain", planted)
