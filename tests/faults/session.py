@@ -47,7 +47,7 @@ class Session(asyncio.Protocol):
         self._cut_requests: Cutter = Opaque() if proxy.opaque else Frames()
         self._cut_answers: Cutter = Opaque() if proxy.opaque else Frames()
         self._connecting: asyncio.Task[None] | None = None
-        self._open_sides = 0
+        self._client_open = self._back_open = False
         self._over = False
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._down.out = self._up.source = cast(asyncio.Transport, transport)
-        self._open_sides += 1
+        self._client_open = True
         self._proxy.opened(self)
         if self._proxy.closing:
             self.abort()
@@ -111,7 +111,8 @@ class Session(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._proxy.ended(self)
         self._down.discard()
-        self._side_closed()
+        self._client_open = False
+        self._check_gone()
         if not self._over:
             # What the client sent before is on its way and arrives, as it would without a proxy.
             self._up.put_call(lambda: self._end(False))
@@ -126,10 +127,14 @@ class Session(asyncio.Protocol):
             await self._proxy.loop.create_connection(lambda: _Back(self), host, port)
         except OSError:
             self._end(False)
+        except asyncio.CancelledError:
+            # uvloop tells a protocol nothing of the end of a connection that was being opened.
+            self._back_open = False
+            raise
 
     def back_made(self, transport: asyncio.Transport) -> None:
         """The broker accepted."""
-        self._open_sides += 1
+        self._back_open = True
         self._up.out = self._down.source = transport
         if self._over:
             transport.abort()
@@ -148,7 +153,8 @@ class Session(asyncio.Protocol):
     def back_lost(self) -> None:
         """The broker ended the connection."""
         self._up.discard()
-        self._side_closed()
+        self._back_open = False
+        self._check_gone()
         if not self._over:
             self._down.put_call(lambda: self._end(False))
             # A direction that was silenced stays so: then the client hears of no end either.
@@ -255,13 +261,9 @@ class Session(asyncio.Protocol):
             if transport is not None:
                 transport.abort()
 
-    def _side_closed(self) -> None:
-        self._open_sides -= 1
-        self._check_gone()
-
     def _check_gone(self) -> None:
         connecting = self._connecting is not None and not self._connecting.done()
-        if self._over and self._open_sides == 0 and not connecting:
+        if self._over and not (self._client_open or self._back_open or connecting):
             self._proxy.gone(self)
 
 
