@@ -24,7 +24,14 @@ def producing(scene: Scene, **settings: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def consuming(scene: Scene, *topics: str, **settings: Any) -> Iterator[Any]:
     """A consumer that commits nothing of itself."""
-    settings = {"enable_auto_commit": False, "fetch_max_wait_ms": 100, **settings}
+    settings = {
+        "enable_auto_commit": False,
+        "fetch_max_wait_ms": 100,
+        # Where a member's LeaveGroup does not arrive, the next one waits for that long: by default
+        # longer than PATIENCE.
+        "session_timeout_ms": 10_000,
+        **settings,
+    }
     made = kafka.KafkaConsumer(*topics, bootstrap_servers=scene.bootstrap, **settings)
     try:
         yield made
