@@ -27,13 +27,17 @@ from kclient.types import OffsetAndMetadata, TopicPartition
 
 
 def what_is_being_worked_on_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """Automatic commits take the position, as if all that was handed over were finished."""
+    """Automatic commits wait for no call, and take all that was handed over as finished."""
+
+    def always(self: Handover) -> bool:
+        return True
 
     def planted(
         self: Subscription, state: PartitionState, in_hand: Record | None = None
     ) -> tuple[int, int] | None:
         return None if state.position is None else (state.position, state.position_epoch)
 
+    patch.setattr(Handover, "may_commit", always)
     patch.setattr(Subscription, "finished", planted)
 
 
