@@ -207,19 +207,20 @@ class Sender:
             if not self.in_flight and self._intake.lot.room_head() is not None:
                 accumulator.hurry()  # all memory is in batches that linger
         nodes = list(accumulator.ready)
+        if NO_LEADER in nodes:
+            nodes.remove(NO_LEADER)
+            self._metadata.request_update()
         if len(nodes) > 1:
+            nodes.sort()  # rows come and go: in their own order turns would not be fair
             first = self._turn % len(nodes)
             nodes = nodes[first:] + nodes[:first]
         left = _SENT_AT_ONCE  # of very many batches some now and the others in the next step
         for node_id in nodes:
-            if node_id != NO_LEADER:
-                left -= self._serve(node_id, now, left)
+            left -= self._serve(node_id, now, left)
             if left <= 0:
                 self._turn += 1
                 self.wake()
                 break
-        if NO_LEADER in accumulator.ready:
-            self._metadata.request_update()
 
     def _expire(self, now: float) -> None:
         """Give up batches whose time is over; where they are very many, some in the next step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 
 import pytest
 
@@ -135,6 +136,25 @@ def test_very_many_batches_go_in_several_steps_and_no_broker_is_left_out() -> No
         rig.network.pending.clear()
     # The second broker's turn is in the second step, whatever the first one has left.
     assert counts == [250, 10 + 250, 250, 250]
+
+
+def test_brokers_take_turns_where_a_step_is_not_enough_for_all() -> None:
+    leaders = [1] * 250 + [2] * 250 + [3] * 250
+    rig, broker = Rig(topics={"t": leaders}), ModelBroker()
+    sent: Counter[int] = Counter()
+    idle = set(range(len(leaders)))
+    for _ in range(60):
+        for index in sorted(idle):
+            rig.send(b"x", partition=index)
+        idle.clear()
+        rig.step()
+        for pending in rig.network.pending:
+            written = values(pending.message())
+            sent[pending.node_id] += len(written)
+            idle.update(index for _, index in written)
+        while rig.network.pending:
+            serve(rig, broker)
+    assert sent == {1: 5000, 2: 5000, 3: 5000}
 
 
 def test_with_very_many_lingered_batches_under_way_the_next_ones_fill() -> None:
