@@ -213,6 +213,7 @@ class FaultProxy:
         self.connections += 1
         self._live[session] = None
         self._all.add(session)
+        self._none_left.clear()
         self.changed()
 
     def ended(self, session: Session) -> None:

@@ -63,7 +63,9 @@ class JavaProcess:
         os.kill(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + 10.0
         while set(_thread_states(self.pid)) != {"T"}:
-            assert time.monotonic() < deadline, f"{self.pid} still runs after SIGSTOP"
+            if time.monotonic() > deadline or not self.alive():
+                self.resume()
+                raise AssertionError(f"{self.pid} has not stopped after SIGSTOP")
             time.sleep(_POLL)
 
     def resume(self) -> None:
