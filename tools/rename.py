@@ -108,7 +108,7 @@ class Renaming:
 
     def merge(self, row: dict[str, Any]) -> None:
         """Move all of a module into another."""
-        old, new = row["from"], self.now(row["into"])
+        old, new = self.now(row["from"]), self.now(row["into"])
         if row.get("part"):
             print(f"{old} -> {new}: a part, by hand")
             return
@@ -222,7 +222,7 @@ def main() -> int:
     for row in table.get("merge", []):
         renaming.merge(row)
     for row in table.get("module", []):
-        renaming.move(row["from"], row["to"])
+        renaming.move(renaming.now(row["from"]), row["to"])
     for row in table.get("name", []):
         renaming.rename(row)
     for command in (["check", "--fix", "-q"], ["format", "-q"]):

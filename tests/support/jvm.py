@@ -63,7 +63,8 @@ class JavaProcess:
         os.kill(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + 10.0
         while set(_thread_states(self.pid)) != {"T"}:
-            if time.monotonic() > deadline or not self.alive():
+            assert self.alive(), f"{self.pid} has ended"
+            if time.monotonic() > deadline:
                 self.resume()
                 raise AssertionError(f"{self.pid} has not stopped after SIGSTOP")
             time.sleep(_POLL)
