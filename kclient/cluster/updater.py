@@ -59,6 +59,7 @@ class MetadataUpdater:
         counters: Counters,
         allow_auto_create: bool = False,
     ) -> None:
+        self.view = state.view
         self._state = state
         self._network = network
         self._clock = clock
@@ -75,11 +76,6 @@ class MetadataUpdater:
         counters.gauge("metadata.version", lambda: float(self.view.version))
         counters.gauge("metadata.topics", lambda: float(len(self.view.topics)))
         counters.gauge("metadata.brokers", lambda: float(len(self.view.brokers)))
-
-    @property
-    def view(self) -> Cluster:
-        """The cluster as far as it is known now."""
-        return self._state.view
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -467,7 +463,7 @@ class MetadataUpdater:
         )
 
     def _publish(self) -> None:
-        view = self.view
+        self.view = view = self._state.view
         self._network.update_nodes(
             Node(b.node_id, b.host, b.port, b.rack) for b in view.brokers.values()
         )

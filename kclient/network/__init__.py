@@ -10,6 +10,7 @@ from __future__ import annotations
 from kclient.network.addresses import ConnectionKey, Lane, Node
 from kclient.network.client import NetworkClient
 from kclient.network.future import RequestFuture
+from kclient.network.line import Room
 from kclient.network.requests import RawResponse, RequestBuilder
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "RawResponse",
     "RequestBuilder",
     "RequestFuture",
+    "Room",
 ]

@@ -78,9 +78,15 @@ class Channel(asyncio.BufferedProtocol):
         """Write what was submitted, in one piece, and hand over the answers that are there."""
         connection = self.connection
         if connection.output:
-            self._write()
+            output = connection.take_output()
+            if self._transport is not None:
+                size = len(output)
+                self.bytes_out += size
+                # What a socket doesn't take at once is sliced off: of bytes a copy (to 3.11).
+                self._transport.write(output if size <= _LARGE else memoryview(output))
         if connection.answers:
-            self._hand_over()
+            for request, outcome in connection.take_answers():
+                self.owner.channel_answered(self, request, outcome)
 
     def flush_soon(self) -> None:
         """Write in the loop's next round, together with what is submitted until then."""
@@ -197,13 +203,12 @@ class Channel(asyncio.BufferedProtocol):
         """Write, hand over and tell, after the machine may have moved."""
         connection = self.connection
         if connection.is_closed:
-            if self._transport is not None:
-                if abort:
-                    self._transport.abort()
-                else:
-                    self._write()
-                    self._transport.close()
-            self._hand_over()
+            if abort:
+                connection.take_output()
+                self.abort_transport()
+            self.flush()
+            if not abort and self._transport is not None:
+                self._transport.close()
             if not self._told_closed:
                 self._told_closed = True
                 self.owner.channel_closed(self)
@@ -217,15 +222,3 @@ class Channel(asyncio.BufferedProtocol):
         self._flush_is_due = False
         if not self.connection.is_closed:
             self.flush()
-
-    def _write(self) -> None:
-        output = self.connection.take_output()
-        if output and self._transport is not None:
-            size = len(output)
-            self.bytes_out += size
-            # What a socket doesn't take at once is sliced off: of bytes that is a copy (to 3.11).
-            self._transport.write(output if size <= _LARGE else memoryview(output))
-
-    def _hand_over(self) -> None:
-        for request, outcome in self.connection.take_answers():
-            self.owner.channel_answered(self, request, outcome)

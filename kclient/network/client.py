@@ -17,7 +17,7 @@ from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
-from kclient.network.line import Line, not_known
+from kclient.network.line import Line, Room, not_known
 from kclient.network.node_states import NodeStates
 from kclient.network.reporter import Reporter
 from kclient.network.requests import PendingRequest
@@ -285,19 +285,19 @@ class NetworkClient:
         if line is not None:
             line.fail_waiting(error)
 
-    def can_send(self, node_id: int, lane: Lane = Lane.GENERAL) -> bool:
-        """A request would be written now, or once a connection that may be dialed now is there.
+    def can_send(self, node_id: int, lane: Lane = Lane.GENERAL) -> Room:
+        """Whether a request would be written now, or once a connection that may be made is there.
 
-        False where the node is unknown or in back-off, and where the connection has as many
-        requests under way as it may, is throttled, or doesn't take bytes. When that changes, room
-        listeners are called.
+        Not where the node is unknown or in back-off, and where the connection has as many requests
+        under way as it may, is throttled, or doesn't take bytes. When that changes, room listeners
+        are called.
         """
         if not self._running:
-            return False
+            return Room.NONE
         line = self._lines.get((node_id, lane))
         if line is None:
             if self.book.get(node_id) is None:
-                return False
+                return Room.NONE
             line = self._new_line(node_id, lane)
         return line.can_send(self.clock.now())
 

@@ -38,7 +38,7 @@ from kclient.network.requests import PendingRequest, RawResponse
 from kclient.network.throttling import LONGEST_SILENCE, must_keep_silent, throttle_ms_of_raw
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.message import Request
-from kclient.transitions import IllegalTransition, step
+from kclient.transitions import step
 
 if TYPE_CHECKING:
     from kclient.network.addresses import ConnectionKey
@@ -164,16 +164,16 @@ class Connection:
         self._setup_deadline = setup_deadline
         self._ask(self._handshake.begin(), now)
 
-    def submit(self, request: PendingRequest, now: float) -> None:
-        """Write a request; only where ``can_send`` says so.
+    def submit(self, request: PendingRequest, now: float) -> bool:
+        """Write a request; False, and nothing happens, where ``can_send`` says no.
 
         Raises:
             NoCommonVersion: Broker and client share no version of this API.
             ProtocolError: The message can't be written in the version found.
             Exception: What the request's own builder raised. In all cases nothing was written.
         """
-        if self.state is not _READY or self.versions is None:
-            raise IllegalTransition(f"submit in state {self.state.name}")
+        if not self.can_send(now) or self.versions is None:
+            return False
         request.version = self.versions.latest_usable(request.api, request.max_version)
         build = request.build
         message = build if isinstance(build, Request) else build(request.version)
@@ -185,6 +185,7 @@ class Connection:
             self.in_flight.add(request)
         else:
             self.answers.append((request, None))
+        return True
 
     def received(self, count: int, now: float) -> bool:
         """``count`` bytes arrived in ``buffer``: read all complete frames.
@@ -281,9 +282,19 @@ class Connection:
         request.received_bytes = frame.nbytes
         self.last_used = now
         self.answered += 1
-        outcome: object
+        outcome: Any
         try:
-            outcome = self._decode(request, frame, now)
+            api, version = request.api, request.version
+            _, offset = decode_response_header(frame, api.API_KEY, version)
+            if request.raw:
+                outcome = RawResponse(api.API_KEY, version, self._frames.keep(), offset)
+                throttle_ms = throttle_ms_of_raw(api.API_KEY, outcome.body)
+            else:
+                outcome = api.RESPONSE.decode(frame, version, offset)
+                # Nearly all responses have the field, and the others cost one look-up.
+                throttle_ms = getattr(outcome, "throttle_time_ms", 0)
+            if throttle_ms > 0 and must_keep_silent(api.API_KEY, version):
+                self._throttle(request, throttle_ms, now)
         except ProtocolError as error:
             # The frame was whole, so the next one can be read: only this request failed.
             error.node_id = self.key.node_id
@@ -293,20 +304,6 @@ class Connection:
         self.answers.append((request, outcome))
         if self.state is _DRAINING:
             self.retire()
-
-    def _decode(self, request: PendingRequest, frame: memoryview, now: float) -> object:
-        api, version = request.api, request.version
-        _, offset = decode_response_header(frame, api.API_KEY, version)
-        if request.raw:
-            answer = RawResponse(api.API_KEY, version, self._frames.keep(), offset)
-            self._throttle(request, throttle_ms_of_raw(api.API_KEY, version, answer.body), now)
-            return answer
-        response: Any = api.RESPONSE.decode(frame, version, offset)
-        # Nearly all responses have the field, and the others cost one look-up.
-        throttle_ms = getattr(response, "throttle_time_ms", 0)
-        if throttle_ms > 0 and must_keep_silent(api.API_KEY, version):
-            self._throttle(request, throttle_ms, now)
-        return response
 
     def _throttle(self, request: PendingRequest, milliseconds: int, now: float) -> None:
         if milliseconds > 0:

@@ -41,11 +41,15 @@ class RequestFuture(Generic[T]):
     ``await future`` gives the value or raises the error, in any number of tasks. Cancellation:
     cancelling an await abandons that waiter only, without a trace; the request itself goes on and
     the other waiters and listeners get its outcome.
+
+    Attributes:
+        done: It has a value or an error. Read only.
     """
 
-    __slots__ = ("_listeners", "_outcome")
+    __slots__ = ("_listeners", "_outcome", "done")
 
     def __init__(self) -> None:
+        self.done = False
         self._outcome: object = _PENDING
         self._listeners: list[Callable[[RequestFuture[T]], object]] | None = None
 
@@ -57,14 +61,9 @@ class RequestFuture(Generic[T]):
         return future
 
     @property
-    def done(self) -> bool:
-        """It has a value or an error."""
-        return self._outcome is not _PENDING
-
-    @property
     def succeeded(self) -> bool:
         """It has a value."""
-        return self._outcome is not _PENDING and not isinstance(self._outcome, BaseException)
+        return self.done and not isinstance(self._outcome, BaseException)
 
     @property
     def error(self) -> Exception | None:
@@ -91,11 +90,12 @@ class RequestFuture(Generic[T]):
             TypeError: ``value`` is an exception: that is what ``fail`` is for.
             Exception: What the first failing listener raised, after all listeners have run.
         """
-        if self._outcome is not _PENDING:
+        if self.done:
             raise AlreadyDone(f"complete() on a future that has its outcome: {self._outcome!r}")
         if isinstance(value, BaseException):
             raise TypeError(f"an exception is not a value, use fail(): {value!r}")
         self._outcome = value
+        self.done = True
         if self._listeners is not None:
             self._run_listeners()
 
@@ -107,17 +107,18 @@ class RequestFuture(Generic[T]):
             TypeError: ``error`` is not an exception instance, or is a StopIteration.
             Exception: What the first failing listener raised, after all listeners have run.
         """
-        if self._outcome is not _PENDING:
+        if self.done:
             raise AlreadyDone(f"fail() on a future that has its outcome: {self._outcome!r}")
         if not isinstance(error, Exception) or isinstance(error, StopIteration):
             raise TypeError(f"fail() takes an exception other than StopIteration, not {error!r}")
         self._outcome = error
+        self.done = True
         if self._listeners is not None:
             self._run_listeners()
 
     def add_listener(self, listener: Callable[[RequestFuture[T]], object]) -> None:
         """Have ``listener(self)`` called when the outcome comes; at once if it is there."""
-        if self._outcome is not _PENDING:
+        if self.done:
             listener(self)
         elif self._listeners is None:
             self._listeners = [listener]
@@ -137,7 +138,7 @@ class RequestFuture(Generic[T]):
         return len(self._listeners) if self._listeners is not None else 0
 
     def __await__(self) -> Generator[object, None, T]:
-        if self._outcome is _PENDING:
+        if not self.done:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
             def wake(_: RequestFuture[T]) -> None:
@@ -172,7 +173,7 @@ class RequestFuture(Generic[T]):
                 del first
 
     def __repr__(self) -> str:
-        if self._outcome is _PENDING:
+        if not self.done:
             return "<RequestFuture pending>"
         kind = "failed" if isinstance(self._outcome, BaseException) else "completed"
         return f"<RequestFuture {kind} {self._outcome!r:.80}>"

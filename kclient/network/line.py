@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import enum
 import math
 from collections import deque
 from typing import TYPE_CHECKING
@@ -44,6 +45,17 @@ TIMER_SLACK = 0.001
 DRAIN_TIME = 1.0
 """Seconds that a broker has, at an address that it left, for what is under way there."""
 _NEVER = math.inf
+
+
+class Room(enum.IntEnum):
+    """Whether a node takes a request. Where it is NONE, which is false, it is told when it ends."""
+
+    NONE = 0
+    ONCE_CONNECTED = 1
+    NOW = 2
+
+
+_NOW = Room.NOW
 
 
 class Line:
@@ -90,17 +102,17 @@ class Line:
         """There is a usable connection."""
         return self.channel is not None and self.channel.connection.state is _READY
 
-    def can_send(self, now: float) -> bool:
-        """A request would be written now, or as soon as a connection that may be made is made."""
+    def can_send(self, now: float) -> Room:
+        """Whether a request would be written, now or by a connection that may be made."""
         channel = self.channel
         if channel is not None and not self.waiting and channel.connection.can_send(now):
-            return True
-        room = self._can_send(now)
-        if not room:
-            self._refused = True
-            if channel is None:
-                self._await_back_off(now)
-        return room
+            return _NOW
+        if self._can_send(now):
+            return Room.ONCE_CONNECTED
+        self._refused = True
+        if channel is None:
+            self._await_back_off(now)
+        return Room.NONE
 
     def _can_send(self, now: float) -> bool:
         channel = self.channel
@@ -125,22 +137,21 @@ class Line:
     def send(self, request: PendingRequest, now: float) -> None:
         """Write the request, or let it wait for the connection."""
         channel = self.channel
-        if channel is not None and not self.waiting and channel.connection.can_send(now):
-            if self._submit(channel, request, now):
-                # While others are under way anyhow, small ones share a write: a system call costs
-                # more than all the rest of a request.
-                small = request.request_bytes < SMALL_REQUEST and request.expect_response
-                if small and channel.connection.in_flight.oldest is not request:
-                    channel.flush_soon()
-                else:
-                    channel.flush()
+        if channel is not None and not self.waiting and self._submit(channel, request, now):
+            # While others are under way anyhow, small ones share a write: a system call costs more
+            # than all the rest of a request.
+            small = request.request_bytes < SMALL_REQUEST and request.expect_response
+            if small and channel.connection.in_flight.oldest is not request:
+                channel.flush_soon()
+            else:
+                channel.flush()
         else:
             self.waiting.append(request)
             if channel is None or self._owner.book.get(self.key.node_id) is None:
                 self.open(now)
             else:
                 self._bound_drain()
-        if request.next_deadline < self._timer_at and not request.future.done:
+        if min(request.deadline, request.limit) < self._timer_at and not request.future.done:
             self._arm(request.next_deadline)
 
     def open(self, now: float) -> None:
@@ -250,10 +261,7 @@ class Line:
             if not self._proved:
                 self._proved = True
                 self._owner.states.proved(self._dialed)
-        if not request.future.done:
-            self._answer(request, outcome)
-        elif isinstance(outcome, RawResponse):
-            outcome.release()  # its caller had no more time
+        self._answer(request, outcome)
         if request.throttle:
             self._refused = True
             self._arm(channel.connection.throttled_until)
@@ -311,8 +319,8 @@ class Line:
         unwritten = 0
         while self.waiting and channel.connection.can_send(now):
             request = self.waiting.popleft()
-            if self._submit(channel, request, now):
-                unwritten += request.request_bytes
+            self._submit(channel, request, now)
+            unwritten += request.request_bytes
             if unwritten >= FLUSH_BYTES:
                 channel.flush()  # and see whether the transport takes more
                 unwritten = 0
@@ -320,8 +328,9 @@ class Line:
             channel.flush()
 
     def _submit(self, channel: Channel, request: PendingRequest, now: float) -> bool:
+        """Write it, or fail it where that isn't possible at all; False where it isn't now."""
         try:
-            channel.connection.submit(request, now)
+            return channel.connection.submit(request, now)
         except Exception as error:  # no common version, or the builder failed: this request only
             if isinstance(error, KafkaError) and error.maybe_written is None:
                 error.maybe_written = False
@@ -329,10 +338,13 @@ class Line:
             if isinstance(error, NoCommonVersion) and now - self._opened_at >= VERSIONS_GOOD_FOR:
                 # Maybe what the broker said of itself was damaged, and it was upgraded maybe.
                 self.retire("the broker's versions are asked for again")
-            return False
-        return True
+            return True
 
     def _answer(self, request: PendingRequest, outcome: object) -> None:
+        if request.future.done:  # its caller had no more time
+            if isinstance(outcome, RawResponse):
+                outcome.release()
+            return
         error = outcome if isinstance(outcome, Exception) else None
         reporter = self._owner.reporter
         reporter.completed(self.key, request, error, self._owner.clock)

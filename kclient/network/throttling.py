@@ -63,8 +63,8 @@ def must_keep_silent(api_key: int, version: int) -> bool:
     return version >= _FIRST_VERSION.get(api_key, 0)
 
 
-def throttle_ms_of_raw(api_key: int, version: int, body: memoryview) -> int:
-    """Milliseconds of silence that an undecoded response asks for; 0 where it can't be told."""
-    if api_key not in _LEADING_FIELD or not must_keep_silent(api_key, version):
+def throttle_ms_of_raw(api_key: int, body: memoryview) -> int:
+    """``throttle_time_ms`` of an undecoded response; 0 where it can't be told."""
+    if api_key not in _LEADING_FIELD:
         return 0
     return max(0, int(_INT32.unpack_from(body)[0])) if body.nbytes >= _INT32.size else 0

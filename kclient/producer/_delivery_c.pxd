@@ -122,6 +122,7 @@ cdef class Delivery:
     cdef int64_t _timestamp
     cdef public object _listeners
 
+    @cython.locals(outcome=BatchOutcome)
     cpdef bint done(self)
 
     @cython.locals(outcome=BatchOutcome, base=int64_t, appended=int64_t, offset=int64_t,

@@ -5,6 +5,7 @@ import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
 from kclient.producer._delivery_c cimport BatchOutcome
+from kclient.record._builder_c cimport BatchBuilder
 
 cdef Py_ssize_t WINDOW
 cdef object _SEALED
@@ -51,11 +52,14 @@ cdef class PartitionQueue:
     @cython.locals(sequences=PartitionSequences)
     cpdef object needs_identity(self)
 
-    @cython.locals(batch=ProducerBatch)
+    @cython.locals(batch=ProducerBatch, builder=BatchBuilder)
     cpdef ProducerBatch seal_open(self)
 
     @cython.locals(head=ProducerBatch)
     cpdef ProducerBatch next_batch(self, double now)
+
+    @cython.locals(head=ProducerBatch)
+    cpdef ProducerBatch next_repeat(self, double now)
 
     @cython.locals(sequences=PartitionSequences, head=ProducerBatch)
     cpdef object may_send_new(self)

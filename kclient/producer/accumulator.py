@@ -238,23 +238,18 @@ class Accumulator:
         self._deadlines.push(batch.deadline, batch)
         if builder.size_bytes >= queue.batch_limit:
             self.seal(queue)
-        else:
-            self._let_linger(batch, now)
-        return Delivery(outcome, index, timestamp)
-
-    def _let_linger(self, batch: ProducerBatch, now: float) -> None:
-        """Have ``batch``, which is new, sent when its time is over, or at once without linger."""
-        if self._linger == 0.0:
+        elif self._linger == 0.0:
             batch.ripe = True
             self._lingering.push(now + self._open_for, batch)
-            self.mark(batch.queue)
+            self.mark(queue)
             self.wake()
-            return
-        over = now + self._linger
-        sooner = over < self._lingering.earliest
-        self._lingering.push(over, batch)
-        if sooner:
-            self.wake(over)
+        else:
+            over = now + self._linger
+            sooner = over < self._lingering.earliest
+            self._lingering.push(over, batch)
+            if sooner:
+                self.wake(over)
+        return Delivery(outcome, index, timestamp)
 
     def separate(self, queue: PartitionQueue, deadline: float) -> None:
         """Seal the open batch unless its deadline is near ``deadline``.

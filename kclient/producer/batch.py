@@ -66,7 +66,7 @@ class ProducerBatch:
         reserved: Bytes of the memory budget that it holds.
         watcher: The ``send_many`` or ``send_arrow`` that puts records in and is told of it.
         compressing: A thread is at it.
-        compressed: Compression is over (or there is none).
+        compressed: Compression is over.
         shipment: The request that it is in, while under way.
         split_in_doubt: It is part of a batch that the log may have: a repeat of the part isn't
             recognised there, so being refused proves nothing about it.
@@ -157,11 +157,6 @@ class ProducerBatch:
         """Count of the record after its last."""
         return self.sequence + self.outcome.count
 
-    @property
-    def wire_sequence(self) -> int:
-        """Its base sequence as the batch header has it, -1 without."""
-        return self.sequence & SEQUENCE_MASK if self.sequence >= 0 else -1
-
     def records(self) -> BatchBuilder:
         """The builder of a batch that still has one."""
         if self.builder is None:
@@ -170,7 +165,8 @@ class ProducerBatch:
 
     def parcel(self) -> Parcel:
         """What a request has of it: index of the partition, batch header, and records."""
-        head, body = self.records().parts(self.producer_id, self.producer_epoch, self.wire_sequence)
+        sequence = self.sequence & SEQUENCE_MASK if self.sequence >= 0 else -1
+        head, body = self.records().parts(self.producer_id, self.producer_epoch, sequence)
         return self.queue.index, head, body
 
     def apply(self, event: BatchEvent) -> BatchState:
@@ -192,9 +188,10 @@ class ProducerBatch:
         self.shipment = None
         self.outcome = _SETTLED
 
-    def seal(self) -> None:
-        """Take no more records."""
+    def seal(self) -> BatchBuilder:
+        """Take no more records; what is in it."""
         self.apply(_SEAL)
         builder = self.records()
         builder.trim()
         self.outcome.count = builder.record_count
+        return builder

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 
         loop: asyncio.AbstractEventLoop
 
+        @property
+        def of_written(self) -> LoopOnly:
+            """The host of batches that were written."""
+            ...
+
         def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
             """``count`` records of a failed batch were dropped without anyone looking."""
             ...
@@ -110,6 +115,11 @@ class LoopOnly:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
 
+    @property
+    def of_written(self) -> LoopOnly:
+        """It is one."""
+        return self
+
     def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None: ...
 
 
@@ -163,7 +173,7 @@ class BatchOutcome:
     def acknowledge(self, base_offset: int, log_append_time: int = -1) -> None:
         """The broker has the batch at ``base_offset``; wake whoever waits."""
         # Deliveries may be kept for long, and leave no trace to the collector: see Delivery.
-        self.host = LoopOnly(self.host.loop)
+        self.host = self.host.of_written
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self._settle()
@@ -455,7 +465,10 @@ class Delivery:
 
     def done(self) -> bool:
         """True when acknowledged, failed or cancelled."""
-        return self._index < 0 or self._resolved().done
+        outcome = self._outcome
+        if outcome._parts is not None:
+            outcome = self._resolved()
+        return self._index < 0 or outcome.done
 
     def cancelled(self) -> bool:
         """True when ``cancel()`` abandoned it."""
@@ -539,7 +552,7 @@ class Delivery:
             PyObject_GC_UnTrack(self)  # type: ignore[name-defined] # noqa: F821
 
     def _show(self) -> None:
-        if cython.compiled and not PyObject_GC_IsTracked(self):  # type: ignore[name-defined] # noqa: F821
+        if not PyObject_GC_IsTracked(self):  # type: ignore[name-defined] # noqa: F821
             PyObject_GC_Track(self)  # type: ignore[name-defined] # noqa: F821
 
     def _resolved(self) -> BatchOutcome:
@@ -564,7 +577,8 @@ class Delivery:
 
     def _listen(self, listener: Any) -> None:
         if self._listeners is None:
-            self._show()
+            if cython.compiled:
+                self._show()
             self._resolved()._note_waiting(self)
             self._listeners = listener
         elif type(self._listeners) is list:

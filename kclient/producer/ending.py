@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kclient.cluster.slices import run_sliced
 from kclient.errors import ClientClosed
 from kclient.producer.flush import FailureTally, FlushWait
-from kclient.producer.hot import told_within
+from kclient.producer.hot import LoopOnly, told_within
 
 if TYPE_CHECKING:
     from kclient.clock import Clock
@@ -42,18 +42,25 @@ class UnseenFailures:
     it is gone without having been awaited.
 
     Attributes:
-        loop: The producer's loop, set by ``start``.
+        loop: The producer's loop, set by ``begin``.
+        of_written: The host of batches that were written.
         log: Where they are told; the producer puts its own in place.
         tally: Unseen failures since the last ``take``.
     """
 
     def __init__(self, counters: Counters) -> None:
         self.loop: asyncio.AbstractEventLoop
+        self.of_written: LoopOnly
         self.tally = FailureTally()
         self.log: logging.Logger | ClientLog = logger
         self._counters = counters
         self._logged_at: dict[str, float] = {}
         self._not_logged: dict[str, int] = {}
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The producer runs on ``loop``."""
+        self.loop = loop
+        self.of_written = LoopOnly(loop)
 
     def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
         """``count`` records of a failed batch were dropped without anyone looking."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING or IMPLEMENTATION != "cython":
     from kclient.producer.batch import ProducerBatch as ProducerBatch
     from kclient.producer.delivery import BatchOutcome as BatchOutcome
     from kclient.producer.delivery import Delivery as Delivery
+    from kclient.producer.delivery import LoopOnly as LoopOnly
     from kclient.producer.delivery import told_within as told_within
     from kclient.producer.partition_queue import PartitionQueue as PartitionQueue
     from kclient.producer.partition_queue import PartitionSequences as PartitionSequences
@@ -31,6 +32,7 @@ else:
     from kclient.producer._batch_c import ProducerBatch as ProducerBatch
     from kclient.producer._delivery_c import BatchOutcome as BatchOutcome
     from kclient.producer._delivery_c import Delivery as Delivery
+    from kclient.producer._delivery_c import LoopOnly as LoopOnly
     from kclient.producer._delivery_c import told_within as told_within
     from kclient.producer._partition_queue_c import PartitionQueue as PartitionQueue
     from kclient.producer._partition_queue_c import PartitionSequences as PartitionSequences

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     import cython  # type: ignore[import-untyped]
 
     from kclient.producer.idempotence import Identity
-    from kclient.record import BatchBuilder
 else:
     from kclient.record import _cython as cython
 
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.batch import ProducerBatch
     from kclient.producer.delivery import BatchOutcome
+    from kclient.record import BatchBuilder
 
 WINDOW = 5
 """Batches of a producer id that a leader remembers (Kafka's NUM_BATCHES_TO_RETAIN)."""
@@ -203,7 +203,7 @@ class PartitionQueue:
     @property
     def idle(self) -> bool:
         """Nothing is waiting or under way."""
-        return self.open is None and not self.sealed and not self.outstanding
+        return self._taking[self.index] is None and not self.sealed and not self.outstanding
 
     def needs_identity(self) -> bool:
         """A batch waits, but there is no number to give to it before there is an identity."""
@@ -220,25 +220,35 @@ class PartitionQueue:
 
     def seal_open(self) -> ProducerBatch | None:
         """Close the open batch to more records; None if there is none."""
-        batch = self.open
+        batch = self._taking[self.index]
         if batch is not None:
-            batch.seal()
+            builder = batch.seal()
             for wait in batch.flushes or ():
                 wait.unsent += batch.reserved
-            self.filled = batch.records().size_bytes
+            self.filled = builder.size_bytes
             self._taking[self.index] = None
             self.sealed.append(batch)
         return batch
 
     def next_batch(self, now: float) -> ProducerBatch | None:
-        """The batch that may be sent now, or None. The open batch isn't considered."""
+        """The batch that may be sent now, or None. An open one that has lingered is sealed."""
         if self._retrying:
-            head = self._next_repeat()
-            return head if head is not None and head.retry_at <= now else None
-        if not self.sealed or not self.may_send_new():
+            return self.next_repeat(now)
+        if not self.sealed:
+            head = self._taking[self.index]
+            if head is None or not head.ripe:
+                return None
+        if not self.may_send_new():
             return None
+        if not self.sealed:
+            self.seal_open()
         head = self.sealed[0]
         return head if head.retry_at <= now else None
+
+    def next_repeat(self, now: float) -> ProducerBatch | None:
+        """The batch that is to be sent again now, or None."""
+        head = self._next_repeat() if self._retrying else None
+        return head if head is not None and head.retry_at <= now else None
 
     def follow(self, leader: int, epoch: int) -> None:
         """``leader`` is who to send to now. No wait that the one before caused goes on.
@@ -313,24 +323,25 @@ class PartitionQueue:
             self.sealed.appendleft(batch)
         self._retrying = 0
 
-    def sent(self, batch: ProducerBatch) -> None:
-        """``batch``, from ``next_batch``, goes into a request."""
+    def sent(self, batch: ProducerBatch) -> bool:
+        """``batch``, from ``next_batch``, goes into a request; whether others wait behind it."""
         first_time = batch.state is _SEALED
         batch.apply(_SEND)
-        if not batch.attempts:
+        if batch.flushes is not None and not batch.attempts:
             self._left(batch)
         batch.attempts += 1
-        if not first_time:
+        if first_time:
+            self.sealed.popleft()
+            self.outstanding.append(batch)
+            batch.ordinal = self._next_ordinal
+            self._next_ordinal += 1
+            sequences = self.sequences
+            if sequences is not None and sequences.identity is not None:
+                batch.producer_id, batch.producer_epoch = sequences.identity
+                batch.sequence = sequences.take(batch.outcome.count)
+        else:
             self._retrying -= 1
-            return
-        self.sealed.popleft()
-        self.outstanding.append(batch)
-        batch.ordinal = self._next_ordinal
-        self._next_ordinal += 1
-        sequences = self.sequences
-        if sequences is not None and sequences.identity is not None:
-            batch.producer_id, batch.producer_epoch = sequences.identity
-            batch.sequence = sequences.take(batch.record_count)
+        return bool(self.sealed) or self._taking[self.index] is not None
 
     def is_first(self, batch: ProducerBatch) -> bool:
         """Everything before ``batch`` is settled."""

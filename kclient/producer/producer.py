@@ -25,7 +25,7 @@ from kclient.producer.hot import Doors, NoRoom
 from kclient.producer.idempotence import IdentityState, ProducerIdentity
 from kclient.producer.intake import Intake
 from kclient.producer.parking import Parked
-from kclient.producer.sender import Sender
+from kclient.producer.sender import Sender, Wakeup
 from kclient.producer.settlement import Settlement
 from kclient.producer.transactions import refuse_transactions
 from kclient.producer.turns import take_turn, turns
@@ -161,7 +161,8 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             require_method("partitioner", partitioner, "partition", "topic, key, partition_count")
         self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
         self._failures = UnseenFailures(core.counters)
-        self._accumulator = Accumulator(self._config, self._failures, core.rng, self._wake)
+        wakeup = Wakeup()
+        self._accumulator = Accumulator(self._config, self._failures, core.rng, wakeup.wake)
         self._intake = Intake(
             self._config,
             self._accumulator,
@@ -178,7 +179,13 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             self._accumulator, self._intake, self._settlement, self._failures, core.clock
         )
         self._sender = Sender(
-            core, self._config, self._accumulator, self._intake, self._identity, self._settlement
+            core,
+            self._config,
+            wakeup,
+            self._accumulator,
+            self._intake,
+            self._identity,
+            self._settlement,
         )
         self._sender.check()
         self._quick = self._intake.quick
@@ -211,7 +218,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             await producer.start()
         """
         self._core.check_new()  # else this would spoil what runs
-        self._failures.loop = asyncio.get_running_loop()
+        self._failures.begin(asyncio.get_running_loop())
         self._turn = turns(self._accumulator.account)
         await self._core.start()
         self._core.add_failure_listener(self._failed)
@@ -535,9 +542,6 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         )
 
     # Inside.
-
-    def _wake(self, at: float = 0.0) -> None:
-        self._sender.wake(at)
 
     def _add_gauges(self) -> None:
         gauge = self._core.counters.gauge

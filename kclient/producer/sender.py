@@ -21,7 +21,7 @@ from kclient.errors import (
     NoCommonVersion,
     ProtocolError,
 )
-from kclient.network import Lane
+from kclient.network import Lane, Room
 from kclient.producer.accumulator import NO_LEADER
 from kclient.producer.cargo import Cargo
 from kclient.producer.idempotence import Identity, IdentityState
@@ -48,6 +48,7 @@ logger = logging.getLogger("kclient.producer")
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _PRODUCE = Lane.PRODUCE
+_NOW = Room.NOW
 _ACKS = {"all": -1, 1: 1, 0: 0}
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _EXPIRED_AT_ONCE = 5000
@@ -69,9 +70,57 @@ _NEVER = float("inf")
 
 def _goes_on(queue: PartitionQueue, now: float) -> bool:
     """More than an open batch waits: a full one, or one to be sent again, maybe renumbered."""
-    if queue.sealed or queue.next_batch(now) is not None:
+    if queue.sealed or queue.next_repeat(now) is not None:
         return True
     return bool(queue.outstanding) and queue.needs_identity()
+
+
+class Wakeup:
+    """What the sender sleeps by: whoever has something for it wakes it, now or at a time.
+
+    Made before the sender, as those that the sender is made of wake it, too.
+
+    Attributes:
+        woken: There is something to do; the sender takes it back.
+        sleeper: Done when it is woken; None while it is awake.
+    """
+
+    def __init__(self) -> None:
+        self.woken = False
+        self.sleeper: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = _NEVER
+
+    def wake(self, at: float = 0.0) -> None:
+        """Have the sender look around soon, or at ``at``. Cheap when it is awake already."""
+        if at:
+            if self.sleeper is not None:  # else it sets its timer before it sleeps
+                self.set_timer(at, self.sleeper.get_loop())
+            return
+        self.woken = True
+        sleeper = self.sleeper
+        if sleeper is not None and not sleeper.done():
+            sleeper.set_result(None)
+
+    def set_timer(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Have it wake at ``at``, unless it does before."""
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        # Not asked of the timer: for what is due at once uvloop makes one that has no ``when``.
+        self._timer_at = at
+        self._timer = loop.call_at(at, self._on_timer)
+
+    def stop_timer(self) -> None:
+        """Only ``wake`` wakes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()
 
 
 class Sender:
@@ -85,6 +134,7 @@ class Sender:
         self,
         core: ClientCore,
         config: ProducerConfig,
+        wakeup: Wakeup,
         accumulator: Accumulator,
         intake: Intake,
         identity: ProducerIdentity,
@@ -92,6 +142,8 @@ class Sender:
     ) -> None:
         self.in_flight: dict[int, int] = {}
         """Requests under way by node id."""
+        self.wake = wakeup.wake
+        self._wakeup = wakeup
         self._lingered: dict[int, int] = {}
         self._core = core
         self._log = core.hooks.log(logger)
@@ -107,15 +159,12 @@ class Sender:
         self._squeezer = Squeezer(
             Compression.parse(config.compression), config.compression_level, self._compressed
         )
+        self._plain = self._squeezer.codec is Compression.NONE
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._nameless: dict[PartitionQueue, None] = {}
         self._refusals = 0
         self._ask_again_at = 0.0
         self._turn = 0
-        self._sleeper: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = _NEVER
-        self._woken = False
         self._network.add_room_listener(self._room)
         self._metadata.add_listener(self._metadata_changed)
 
@@ -123,37 +172,26 @@ class Sender:
         """Raise if the configured codec can't be used."""
         self._squeezer.check()
 
-    def wake(self, at: float = 0.0) -> None:
-        """Have the sender look around soon, or at ``at``. Cheap when it is awake already."""
-        if at:
-            if self._sleeper is not None:  # else it sets its timer before it sleeps
-                self._sleep_until(at, self._sleeper.get_loop())
-            return
-        self._woken = True
-        sleeper = self._sleeper
-        if sleeper is not None and not sleeper.done():
-            sleeper.set_result(None)
-
     async def run(self) -> None:
         """Send what is ready, for ever."""
         if self._config.idempotence:
             self._request_identity()
-        loop = asyncio.get_running_loop()
+        loop, wakeup = asyncio.get_running_loop(), self._wakeup
         try:
             while True:
-                self._woken = False
+                wakeup.woken = False
                 self._step(self._clock.now())
-                if self._woken:
+                if wakeup.woken:
                     # What the step itself caused is due now, but others come first.
                     await asyncio.sleep(0)
                     continue
                 self._arm(loop)
-                self._sleeper = loop.create_future()
-                await self._sleeper
-                self._sleeper = None
+                wakeup.sleeper = loop.create_future()
+                await wakeup.sleeper
+                wakeup.sleeper = None
         finally:
-            self._sleeper = None
-            self._disarm()
+            wakeup.sleeper = None
+            wakeup.stop_timer()
 
     async def close(self) -> None:
         """Let compressing threads end."""
@@ -174,28 +212,9 @@ class Sender:
                 if at < due and at > self._clock.now():
                     due = at
         if due == _NEVER:
-            self._disarm()
+            self._wakeup.stop_timer()
         else:
-            self._sleep_until(due, loop)
-
-    def _sleep_until(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the timer run at ``at``, unless it does before."""
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        # Not asked of the timer: for what is due at once uvloop makes one that has no ``when``.
-        self._timer_at = at
-        self._timer = loop.call_at(at, self._on_timer)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self.wake()
+            self._wakeup.set_timer(due, loop)
 
     def _step(self, now: float) -> None:
         accumulator = self._accumulator
@@ -239,17 +258,11 @@ class Sender:
 
         It may be a request more than ``most``.
         """
-        network, sent = self._network, 0
-        connected = network.is_connected(node_id, _PRODUCE)
-        if not connected:
-            if node_id not in self._metadata.view.brokers:
-                self._metadata.request_update()  # a leader without an address
-            self._metadata.doubt_leader(node_id, _PRODUCE)
+        sent = 0
         while sent < most and (ready := self._accumulator.ready.get(node_id)):
-            if not network.can_send(node_id, _PRODUCE):
+            room = self._network.can_send(node_id, _PRODUCE)
+            if room is not _NOW and not self._may_wait(node_id, room):
                 break
-            if not connected and self.in_flight.get(node_id):
-                break  # the first request waits for the connection; it will make room
             most_lingered = _LINGERED_AT_ONCE if self._config.linger else 0
             queues = list(ready)
             if self._lingered.get(node_id, -1) >= most_lingered:
@@ -261,6 +274,15 @@ class Sender:
             self._ship(node_id, batches, now)
             sent += len(batches)
         return sent
+
+    def _may_wait(self, node_id: int, room: Room) -> bool:
+        """Whether a request may wait for a connection, where it can't go now: only the first."""
+        if self._network.is_connected(node_id, _PRODUCE):
+            return False
+        if node_id not in self._metadata.view.brokers:
+            self._metadata.request_update()  # a leader without an address
+        self._metadata.doubt_leader(node_id, _PRODUCE)
+        return bool(room) and not self.in_flight.get(node_id)
 
     def _collect(
         self, queues: list[PartitionQueue], node_id: int, now: float
@@ -281,23 +303,20 @@ class Sender:
             left -= size
             room -= count
             batches.append(batch)
-            queue.sent(batch)
+            others_wait = queue.sent(batch)
             accumulator.unmark(queue)
-            if queue.sealed or queue.open is not None:
+            if others_wait:
                 accumulator.mark(queue)  # at the end of the row: others come first next time
         return batches
 
     def _next_batch(self, queue: PartitionQueue, node_id: int, now: float) -> ProducerBatch | None:
         """What ``queue`` may send now. If nothing, it is unmarked until something changes."""
         accumulator = self._accumulator
-        if queue.needs_identity() and not self._identify_queue(queue):
-            return None
         batch = queue.next_batch(now)
-        if batch is None:
-            filling = queue.open
-            if filling is not None and filling.ripe and not queue.sealed and queue.may_send_new():
-                queue.seal_open()
-                batch = queue.next_batch(now)
+        if batch is None and queue.needs_identity():
+            if not self._identify_queue(queue):
+                return None
+            batch = queue.next_batch(now)
         if batch is None:
             due = queue.retry_due()
             if due is not None and due > now:
@@ -306,7 +325,7 @@ class Sender:
                 accumulator.unmark(queue)
             return None
         try:
-            if self._squeezer.ready(batch):
+            if self._plain or self._squeezer.ready(batch):
                 return batch
         except KafkaError as error:
             self._settlement.give_up(batch, error)
@@ -367,9 +386,12 @@ class Sender:
         else:
             if self._settlement.answered(shipment, response, now):  # type: ignore[arg-type]
                 self._network.renew(node_id, _PRODUCE)
-        if self._accumulator.account.waiting:
+        waiting = self._accumulator.account.waiting
+        if waiting:
             self._intake.admit()
-        self.wake()
+        # Without linger, who sent this may send the next one before the sender has its turn.
+        if waiting or self._accumulator.ready or not self._config.linger:
+            self.wake()
 
     def _room(self, node_id: int, lane: Lane) -> None:
         if lane is not _PRODUCE:

@@ -8,6 +8,7 @@ leaders. The rules themselves are in ``verdict`` and ``partition_queue``. Sans-I
 from __future__ import annotations
 
 import logging
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kclient.backoff import Backoff
@@ -51,6 +52,7 @@ _SOON = Backoff(0.01, 0.16)
 _NOBODY_ASKED, _TOLD_SOON = 4, 8
 """Attempts after which others are asked, since a broker that doesn't know it may be right, and
 after which there is no hurry any more."""
+_code_of = itemgetter(0)
 
 
 class Settlement:
@@ -103,7 +105,8 @@ class Settlement:
             Whether the connection that it went over is to be made anew.
         """
         answers = shipment.answers(response)
-        errors = {answer.code for answer in answers.values() if answer.code}
+        errors = set(map(_code_of, answers.values()))
+        errors.discard(0)
         if errors:
             self._take_hints(answers, response)
         for batch in shipment.batches:

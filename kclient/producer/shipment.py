@@ -139,8 +139,22 @@ class Shipment:
         """
         if response is None:
             return {batch: Answer(0) for batch in self._included}
-        if isinstance(response, CargoReply):
-            return self._plain_answers(response)
+        if not isinstance(response, CargoReply):
+            return self._full_answers(response)
+        by_id = self.version >= FIRST_WITH_TOPIC_IDS
+        answers: dict[ProducerBatch, Answer] = {}
+        for batch in self._included:
+            queue = batch.queue
+            name = self.topics[queue.topic] if by_id else queue.topic
+            row = response.topics.get(name, _UNSAID).get(queue.index)
+            if row is None:
+                answers[batch] = _answer(None)
+            else:  # not through its constructor, which is Python and costs three times as much
+                terms = (row[1], row[2], row[3], row[4], None, (), None)
+                answers[batch] = tuple.__new__(Answer, terms)
+        return answers
+
+    def _full_answers(self, response: ProduceResponse) -> dict[ProducerBatch, Answer]:
         said: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
         for topic in response.responses:
@@ -152,20 +166,6 @@ class Shipment:
             topic_name = batch.queue.topic
             name = self.topics[topic_name] if by_id else topic_name
             answers[batch] = _answer(said.get((name, batch.queue.index)))
-        return answers
-
-    def _plain_answers(self, reply: CargoReply) -> dict[ProducerBatch, Answer]:
-        by_id = self.version >= FIRST_WITH_TOPIC_IDS
-        answers: dict[ProducerBatch, Answer] = {}
-        for batch in self._included:
-            queue = batch.queue
-            name = self.topics[queue.topic] if by_id else queue.topic
-            row = reply.topics.get(name, _UNSAID).get(queue.index)
-            if row is None:
-                answers[batch] = _answer(None)
-            else:  # not through its constructor, which is Python and costs three times as much
-                terms = (row[1], row[2], row[3], row[4], None, (), None)
-                answers[batch] = tuple.__new__(Answer, terms)
         return answers
 
 

@@ -54,13 +54,12 @@ class Squeezer:
     def ready(self, batch: ProducerBatch) -> bool:
         """True if ``batch`` is compressed; False if a thread is at it, started now if need be.
 
+        Not to be asked where the codec is NONE: then there is nothing to be done.
+
         Raises:
             KafkaError: The batch can't be compressed.
         """
         if batch.compressed:
-            return True
-        if self.codec is Compression.NONE:
-            batch.compressed = True
             return True
         if batch.compressing:
             return False

@@ -48,11 +48,12 @@ def a_retry_gets_new_numbers(patch: pytest.MonkeyPatch) -> None:
     """The broker can't know that it has the batch already."""
 
     class Planted(PartitionQueue):
-        def sent(self, batch: ProducerBatch) -> None:
+        def sent(self, batch: ProducerBatch) -> bool:
             again = batch.state is BatchState.RETRYING
-            super().sent(batch)
+            others_wait = super().sent(batch)
             if again and self.sequences is not None:
                 batch.sequence = self.sequences.take(batch.record_count)
+            return others_wait
 
     patch.setattr(QUEUE, Planted)
 
@@ -61,11 +62,12 @@ def a_retry_goes_without_numbers(patch: pytest.MonkeyPatch) -> None:
     """As a producer without idempotence does."""
 
     class Planted(PartitionQueue):
-        def sent(self, batch: ProducerBatch) -> None:
+        def sent(self, batch: ProducerBatch) -> bool:
             again = batch.state is BatchState.RETRYING
-            super().sent(batch)
+            others_wait = super().sent(batch)
             if again:
                 batch.producer_id = batch.producer_epoch = batch.sequence = -1
+            return others_wait
 
     patch.setattr(QUEUE, Planted)
 

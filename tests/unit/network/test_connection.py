@@ -23,7 +23,6 @@ from kclient.protocol.messages.fetch import (
 )
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kclient.transitions import IllegalTransition
 from tests.support.response_frames import encode_response
 from tests.unit.network.connections import (
     answer,
@@ -86,8 +85,8 @@ class TestRequests:
 
     def test_are_refused_before_ready(self) -> None:
         connection = new_connection()
-        with pytest.raises(IllegalTransition):
-            submit(connection, pending())
+        assert not connection.submit(pending(), 1.0)
+        assert not connection.output and not len(connection.in_flight)
 
     def test_the_limit_holds(self) -> None:
         connection = ready(limit=2)

@@ -16,13 +16,13 @@ from kclient.cluster.view import Cluster
 from kclient.config import ProducerConfig
 from kclient.errors import ConnectionLost, KafkaError
 from kclient.hooks import Counters, Event, Hooks
-from kclient.network import Lane, RequestFuture
+from kclient.network import Lane, RequestFuture, Room
 from kclient.producer.accumulator import Accumulator
 from kclient.producer.ending import UnseenFailures
 from kclient.producer.hot import Delivery, NoRoom
 from kclient.producer.idempotence import ProducerIdentity
 from kclient.producer.intake import Intake
-from kclient.producer.sender import Sender
+from kclient.producer.sender import Sender, Wakeup
 from kclient.producer.settlement import Settlement
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.support.views import view_of, with_topic
@@ -152,9 +152,11 @@ class HandNetwork:
 
     def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None: ...
 
-    def can_send(self, node_id: int, lane: Lane) -> bool:
+    def can_send(self, node_id: int, lane: Lane) -> Room:
         mine = [sent for sent in self.pending if sent.node_id == node_id]
-        return node_id not in self.blocked and len(mine) < self.room
+        if node_id in self.blocked or len(mine) >= self.room:
+            return Room.NONE
+        return Room.NOW if self.is_connected(node_id, lane) else Room.ONCE_CONNECTED
 
     def is_connected(self, node_id: int, lane: Lane) -> bool:
         return node_id not in self.disconnected
@@ -228,7 +230,7 @@ class Rig:
         self.core = HandCore(self.clock, self.network, self.metadata)
         self.loop = HandLoop(self.clock)
         self.failures = UnseenFailures(self.core.counters)
-        self.failures.loop = self.loop  # type: ignore[assignment]
+        self.failures.begin(self.loop)  # type: ignore[arg-type]
         self.wakes = 0
         self.accumulator = Accumulator(self.config, self.failures, self.core.rng, self._wake)
         self.identity = ProducerIdentity()
@@ -248,9 +250,11 @@ class Rig:
             self.identity,
             self.core,  # type: ignore[arg-type]
         )
+        self.wakeup = Wakeup()
         self.sender = Sender(
             self.core,  # type: ignore[arg-type]
             self.config,
+            self.wakeup,
             self.accumulator,
             self.intake,
             self.identity,

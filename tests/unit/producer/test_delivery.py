@@ -16,6 +16,7 @@ from kclient.producer.hot import (
     Account,
     BatchOutcome,
     Delivery,
+    LoopOnly,
     ProducerBatch,
     QuickWay,
     StickyChoice,
@@ -30,6 +31,7 @@ class Host:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
+        self.of_written = LoopOnly(self.loop)
         self.unseen: list[int] = []
 
     def unseen_failure(self, outcome: BatchOutcome, count: int) -> None:

@@ -118,7 +118,7 @@ def test_very_many_records_whose_time_is_over_are_given_up_in_several_steps() ->
     rig.wakes = 0
     rig.sender._step(rig.clock.now())
     done = sum(delivery.done() for delivery in deliveries)
-    assert 1000 < done < 6000 and rig.sender._woken
+    assert 1000 < done < 6000 and rig.wakeup.woken
     for _ in range(4):
         rig.step()
     assert all(delivery.done() for delivery in deliveries)
