@@ -38,6 +38,7 @@ KEPT = (
     "tests/mutants/baseline.json",
 )
 """Generated, or with words that mean something else."""
+KINDS = ("merge", "module", "name")
 FUTURE = "from __future__ import annotations\n"
 
 
@@ -126,6 +127,21 @@ class Renaming:
         subprocess.run(["git", "rm", "-qf", str(PACKAGE / old)], cwd=PROJECT, check=True)
         self.follow(old, new)
 
+    def module(self, row: dict[str, Any]) -> None:
+        """Rename a module."""
+        self.move(self.now(row["from"]), row["to"])
+
+    def note(self, row: dict[str, Any]) -> None:
+        """A row was applied before: only remember where its file is."""
+        if "to" in row and "into" not in row and not row["from"].endswith(".py"):
+            return  # of a name
+        if not row.get("part"):
+            old, new = row["from"], row.get("into") or row["to"]
+            self.moved[old] = new
+            for one, other in ((old, new), (test_of(old), test_of(new))):
+                if not (PACKAGE / one).exists() and (PROJECT / "tests/unit" / other).exists():
+                    self.moved[one] = other
+
     def move(self, old: str, new: str) -> None:
         """Rename one module, its declarations for Cython and its unit test."""
         before, after = Path(old), Path(new)
@@ -159,7 +175,7 @@ class Renaming:
                 if looks.search(line):
                     print(f"  look at {path.relative_to(PROJECT)}:{number}: {line.strip():.100}")
 
-    def rename(self, row: dict[str, Any]) -> None:
+    def name(self, row: dict[str, Any]) -> None:
         """Rename one identifier."""
         old, new, scope = row["from"], row["to"], row["scope"]
         if scope == "manual":
@@ -208,6 +224,11 @@ def replace(word: str, new: str, paths: Iterable[Path]) -> int:
     return count
 
 
+def test_of(path: str) -> str:
+    """The unit test of a module, both below their folders."""
+    return Path(path).with_name(f"test_{Path(path).name}").as_posix()
+
+
 def dotted(path: str) -> str:
     """A module's name by its path below the package."""
     return "kclient." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -217,14 +238,20 @@ def main() -> int:
     """Apply a table."""
     parser = argparse.ArgumentParser(prog="python -m tools.rename", description=__doc__)
     parser.add_argument("table", type=Path)
-    table = tomllib.loads(parser.parse_args().table.read_text())
+    parser.add_argument(
+        "--only", choices=KINDS, help="rows of one kind, those of the kinds before it being applied"
+    )
+    given = parser.parse_args()
+    table = tomllib.loads(given.table.read_text())
     renaming = Renaming()
-    for row in table.get("merge", []):
-        renaming.merge(row)
-    for row in table.get("module", []):
-        renaming.move(renaming.now(row["from"]), row["to"])
-    for row in table.get("name", []):
-        renaming.rename(row)
+    for kind in KINDS:
+        for row in table.get(kind, []):
+            if given.only in (None, kind):
+                getattr(renaming, kind)(row)
+            else:
+                renaming.note(row)
+        if kind == given.only:
+            break
     for command in (["check", "--fix", "-q"], ["format", "-q"]):
         subprocess.run([sys.executable, "-m", "ruff", *command], cwd=PROJECT, check=False)
     return 0
