@@ -43,11 +43,9 @@ SANS_IO = tuple(
     place
     for package, files in {
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
-        "durations.py foreign_methods.py foreign_settings.py settings.py snapshot.py config.py",
-        "network": "addresses.py connection.py connection_states.py frames.py "
-        "handshake.py in_flight.py node_states.py requests.py sasl throttling.py",
-        "cluster": "broker.py merge.py metadata.py missing.py offset_lookup.py "
-        "partition.py retry.py topic.py unknown_topics.py view.py",
+        "durations.py foreign_methods.py foreign_settings.py settings.py config.py",
+        "network": "connection.py frames.py handshake.py in_flight.py nodes.py sasl",
+        "cluster": "merge.py metadata.py missing.py offset_lookup.py retry.py topic.py view.py",
         "producer": "accumulator.py batch.py cargo.py due_list.py feed.py flush.py idempotence.py "
         "outgoing.py partition_queue.py serializing.py shipment.py transactions.py verdict.py",
         "consumer": "arguments.py commit_queue.py epoch_query.py "

@@ -13,7 +13,7 @@ from typing import Any
 
 from kclient.consumer import fetch_session, partition_state
 from kclient.group import member
-from kclient.network import connection_states
+from kclient.network import connection
 from kclient.producer import batch_states, idempotence
 from kclient.testing.groups import classic_group
 
@@ -26,7 +26,7 @@ GUIDE = DOCS / "consumers.md"
 PICTURE = re.compile(r"(?<=^```mermaid\n)stateDiagram-v2\n.*?(?=^```$)", re.M | re.S)
 MEMBER = "A member of a classic group"
 MACHINES: dict[str, tuple[str, Table]] = {
-    "A connection": ("kclient/network/connection_states.py", connection_states.TRANSITIONS),
+    "A connection": ("kclient/network/connection.py", connection.TRANSITIONS),
     "A batch": ("kclient/producer/batch_states.py", batch_states.TRANSITIONS),
     "An idempotent producer's identity": (
         "kclient/producer/idempotence.py",

@@ -15,8 +15,7 @@ from kclient.admin.arguments import When
 from kclient.admin.descriptions import ClusterDescription, TopicDescription, TopicListing
 from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
 from kclient.admin.topics import TopicRef
-from kclient.cluster.async_only import AsyncOnly, missing_attribute
-from kclient.cluster.core import ClientCore, Health
+from kclient.cluster.core import AsyncOnly, ClientCore, Health, missing_attribute
 from kclient.config import AdminConfig, Bootstrap
 from kclient.durations import call_timeout
 from kclient.errors import KafkaError

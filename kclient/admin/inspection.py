@@ -13,7 +13,7 @@ from kclient.admin.descriptions import ClusterDescription, TopicDescription, Top
 from kclient.admin.topics import TopicRef
 from kclient.cluster import offset_lookup
 from kclient.cluster.calls import AnyNode
-from kclient.cluster.slices import run_sliced
+from kclient.cluster.wakeups import run_sliced
 from kclient.errors import KafkaError, NoCommonVersion, ProtocolError
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -2,7 +2,8 @@
 
 Network, metadata, calls, hooks, counters, the supervision of internal tasks, the check of loop,
 thread and process, health and metrics. Start and close are in order and bounded. It knows nothing
-of records, groups or topics administration.
+of records, groups or topics administration. ``AsyncOnly`` is the base of clients: what they raise
+for habits of other clients. Type checkers don't see it, so that they find the mistake first.
 """
 
 from __future__ import annotations
@@ -15,24 +16,52 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kclient.backoff import Backoff
-from kclient.clock import Clock, SystemClock
+from kclient.clock import Clock, SystemClock, surroundings
 from kclient.cluster.bootstrap import Bootstrap
 from kclient.cluster.calls import Calls
-from kclient.cluster.closing import Closing
 from kclient.cluster.metadata import MetadataState
-from kclient.cluster.supervision import Supervisor
+from kclient.cluster.supervision import Closing, Supervisor
 from kclient.cluster.updater import MetadataUpdater
-from kclient.errors import ClientClosed, KafkaError
-from kclient.frozen import Frozen, frozen
+from kclient.errors import ClientClosed, KafkaError, a_or_an
+from kclient.frozen import Frozen, Snapshot, frozen
 from kclient.hooks import Counters, Hooks, Observer, require_method
 from kclient.network import NetworkClient
-from kclient.snapshot import Snapshot
-from kclient.surroundings import surroundings
 
 if TYPE_CHECKING:
     from kclient.config import CommonConfig
     from kclient.hooks import Dialer
     from kclient.network.health import ConnectionHealth, NodeHealth
+
+
+class AsyncOnly:
+    """A client that is entered with ``async with``."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> Any:
+            raise TypeError(f"`async with` is needed for {a_or_an(type(self).__name__)}")
+
+        def __exit__(self, *error: object) -> None:
+            """Is never called, but ``with`` looks for it before it enters."""
+
+
+def missing_attribute(client: object, name: str) -> Any:
+    """Raise the usual AttributeError, with our counterpart if another client has the name.
+
+    The ``__getattr__`` of clients. It must not read an attribute of ``client``, which may be half
+    made.
+    """
+    text = f"{type(client).__name__!r} object has no attribute {name!r}"
+    if not name.startswith("_"):
+        from kclient.foreign_methods import answer  # only errors need it
+
+        instead = answer(type(client), name)
+        if instead is not None:
+            text = f"{text}: {instead}"
+    raise AttributeError(text)
+
 
 logger = logging.getLogger("kclient.cluster")
 

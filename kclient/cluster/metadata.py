@@ -33,12 +33,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from kclient import error_codes
 from kclient.cluster import merge
-from kclient.cluster.broker import Broker
+from kclient.cluster.merge import UnknownTopics
 from kclient.cluster.missing import LONGEST_LOOK, MissingLeaders
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE as SURE_AFTER
 from kclient.cluster.topic import ERROR, Topic, Topics
-from kclient.cluster.unknown_topics import UnknownTopics
-from kclient.cluster.view import Cluster
+from kclient.cluster.view import Broker, Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
 from kclient.frozen import Frozen, frozen

@@ -1,26 +1,34 @@
-"""Supervisor: the task group of one client, and the context in which it may be used.
+"""Supervisor: the task group of one client, and the context in which it may be used; its Closing.
 
 ``ClientCore`` has one, and every task of the client is in it. One that ends before its time must
 reach the user: the error is remembered, told to all who wait, and raised by ``check`` from then
 on, and the others are stopped, as they are of no more use. ``check`` also refuses another loop,
 thread or process than the client was entered in; it is called per record, so it is one comparison
 unless something is wrong.
+
+``Closing`` is the end of a client as one piece of work, done once, whoever asks for it and whoever
+stops waiting. It runs in a task of its own, so that a caller who is cancelled doesn't interrupt it;
+where that task itself is killed, whoever waits starts it again, so the work must be able to go on
+from any point. Its time is that of the caller who has the least.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import os
 import threading
 from asyncio.events import _get_running_loop
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError, WrongContext, fresh
 
 if TYPE_CHECKING:
+    from kclient.clock import Clock
     from kclient.hooks import Counters, Hooks
 
 logger = logging.getLogger("kclient.cluster")
@@ -243,3 +251,103 @@ class Supervisor:
         self.shut()
         current = asyncio.current_task()
         await self.stop(*[task for task in self._vital() if task is not current])
+
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""How often the work is started before its error is the caller's."""
+
+
+class Closing(Generic[T]):
+    """The one run of a piece of work.
+
+    Tasks: one, from the first ``run`` until the work is done.
+
+    Args:
+        supervisor: Knows the task.
+        clock: Time.
+        name: Of the task.
+        work: Makes the coroutine; the work must be able to go on where it was killed.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        clock: Clock,
+        name: str,
+        work: Callable[[], Coroutine[Any, Any, T]],
+    ) -> None:
+        self._supervisor = supervisor
+        self._clock = clock
+        self._name = name
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self._attempts = 0
+        self._deadline = math.inf
+        self._limit: asyncio.Timeout | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Somebody asked for it."""
+        return self._task is not None
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until the deadline of the most hurried caller; 0 after it."""
+        return max(0.0, self._deadline - self._clock.now())
+
+    async def run(self, timeout: float) -> T:
+        """Begin if need be, and wait for the end.
+
+        Args:
+            timeout: Seconds for what is under ``limit``, also where somebody else began it.
+
+        Raises:
+            Exception: What the work raised each time; CancelledError where it was cancelled each
+                time.
+
+        Cancellation: it goes on all the same.
+        """
+        self.hurry(timeout)
+        while True:
+            task = self._task if self._task is not None else self._begin()
+            # Not a shield: that can't tell the cancellation of the work from that of the caller.
+            await asyncio.wait([task])
+            if task is not self._task:
+                continue  # somebody else has started it again
+            why = _killed_by(task)
+            if why is None or self._attempts >= ATTEMPTS:
+                return task.result()
+            self._supervisor.restarting(self._name, why)
+            self._begin()
+
+    def hurry(self, timeout: float) -> None:
+        """Leave the work ``timeout`` seconds from now at most."""
+        deadline = self._clock.now() + timeout
+        if deadline < self._deadline:
+            self._deadline = deadline
+            if self._limit is not None:
+                self._limit.reschedule(deadline)
+
+    @contextlib.asynccontextmanager
+    async def limit(self) -> AsyncIterator[None]:
+        """For the work: end the block at the deadline, with TimeoutError as ``asyncio.timeout``."""
+        at = None if self._deadline == math.inf else self._deadline
+        try:
+            async with asyncio.timeout_at(at) as self._limit:
+                yield
+        finally:
+            self._limit = None
+
+    def _begin(self) -> asyncio.Task[T]:
+        self._attempts += 1
+        self._task = self._supervisor.lend(self._work(), self._name)
+        return self._task
+
+
+def _killed_by(task: asyncio.Task[Any]) -> str | None:
+    if task.cancelled():
+        return "it was cancelled from outside"
+    error = task.exception()
+    return None if error is None else f"it ended with {type(error).__name__}: {error}"

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.metadata import Ask, Endpoint, LeaderHint, MetadataState, metadata_request
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
-from kclient.cluster.slices import run_sliced
-from kclient.cluster.wakeups import Alarm, Bell
+from kclient.cluster.wakeups import Alarm, Bell, run_sliced
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, fresh
 from kclient.network import Node
 
 if TYPE_CHECKING:
     from kclient.clock import Clock
-    from kclient.cluster.broker import Broker
     from kclient.cluster.topic import Topic
-    from kclient.cluster.view import Cluster
+    from kclient.cluster.view import Broker, Cluster
     from kclient.hooks import Counters, Hooks
     from kclient.network import Lane, NetworkClient, RawResponse, RequestFuture
 

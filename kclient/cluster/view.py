@@ -1,28 +1,57 @@
 """Cluster: everything that the client knows of the cluster, as one frozen snapshot.
 
-Made by ``metadata``, read by everybody who needs a leader, a partition count or a topic id.
-Sans-IO. A ``Cluster`` is replaced, never edited.
+Made by ``metadata``, read by everybody who needs a leader, a partition count or a topic id; a
+``Broker`` is where one node listens. Sans-IO. A ``Cluster`` is replaced, never edited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kclient.cluster.broker import Broker
-from kclient.cluster.partition import NO_EPOCH, Partition
 from kclient.cluster.topic import (
     ERROR,
     IS_INTERNAL,
     LEADER_EPOCHS,
     LEADERS,
+    NO_EPOCH,
     NO_NODE,
     NO_TOPIC_ID,
+    Partition,
     Topic,
     Topics,
 )
 from kclient.frozen import Frozen, frozen
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker, as the cluster announces it.
+
+    Attributes:
+        node_id: Its id, from 0.
+        host: Advertised host name or address, IPv6 without brackets.
+        port: Advertised port.
+        rack: Its rack or availability zone; None where the cluster has none.
+        fenced: Registered, but not allowed to lead anything (KRaft; only ``Admin`` can tell).
+    """
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    fenced: bool = False
+
+    @property
+    def connection_string(self) -> str:
+        """``host:port``, with an IPv6 address in brackets: what a bootstrap list takes."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id} at {self.connection_string}"
+
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Kafka's own; brokers that tell of them mark them, too."""

@@ -1,12 +1,18 @@
-"""Waiting for something to happen, or for a while: loop futures and timers.
+"""Waiting for something to happen, or for a while; and long work in slices, so that others may run.
 
-``Alarm`` is one sleeper (a task of a client), ``Bell`` any number of them
-(polls, callers, who waits for metadata). They hold no state of whom they serve and decide nothing.
+``Alarm`` is one sleeper (a task of a client), ``Bell`` any number of them (polls, callers, who
+waits for metadata). ``run_sliced`` runs a generator that yields wherever it may be interrupted: the
+metadata refresh, and Admin's answers of thousands of topics. They decide nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Generator
+from typing import TypeVar
+
+from kclient.clock import effort_clock
 
 LONGEST_SLEEP = 3600.0
 """Seconds; whoever has nothing to wait for is woken by an event, and looks again then."""
@@ -75,3 +81,31 @@ class Bell:
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+T = TypeVar("T")
+
+SLICE = 0.010
+"""Seconds of thread CPU time after which the loop gets a turn."""
+
+
+async def run_sliced(steps: Generator[None, None, T], budget: float = SLICE) -> T:
+    """Run ``steps`` to its end and return its value, with a trip through the loop every ``budget``.
+
+    Work that fits into one slice doesn't suspend at all.
+
+    Cancellation: the generator is closed where it stands.
+    """
+    spent = effort_clock(time.thread_time)
+    started = spent()
+    try:
+        while True:
+            next(steps)
+            if spent() - started >= budget:
+                await asyncio.sleep(0)
+                started = spent()
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        steps.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from kclient.cluster.async_only import AsyncOnly, missing_attribute
+from kclient.cluster.core import AsyncOnly, missing_attribute
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
     Interest,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from kclient.cluster.partition import Partition
+    from kclient.cluster.topic import Partition
     from kclient.config import Bootstrap
     from kclient.consumer.arguments import RebalanceCallback
     from kclient.consumer.bad_records import DeadLetters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kclient.snapshot import Snapshot
+from kclient.frozen import Snapshot
 
 if TYPE_CHECKING:
     from kclient.cluster.core import Health

@@ -11,8 +11,8 @@ from time import monotonic
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING
 
+from kclient.clock import effort_clock
 from kclient.record import IMPLEMENTATION
-from kclient.surroundings import effort_clock
 
 if TYPE_CHECKING:
     from kclient.consumer.poller import Poller

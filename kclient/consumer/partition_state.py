@@ -12,7 +12,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kclient.cluster.partition import NO_EPOCH
+from kclient.cluster.topic import NO_EPOCH
 from kclient.types import OffsetSpec, TopicPartition
 
 if TYPE_CHECKING:

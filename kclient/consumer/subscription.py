@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kclient.cluster.partition import NO_EPOCH
+from kclient.cluster.topic import NO_EPOCH
 from kclient.consumer.partition_state import TRANSITIONS, PartitionState, Phase, PhaseEvent
 from kclient.errors import InvalidArgument
 from kclient.transitions import step

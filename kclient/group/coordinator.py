@@ -12,7 +12,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any
 
-from kclient.cluster.broker import Broker
+from kclient.cluster.view import Broker
 from kclient.errors import (
     BrokerError,
     BrokerUnreachable,

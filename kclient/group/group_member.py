@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from kclient.cluster.async_only import AsyncOnly
-from kclient.cluster.core import CLOSE_TIMEOUT, LAST_MOMENT, ClientCore, Health
+from kclient.cluster.core import CLOSE_TIMEOUT, LAST_MOMENT, AsyncOnly, ClientCore, Health
 from kclient.cluster.wakeups import LONGEST_SLEEP, Bell
 from kclient.config import Bootstrap, GroupMemberConfig
 from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut, fresh
-from kclient.frozen import Frozen, frozen
+from kclient.frozen import Frozen, Snapshot, frozen
 from kclient.group.coordinator import Coordinator
 from kclient.group.health import MembershipHealth
 from kclient.group.membership import Membership
@@ -28,7 +27,6 @@ from kclient.group.user_protocol import (
     check_protocol,
     is_sendable,
 )
-from kclient.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from typing import Unpack

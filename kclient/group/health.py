@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kclient.frozen import Frozen, frozen
-from kclient.snapshot import Snapshot
+from kclient.frozen import Frozen, Snapshot, frozen
 
 
 @frozen

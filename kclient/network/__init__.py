@@ -7,11 +7,12 @@ of a connection in ``connection.py``.
 
 from __future__ import annotations
 
-from kclient.network.addresses import ConnectionKey, Lane, Node
 from kclient.network.client import NetworkClient
+from kclient.network.frames import RawResponse
 from kclient.network.future import RequestFuture
+from kclient.network.in_flight import RequestBuilder
 from kclient.network.line import Room
-from kclient.network.requests import RawResponse, RequestBuilder
+from kclient.network.nodes import ConnectionKey, Lane, Node
 
 __all__ = [
     "ConnectionKey",

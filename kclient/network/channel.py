@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from kclient.errors import ConnectionLost, KafkaError
-from kclient.network.connection_states import ConnectionState
+from kclient.network.connection import ConnectionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,6 +15,7 @@ This file must not import asyncio, sockets or clocks.
 from __future__ import annotations
 
 import copy
+import enum
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -25,25 +26,65 @@ from kclient.errors import (
     ProtocolError,
     RequestTimedOut,
 )
-from kclient.network.connection_states import (
-    HANDSHAKE,
-    TRANSITIONS,
-    ConnectionEvent,
-    ConnectionState,
-)
-from kclient.network.frames import TLS_LISTENER, FramePool, FrameReader
+from kclient.network.frames import TLS_LISTENER, FramePool, FrameReader, RawResponse
 from kclient.network.handshake import Handshake, Identity, Step
-from kclient.network.in_flight import InFlightRequests
-from kclient.network.requests import PendingRequest, RawResponse
-from kclient.network.throttling import LONGEST_SILENCE, must_keep_silent, throttle_ms_of_raw
+from kclient.network.in_flight import InFlightRequests, PendingRequest
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.message import Request
+from kclient.protocol.versions import LONGEST_SILENCE, must_keep_silent, throttle_ms_of_raw
 from kclient.transitions import step
 
 if TYPE_CHECKING:
-    from kclient.network.addresses import ConnectionKey
+    from kclient.network.nodes import ConnectionKey
     from kclient.network.sasl import Authenticator
     from kclient.protocol.versions import NodeApiVersions
+
+
+class ConnectionState(enum.Enum):
+    """Where a connection stands."""
+
+    DIALING = "The transport isn't open yet."
+    NEGOTIATING = "ApiVersions was asked; what the broker speaks isn't known yet."
+    AUTHENTICATING = "Versions are known; the peers prove to each other who they are."
+    READY = "Requests may be written."
+    DRAINING = "No new requests; those under way are still awaited, then it closes."
+    CLOSED = "The end. Nothing comes in or goes out any more."
+
+
+class ConnectionEvent(enum.Enum):
+    """What moves a connection."""
+
+    OPENED = "The transport is open, TLS included."
+    FELL_BACK = "The broker asked for a lower version of ApiVersions."
+    NEGOTIATED = "The broker's versions are known."
+    CHALLENGED = "Authentication takes another step."
+    AUTHENTICATED = "Authentication succeeded, or none is configured."
+    RETIRED = "We want it to go away once it is idle."
+    ENDED = "The peer, a fault, a timeout or we ended it."
+
+
+_S, _E = ConnectionState, ConnectionEvent
+TRANSITIONS: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
+    _S.DIALING: {_E.OPENED: _S.NEGOTIATING, _E.ENDED: _S.CLOSED},
+    _S.NEGOTIATING: {
+        _E.FELL_BACK: _S.NEGOTIATING,
+        _E.NEGOTIATED: _S.AUTHENTICATING,
+        _E.ENDED: _S.CLOSED,
+    },
+    _S.AUTHENTICATING: {
+        _E.CHALLENGED: _S.AUTHENTICATING,
+        _E.AUTHENTICATED: _S.READY,
+        _E.ENDED: _S.CLOSED,
+    },
+    _S.READY: {_E.RETIRED: _S.DRAINING, _E.ENDED: _S.CLOSED},
+    _S.DRAINING: {_E.ENDED: _S.CLOSED},
+    _S.CLOSED: {},
+}
+"""An event that a state doesn't list is a defect of the driver: ``transitions.step`` raises."""
+
+HANDSHAKE = frozenset({_S.DIALING, _S.NEGOTIATING, _S.AUTHENTICATING})
+"""The states before a connection is usable."""
+
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _READY = ConnectionState.READY
@@ -323,7 +364,7 @@ class Connection:
     def _take_handshake(self, frame: memoryview, now: float) -> None:
         request = self.in_flight.complete_next(_INT32.unpack_from(frame)[0])
         try:
-            events, question = self._handshake.advance(frame, request)
+            question = self._handshake.advance(frame, request)
         except ProtocolError:
             raise
         except KafkaError as error:
@@ -332,9 +373,13 @@ class Connection:
             return
         finally:
             frame.release()
-        for event in events:
-            self.apply(event)
-        self.versions = self._handshake.versions
+        if self.versions is None:
+            self.versions = self._handshake.versions
+            fell_back = self.versions is None
+            self.apply(ConnectionEvent.FELL_BACK if fell_back else ConnectionEvent.NEGOTIATED)
+        if self.versions is not None:
+            over = question is None
+            self.apply(ConnectionEvent.AUTHENTICATED if over else ConnectionEvent.CHALLENGED)
         self._throttle(request, self._handshake.throttle_ms, now)
         if question is not None:
             self._ask(question, now)

@@ -297,3 +297,43 @@ def not_kafka(head: bytes) -> str | None:
     if head in (b"SSH-", b"220 ", b"+OK ", b"* OK"):
         return f"this looks like another service, it greets with {head.decode()!r}: check the port"
     return None
+
+
+class RawResponse:
+    """The bytes of a response, unread, in a frame that came from the pool.
+
+    Attributes:
+        api_key: Of the request that it answers.
+        version: In which it is written.
+        body: What follows the response header. Not to be used after ``release()``.
+    """
+
+    __slots__ = ("_frame", "api_key", "body", "version")
+
+    def __init__(self, api_key: int, version: int, frame: Frame, body_offset: int) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.body = frame.view[body_offset:]
+        self._frame: Frame | None = frame
+
+    def release(self) -> None:
+        """Give the frame back for reuse; ``body`` can't be used any more. Twice is fine.
+
+        Slices of ``body`` that are still held stay valid: the pool doesn't reuse a frame as long
+        as anybody looks at it.
+        """
+        if self._frame is not None:
+            self.body.release()
+            self._frame.release()
+            self._frame = None
+
+    def detach(self) -> memoryview:
+        """Take the bytes for good: they are never pooled, and live as long as the view does."""
+        if self._frame is not None:
+            self._frame.detach()
+            self._frame = None
+        return self.body
+
+    def __repr__(self) -> str:
+        state = "released" if self._frame is None else f"{self.body.nbytes} bytes"
+        return f"<RawResponse api_key={self.api_key} v{self.version} {state}>"

@@ -1,6 +1,6 @@
 """What is said before a connection is usable: version negotiation, then the seat of SASL.
 
-Decides only; ``connection.py`` writes what it says and applies the events that it gives. The
+Decides only; ``connection.py`` writes what it says, and sees from it how far the handshake is. The
 rules of ApiVersions (KIP-35, KIP-511): we begin with our highest version. A broker that doesn't
 know it answers UNSUPPORTED_VERSION in a body of version 0, which lists the versions of this one
 API that it does know (2.4 and later) or nothing at all (before), and then we ask again, lower
@@ -13,14 +13,12 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kclient.errors import BrokerUnreachable, broker_error
-from kclient.network.connection_states import ConnectionEvent
-from kclient.network.throttling import must_keep_silent
 from kclient.protocol.headers import decode_response_header
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kclient.protocol.versions import NodeApiVersions
+from kclient.protocol.versions import NodeApiVersions, must_keep_silent
 
 if TYPE_CHECKING:
-    from kclient.network.requests import PendingRequest
+    from kclient.network.in_flight import PendingRequest
     from kclient.network.sasl import Authenticator
     from kclient.protocol.message import Request, Response
 
@@ -32,8 +30,6 @@ _BODY_OFFSET = 4  # the response header of ApiVersions is version 0 always
 
 Step: TypeAlias = "tuple[Request, int]"
 """A message of the handshake and the version to write it in."""
-Progress: TypeAlias = "tuple[tuple[ConnectionEvent, ...], Step | None]"
-"""Events to apply, then what to write; nothing more to write means that it is over."""
 
 
 class Identity(NamedTuple):
@@ -77,8 +73,8 @@ class Handshake:
         )
         return request, self._version
 
-    def advance(self, frame: memoryview, request: PendingRequest) -> Progress:
-        """Take the answer to ``request``.
+    def advance(self, frame: memoryview, request: PendingRequest) -> Step | None:
+        """Take the answer to ``request``; return what to write next, None where it is over.
 
         Raises:
             ProtocolError: The answer can't be read.
@@ -90,14 +86,14 @@ class Handshake:
         response = request.api.RESPONSE.decode(frame, request.version, offset)
         return self._authenticate(response, self.versions)
 
-    def _take_versions(self, frame: memoryview) -> Progress:
+    def _take_versions(self, frame: memoryview) -> Step | None:
         refused = (
             frame.nbytes >= _HEADER.size and _HEADER.unpack_from(frame)[1] == _UNSUPPORTED_VERSION
         )
         version = 0 if refused else self._version
         response = ApiVersionsResponse.decode(frame, version, _BODY_OFFSET)
         if refused:
-            return (ConnectionEvent.FELL_BACK,), self._fall_back(response)
+            return self._fall_back(response)
         if response.error_code:
             refusal = broker_error(response.error_code, f"ApiVersions v{version}")
             raise BrokerUnreachable(
@@ -106,8 +102,7 @@ class Handshake:
         self.versions = NodeApiVersions.from_response(response, node_id=self._node_id)
         if must_keep_silent(ApiVersionsRequest.API_KEY, version):
             self.throttle_ms = response.throttle_time_ms
-        events, step = self._authenticate(None, self.versions)
-        return (ConnectionEvent.NEGOTIATED, *events), step
+        return self._authenticate(None, self.versions)
 
     def _fall_back(self, response: ApiVersionsResponse) -> Step:
         """Ask again in a version that the broker knows; in 0 where it names none."""
@@ -124,11 +119,9 @@ class Handshake:
         self._version = version
         return self.begin()
 
-    def _authenticate(self, response: Response | None, versions: NodeApiVersions) -> Progress:
+    def _authenticate(self, response: Response | None, versions: NodeApiVersions) -> Step | None:
         """The next step of SASL; over at once where there is none."""
         if self._authenticator is None:
-            return (ConnectionEvent.AUTHENTICATED,), None
+            return None
         message = self._authenticator.step(response)
-        if message is None:
-            return (ConnectionEvent.AUTHENTICATED,), None
-        return (ConnectionEvent.CHALLENGED,), (message, versions.latest_usable(type(message)))
+        return None if message is None else (message, versions.latest_usable(type(message)))

@@ -8,15 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kclient.network.connection_states import ConnectionState
-from kclient.snapshot import Snapshot
+from kclient.frozen import Snapshot
+from kclient.network.connection import ConnectionState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kclient.network.addresses import AddressBook, Node
     from kclient.network.line import Line
-    from kclient.network.node_states import NodeStates
+    from kclient.network.nodes import AddressBook, Node, NodeStates
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,82 @@
-"""The requests of one connection that wait for their answers, oldest first.
+"""A request on its way, and the requests of one connection that wait for their responses.
 
-Brokers answer in order, so a response belongs to the oldest request, or the connection is broken.
-Called by ``connection.py`` only. Sans-IO: ``now`` comes in.
+``PendingRequest`` is made by ``NetworkClient.send``, waits there for its connection, then in
+``InFlightRequests`` for its response. Brokers answer in order, so a response belongs to the oldest
+request, or the connection is broken. Sans-IO: ``now`` comes in.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from kclient.errors import ProtocolError
+from kclient.network.future import RequestFuture
+from kclient.protocol.message import Request
 
-if TYPE_CHECKING:
-    from kclient.network.requests import PendingRequest
+RequestBuilder: TypeAlias = Request | Callable[[int], Request]
+"""A message, or a callable that is given the negotiated version and returns the message for it."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PendingRequest:
+    """One request from ``send`` to its outcome.
+
+    Attributes:
+        api: The request's class.
+        build: The message or its builder.
+        timeout: Seconds to wait for a connection that takes it, and again for its answer.
+        asked_at: When the caller asked; for texts.
+        deadline: When it is given up; once it is written, together with its connection.
+        limit: When the caller must have an outcome, whatever becomes of the request itself.
+        max_version: Highest version that the caller can make use of.
+        raw: The answer is wanted as a ``RawResponse``.
+        expect_response: False where the broker sends none (Produce with acks=0).
+        response_bytes: How large an answer it asks for; raises the frame limit.
+        future: Its outcome.
+        version: The negotiated version, -1 before.
+        correlation_id: -1 until it is written.
+        sent_at: When it was written.
+        request_bytes: Its size on the wire.
+        received_bytes: The size of its answer.
+        throttle: Seconds of silence that its answer asked for.
+    """
+
+    api: type[Request]
+    build: RequestBuilder
+    timeout: float = field(kw_only=True)
+    deadline: float = field(kw_only=True)
+    limit: float = field(default=math.inf, kw_only=True)
+    max_version: int | None = field(default=None, kw_only=True)
+    raw: bool = field(default=False, kw_only=True)
+    expect_response: bool = field(default=True, kw_only=True)
+    response_bytes: int = field(default=0, kw_only=True)
+    asked_at: float = field(default=0.0, kw_only=True)
+    future: RequestFuture[Any] = field(default_factory=RequestFuture, init=False)
+    version: int = field(default=-1, init=False)
+    correlation_id: int = field(default=-1, init=False)
+    sent_at: float = field(default=0.0, init=False)
+    request_bytes: int = field(default=0, init=False)
+    received_bytes: int = field(default=0, init=False)
+    throttle: float = field(default=0.0, init=False)
+
+    @property
+    def was_sent(self) -> bool:
+        """It was handed to the transport, so the broker may have acted on it."""
+        return self.correlation_id >= 0
+
+    @property
+    def next_deadline(self) -> float:
+        """When there is something to do about it: whichever comes first."""
+        return self.deadline if self.deadline < self.limit else self.limit
+
+    def __str__(self) -> str:
+        if not self.was_sent:
+            return self.api.NAME
+        return f"{self.api.NAME} v{self.version} (correlation {self.correlation_id})"
 
 
 class InFlightRequests:

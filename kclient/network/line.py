@@ -3,7 +3,7 @@
 ``NetworkClient`` makes a line when a ConnectionKey is first used and keeps it. Requests queue here
 while there is no usable connection and are written, in order, when it has room. It owns the one
 timer of the connection, which stands at the earliest of its deadlines. Rules of a connection are
-in ``connection.py``, those of back-off in ``node_states.py``.
+in ``connection.py``, those of back-off in ``nodes.py``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kclient.errors import (
     NoCommonVersion,
     RequestTimedOut,
 )
-from kclient.network.addresses import ConnectionKey
 from kclient.network.channel import Channel
-from kclient.network.connection_states import HANDSHAKE, ConnectionState
-from kclient.network.requests import RawResponse
+from kclient.network.connection import HANDSHAKE, ConnectionState
+from kclient.network.frames import RawResponse
+from kclient.network.nodes import ConnectionKey
 
 if TYPE_CHECKING:
     from kclient.network.client import NetworkClient
-    from kclient.network.requests import PendingRequest
+    from kclient.network.in_flight import PendingRequest
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _READY = ConnectionState.READY

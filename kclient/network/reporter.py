@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kclient.clock import Clock
     from kclient.hooks import Counters, Hooks
-    from kclient.network.addresses import ConnectionKey
     from kclient.network.channel import Channel
     from kclient.network.client import TaskKeeper
     from kclient.network.connection import Connection
-    from kclient.network.requests import PendingRequest
+    from kclient.network.in_flight import PendingRequest
+    from kclient.network.nodes import ConnectionKey
 
 logger = logging.getLogger("kclient.network")
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import BrokerUnreachable, ClientClosed, KafkaError
 from kclient.hooks import DialTarget
-from kclient.network.addresses import ConnectionKey, Lane, Node
 from kclient.network.channel import Channel
-from kclient.network.connection import Connection
-from kclient.network.connection_states import ConnectionState
+from kclient.network.connection import Connection, ConnectionState
 from kclient.network.frames import FramePool
+from kclient.network.nodes import ConnectionKey, Lane, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable

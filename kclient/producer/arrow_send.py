@@ -12,7 +12,8 @@ from array import array
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kclient.cluster.slices import run_sliced
+from kclient.clock import effort_clock
+from kclient.cluster.wakeups import run_sliced
 from kclient.errors import (
     InvalidArgument,
     KafkaError,
@@ -33,7 +34,6 @@ from kclient.record.arrow_rows import (
     MOST_PARTITIONS,
     TOO_LARGE,
 )
-from kclient.surroundings import effort_clock
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,14 +13,14 @@ import logging
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from kclient.cluster.slices import run_sliced
+from kclient.cluster.wakeups import run_sliced
 from kclient.errors import ClientClosed
 from kclient.producer.flush import FailureTally, FlushWait
 from kclient.producer.hot import LoopOnly, told_within
 
 if TYPE_CHECKING:
     from kclient.clock import Clock
-    from kclient.cluster.closing import Closing
+    from kclient.cluster.supervision import Closing
     from kclient.errors import FlushFailed, KafkaError
     from kclient.hooks import ClientLog, Counters
     from kclient.producer.accumulator import Accumulator

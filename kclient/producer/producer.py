@@ -12,8 +12,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kclient.clock import wall_ns_of
-from kclient.cluster.async_only import AsyncOnly
-from kclient.cluster.core import ClientCore
+from kclient.cluster.core import AsyncOnly, ClientCore
 from kclient.config import ProducerConfig
 from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, FlushFailed, fresh
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from kclient.cluster.partition import Partition
+    from kclient.cluster.topic import Partition
     from kclient.config import Bootstrap
     from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer

@@ -13,8 +13,8 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from kclient.clock import effort_clock
 from kclient.producer.hot import Turn
-from kclient.surroundings import effort_clock
 
 if TYPE_CHECKING:
     from kclient.producer.flush import FlushWait

@@ -18,7 +18,7 @@ from kclient.config import ConsumerConfig
 from kclient.consumer.fetch_reply import ReplyNews, ReplyReader
 from kclient.consumer.fetcher import Fetcher
 from kclient.errors import BrokerError, CorruptRecord, KafkaError, ProtocolError
-from kclient.network.requests import RawResponse
+from kclient.network.frames import RawResponse
 from kclient.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,

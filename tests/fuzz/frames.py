@@ -21,12 +21,11 @@ from kclient.errors import (
     ProtocolError,
     RequestTimedOut,
 )
-from kclient.network.addresses import ConnectionKey, Lane
-from kclient.network.connection import Connection
-from kclient.network.connection_states import ConnectionState
+from kclient.network.connection import Connection, ConnectionState
 from kclient.network.frames import FramePool
 from kclient.network.handshake import Identity
-from kclient.network.requests import PendingRequest
+from kclient.network.in_flight import PendingRequest
+from kclient.network.nodes import ConnectionKey, Lane
 from kclient.protocol import registry
 from kclient.protocol.message import Message, Request, Response, SteppedResponse
 from kclient.protocol.messages.api_versions import (

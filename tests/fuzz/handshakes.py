@@ -11,8 +11,7 @@ import random
 import struct
 
 from kclient.errors import BrokerUnreachable, ConnectionLost, NoCommonVersion, ProtocolError
-from kclient.network.connection import Connection
-from kclient.network.connection_states import ConnectionState
+from kclient.network.connection import Connection, ConnectionState
 from kclient.protocol import registry
 from kclient.protocol.message import Request
 from kclient.protocol.messages.api_versions import (

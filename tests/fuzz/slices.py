@@ -12,7 +12,7 @@ from kclient.backoff import Backoff
 from kclient.cluster.metadata import Ask, MetadataState
 from kclient.config import CommonConfig
 from kclient.errors import BrokerError, KafkaError, ProtocolError
-from kclient.network.requests import RawResponse
+from kclient.network.frames import RawResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.fuzz.fetches import kind_of
 from tests.fuzz.frames import Asked, answer_mutant, usable_connection

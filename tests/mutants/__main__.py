@@ -35,7 +35,7 @@ MOST_SECONDS = 12.0
 """Of tests that are run for one mutant, the quickest first: what none of them notices is not."""
 KINDS = ("sans-io", "drivers")
 """Of files: those of the client that do no input or output, and the rest of it."""
-_NO_CLIENT = ("testing/", "cli/", "pytest_plugin/", "surroundings.py")
+_NO_CLIENT = ("testing/", "cli/", "pytest_plugin/")
 _LEFT_OUT = (".git", ".venv", ".ci", "build", "__pycache__", "*.so", ".*_cache", ".hypothesis")
 
 

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from kclient.cluster.broker import Broker
-from kclient.cluster.partition import Partition
-from kclient.cluster.topic import NO_NODE, NO_TOPIC_ID, Topic, Topics, pack_row
-from kclient.cluster.view import Cluster
+from kclient.cluster.topic import NO_NODE, NO_TOPIC_ID, Partition, Topic, Topics, pack_row
+from kclient.cluster.view import Broker, Cluster
 
 
 def topic_of(

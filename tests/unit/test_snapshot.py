@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from kclient.frozen import Frozen, frozen
-from kclient.snapshot import Snapshot
+from kclient.frozen import Frozen, Snapshot, frozen
 from kclient.types import IsolationLevel, TopicPartition
 
 TP = TopicPartition("flights", 3)

@@ -10,7 +10,7 @@ import pytest
 import kclient
 from kclient.errors import KafkaError, NoCommonVersion, ProtocolError
 from kclient.network.line import VERSIONS_GOOD_FOR
-from kclient.network.throttling import LONGEST_SILENCE
+from kclient.protocol.versions import LONGEST_SILENCE
 from kclient.testing import Cluster
 from kclient.types import TopicPartition
 from tests.unit.consumer.log_bytes import batch

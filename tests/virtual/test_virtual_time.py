@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kclient
+from kclient.clock import surroundings
 from kclient.errors import InvalidArgument
-from kclient.surroundings import surroundings
 from kclient.testing import (
     Cluster,
     Deadlock,

@@ -8,7 +8,7 @@ from kclient.admin import descriptions
 from kclient.admin.admin import values_or_raise
 from kclient.admin.descriptions import TopicDescription, TopicListing
 from kclient.broker_errors import UnknownTopicOrPartition
-from kclient.cluster.broker import Broker
+from kclient.cluster.view import Broker
 from kclient.errors import NoCommonVersion, broker_error
 from kclient.protocol.messages.describe_cluster import (
     DescribeClusterBroker,

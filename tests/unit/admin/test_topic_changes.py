@@ -10,8 +10,8 @@ import pytest
 
 from kclient.admin.topic_changes import GONE, wait_until_seen
 from kclient.clock import SystemClock
-from kclient.cluster.broker import Broker
 from kclient.cluster.calls import Calls
+from kclient.cluster.view import Broker
 from kclient.errors import ClientClosed, ConnectionLost
 from kclient.hooks import Counters, Hooks
 from kclient.protocol.message import Request

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kclient.clock import SystemClock
-from kclient.cluster.closing import ATTEMPTS, Closing
-from kclient.cluster.supervision import Supervisor
+from kclient.cluster.supervision import ATTEMPTS, Closing, Supervisor
 from kclient.hooks import Counters, Hooks
 from tests.unit.cluster.virtual import run, turns
 

@@ -10,10 +10,9 @@ import pytest
 
 from kclient.backoff import Backoff
 from kclient.cluster import merge
-from kclient.cluster.broker import Broker
 from kclient.cluster.metadata import Ask, LeaderHint, MetadataState, metadata_request
 from kclient.cluster.topic import Topic
-from kclient.cluster.view import Cluster
+from kclient.cluster.view import Broker, Cluster
 from kclient.config import CommonConfig
 from kclient.errors import (
     BrokerError,

@@ -13,9 +13,9 @@ from kclient.backoff import Backoff
 from kclient.broker_errors import InvalidTopic, TopicAuthorizationFailed, UnknownTopicOrPartition
 from kclient.clock import SystemClock
 from kclient.cluster.metadata import LeaderHint, MetadataState
-from kclient.cluster.slices import run_sliced
 from kclient.cluster.updater import MetadataUpdater
 from kclient.cluster.view import Cluster
+from kclient.cluster.wakeups import run_sliced
 from kclient.config import CommonConfig
 from kclient.errors import BrokerUnreachable, ClientClosed, MetadataTimedOut
 from kclient.hooks import Counters, Event, Hooks, MetadataUpdated

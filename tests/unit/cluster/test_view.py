@@ -6,10 +6,8 @@ import dataclasses
 
 import pytest
 
-from kclient.cluster.broker import Broker
-from kclient.cluster.partition import Partition, Replica
-from kclient.cluster.topic import NO_TOPIC_ID
-from kclient.cluster.view import Cluster
+from kclient.cluster.topic import NO_TOPIC_ID, Partition, Replica
+from kclient.cluster.view import Broker, Cluster
 from kclient.errors import InvalidArgument
 from kclient.types import TopicPartition
 from tests.support.views import (

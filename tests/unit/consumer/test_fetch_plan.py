@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kclient.cluster.broker import Broker
-from kclient.cluster.partition import Partition
-from kclient.cluster.view import Cluster
+from kclient.cluster.topic import Partition
+from kclient.cluster.view import Broker, Cluster
 from kclient.consumer.fetch_plan import SHORT_POLL, BrokerQueue, FetchPlan
 from kclient.consumer.fetch_session import Ask
 from kclient.consumer.partition_state import PartitionState

@@ -22,7 +22,7 @@ from kclient.broker_errors import (
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
 )
-from kclient.cluster.partition import Partition
+from kclient.cluster.topic import Partition
 from kclient.cluster.view import Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import (

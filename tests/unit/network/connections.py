@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from kclient.network.addresses import ConnectionKey, Lane
-from kclient.network.connection import Connection
-from kclient.network.connection_states import (
+from kclient.network.connection import (
+    Connection,
     ConnectionState,
 )
 from kclient.network.frames import FramePool
 from kclient.network.handshake import Identity
-from kclient.network.requests import PendingRequest
+from kclient.network.in_flight import PendingRequest
+from kclient.network.nodes import ConnectionKey, Lane
 from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Request, Response
 from kclient.protocol.messages.api_versions import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kclient.network.addresses import AddressBook, ConnectionKey, Lane, Node
+from kclient.network.nodes import AddressBook, ConnectionKey, Lane, Node
 
 
 def new_book() -> AddressBook:

@@ -11,11 +11,11 @@ from kclient.errors import (
     NoCommonVersion,
     ProtocolError,
 )
-from kclient.network.addresses import ConnectionKey, Lane
-from kclient.network.connection_states import (
+from kclient.network.connection import (
     ConnectionState,
 )
-from kclient.network.requests import RawResponse
+from kclient.network.frames import RawResponse
+from kclient.network.nodes import ConnectionKey, Lane
 from kclient.protocol.message import Request
 from kclient.protocol.messages.fetch import (
     FetchRequest,

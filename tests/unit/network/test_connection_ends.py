@@ -9,14 +9,13 @@ from kclient.errors import (
     ConnectionLost,
     RequestTimedOut,
 )
-from kclient.network.addresses import ConnectionKey, Lane
-from kclient.network.connection import Connection
-from kclient.network.connection_states import (
+from kclient.network.connection import (
+    Connection,
     ConnectionState,
 )
 from kclient.network.frames import FramePool
 from kclient.network.handshake import Identity
-from kclient.network.throttling import LONGEST_SILENCE
+from kclient.network.nodes import ConnectionKey, Lane
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
 )
@@ -26,6 +25,7 @@ from kclient.protocol.messages.fetch import (
 from kclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kclient.protocol.versions import LONGEST_SILENCE
 from tests.unit.network.connections import (
     SETUP_DEADLINE,
     answer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.network.connection_states import (
+from kclient.network.connection import (
     HANDSHAKE,
     TRANSITIONS,
     ConnectionEvent,

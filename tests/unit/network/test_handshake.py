@@ -13,8 +13,8 @@ from kclient.errors import (
     NoCommonVersion,
     ProtocolError,
 )
-from kclient.network.connection import Connection
-from kclient.network.connection_states import (
+from kclient.network.connection import (
+    Connection,
     ConnectionState,
 )
 from kclient.protocol.headers import decode_request_header

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kclient.errors import ProtocolError
-from kclient.network.in_flight import InFlightRequests
-from kclient.network.requests import PendingRequest
+from kclient.network.in_flight import InFlightRequests, PendingRequest
 from kclient.protocol.messages.metadata import MetadataRequest
 
 

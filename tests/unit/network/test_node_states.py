@@ -8,7 +8,7 @@ import pytest
 
 from kclient.backoff import Backoff
 from kclient.errors import BrokerUnreachable
-from kclient.network.node_states import NodeStates
+from kclient.network.nodes import NodeStates
 
 ERROR = BrokerUnreachable("refused")
 A, B = "one:9092", "two:9092"

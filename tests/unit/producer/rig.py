@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kclient.clock import wall_ns_of
-from kclient.cluster.broker import Broker
 from kclient.cluster.topic import EMPTY_ROW, NO_TOPIC_ID, Topic
-from kclient.cluster.view import Cluster
+from kclient.cluster.view import Broker, Cluster
 from kclient.config import ProducerConfig
 from kclient.errors import ConnectionLost, KafkaError
 from kclient.hooks import Counters, Event, Hooks

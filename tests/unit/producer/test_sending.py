@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kclient.cluster.partition import Partition
-from kclient.cluster.topic import NO_TOPIC_ID
+from kclient.cluster.topic import NO_TOPIC_ID, Partition
 from kclient.error_codes import ErrorCode
 from kclient.errors import (
     BrokerUnreachable,
