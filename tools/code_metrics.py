@@ -45,7 +45,8 @@ SANS_IO = tuple(
         "": "protocol record backoff.py events.py transitions.py types.py errors.py frozen.py "
         "durations.py foreign_methods.py foreign_settings.py settings.py config.py",
         "network": "connection.py frames.py handshake.py in_flight.py nodes.py sasl",
-        "cluster": "merge.py metadata.py missing.py offset_lookup.py retry.py topic.py view.py",
+        "cluster": "metadata.py metadata_merge.py offset_lookup.py retry.py topic.py "
+        "unreachable_leaders.py view.py",
         "producer": "accumulator.py batch.py cargo.py due_list.py feed.py flush.py idempotence.py "
         "outgoing.py partition_queue.py serializing.py shipment.py transactions.py verdict.py",
         "consumer": "arguments.py commit_queue.py epoch_query.py "

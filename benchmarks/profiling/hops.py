@@ -57,7 +57,7 @@ REST = (LOOP, COLLECTOR, BENCH, OTHER)
 _NETWORK_OUT = (
     Rule("11", r"network/(frames|future)"),
     Rule("11", r"network/\w+", r"buffer_updated|get_buffer|receive|_take|answer|complete|on_frame"),
-    Rule("9", r"network/(client|requests|line|selector|in_flight)"),
+    Rule("9", r"network/(client|node_connection|selector|in_flight)"),
     Rule("10", r"network/"),
     Rule("10", r"protocol/"),
 )

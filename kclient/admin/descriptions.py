@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kclient.admin.topics import TopicRef, name_of
-from kclient.cluster.merge import read_topic
+from kclient.cluster.metadata_merge import read_topic
 from kclient.cluster.topic import NO_TOPIC_ID, Partition
 from kclient.cluster.view import Broker
 from kclient.errors import KafkaError, NoCommonVersion, broker_error

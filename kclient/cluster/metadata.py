@@ -14,7 +14,7 @@ The rules in one place:
 - a leader that can't be reached is looked after until another one leads, it is back, or nobody
   wants it any more. For as long as elections take, the back-off stays short then: a new leader must
   not be found late;
-- an answer that changes less than all is merged in (see ``merge`` for epochs and topic ids);
+- an answer that changes less than all is merged in (``metadata_merge``: epochs and topic ids);
 - a topic that was there and is said to be none is asked for again until that is sure: one broker
   that lags behind must not be believed because nobody else was asked;
 - a topic id that was left behind for another one is not believed again at once: ids are never used
@@ -32,11 +32,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from kclient import error_codes
-from kclient.cluster import merge
-from kclient.cluster.merge import UnknownTopics
-from kclient.cluster.missing import LONGEST_LOOK, MissingLeaders
+from kclient.cluster import metadata_merge
+from kclient.cluster.metadata_merge import UnknownTopics
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE as SURE_AFTER
 from kclient.cluster.topic import ERROR, Topic, Topics
+from kclient.cluster.unreachable_leaders import LONGEST_LOOK, MissingLeaders
 from kclient.cluster.view import Broker, Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
@@ -169,7 +169,7 @@ class MetadataState:
         self.missing = MissingLeaders()
         self.absorbing = 0.0
         """Seconds that the latest answer took to be absorbed."""
-        self._past = merge.Past()
+        self._past = metadata_merge.Past()
         self._missed: dict[str, None] = {}
         """Topics that were there and that a broker doesn't know, as long as that isn't sure."""
         self._unlisted: tuple[str, ...] = ()
@@ -353,7 +353,9 @@ class MetadataState:
             ProtocolError: It is malformed, or lists no broker: a broker that is starting up may
                 answer like that. The old view stays.
         """
-        response, said = yield from merge.read_topics(decoding, version, self.view.topics.raw)
+        response, said = yield from metadata_merge.read_topics(
+            decoding, version, self.view.topics.raw
+        )
         if response.error_code:
             raise broker_error(response.error_code, "Metadata failed")
         brokers = {
@@ -371,7 +373,7 @@ class MetadataState:
             base.cluster_id != response.cluster_id
         ):
             known = {}  # another cluster behind the same address
-            self._past = merge.Past()
+            self._past = metadata_merge.Past()
             self.unknown_topics = UnknownTopics()
             self._missed.clear()
             self.need()
@@ -439,8 +441,8 @@ class MetadataState:
             if name not in topics or facts is base.topics.raw.get(name):
                 continue
             hinted, new = Topic(facts), Topic(topics[name])
-            if not new.error and merge.goes_back(hinted, new):
-                topics[name] = merge.keep_newest(hinted, new).facts
+            if not new.error and metadata_merge.goes_back(hinted, new):
+                topics[name] = metadata_merge.keep_newest(hinted, new).facts
 
     def _succeeded(self, ask: Ask, changed: bool, now: float) -> None:
         self._stalls = 0 if changed else self._stalls + 1

@@ -11,7 +11,7 @@ from kclient.network.client import NetworkClient
 from kclient.network.frames import RawResponse
 from kclient.network.future import RequestFuture
 from kclient.network.in_flight import RequestBuilder
-from kclient.network.line import Room
+from kclient.network.node_connection import Room
 from kclient.network.nodes import ConnectionKey, Lane, Node
 
 __all__ = [

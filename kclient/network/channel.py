@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.network.connection import Connection
-    from kclient.network.line import Line
+    from kclient.network.node_connection import Line
 
 _LARGE = 16 * 1024
 _READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED

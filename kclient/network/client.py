@@ -17,7 +17,7 @@ from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import Identity
 from kclient.network.in_flight import PendingRequest
-from kclient.network.line import Line, Room, not_known
+from kclient.network.node_connection import Line, Room, not_known
 from kclient.network.nodes import AddressBook, ConnectionKey, Lane, Node, NodeStates
 from kclient.network.reporter import Reporter
 from kclient.network.selector import Selector

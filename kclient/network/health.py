@@ -14,7 +14,7 @@ from kclient.network.connection import ConnectionState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kclient.network.line import Line
+    from kclient.network.node_connection import Line
     from kclient.network.nodes import AddressBook, Node, NodeStates
 
 

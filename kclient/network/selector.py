@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kclient.hooks import Dialer
     from kclient.network.client import TaskKeeper
     from kclient.network.handshake import Identity
-    from kclient.network.line import Line
+    from kclient.network.node_connection import Line
     from kclient.network.sasl import Authenticator
 
 GENERAL_IDLE = 30.0

@@ -9,7 +9,7 @@ import pytest
 
 import kclient
 from kclient.errors import KafkaError, NoCommonVersion, ProtocolError
-from kclient.network.line import VERSIONS_GOOD_FOR
+from kclient.network.node_connection import VERSIONS_GOOD_FOR
 from kclient.protocol.versions import LONGEST_SILENCE
 from kclient.testing import Cluster
 from kclient.types import TopicPartition

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from kclient.backoff import Backoff
-from kclient.cluster import merge
+from kclient.cluster import metadata_merge
 from kclient.cluster.metadata import Ask, LeaderHint, MetadataState, metadata_request
 from kclient.cluster.topic import Topic
 from kclient.cluster.view import Broker, Cluster
@@ -333,9 +333,9 @@ class TestAnswers:
             absorb(
                 meta, Ask(("t",), True, 99), answer(topic("t", [(1, 5)], topic_id=A))
             ).leader_epoch("t", 0)
-            for _ in range(merge.OUTVOTED_AFTER)
+            for _ in range(metadata_merge.OUTVOTED_AFTER)
         ]
-        assert seen == [2**31 - 1] * (merge.OUTVOTED_AFTER - 1) + [5]
+        assert seen == [2**31 - 1] * (metadata_merge.OUTVOTED_AFTER - 1) + [5]
         assert meta.view.leader("t", 0) == 1
 
     def test_one_broker_that_knows_the_epoch_is_enough_to_keep_it(self) -> None:
@@ -343,7 +343,7 @@ class TestAnswers:
         newest = answer(topic("t", [(2, 6)], topic_id=A))
         absorb(meta, Ask(("t",), True, 99), newest)
         for _ in range(3):
-            for _ in range(merge.OUTVOTED_AFTER - 1):
+            for _ in range(metadata_merge.OUTVOTED_AFTER - 1):
                 stale = answer(topic("t", [(1, 5)], topic_id=A))
                 assert absorb(meta, Ask(("t",), True, 99), stale).leader("t", 0) == 2
             absorb(meta, Ask(("t",), True, 99), newest)

@@ -14,7 +14,7 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.network import Lane
-from kclient.network.line import Line
+from kclient.network.node_connection import Line
 from kclient.network.selector import Selector
 from kclient.protocol.messages.metadata import (
     MetadataRequest,

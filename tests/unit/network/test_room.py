@@ -13,7 +13,7 @@ from kclient.errors import (
 )
 from kclient.hooks import ConnectionClosed, Throttled
 from kclient.network import Lane, Node
-from kclient.network.line import Line
+from kclient.network.node_connection import Line
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.cluster import merge
+from kclient.cluster import metadata_merge
 from kclient.cluster.topic import Row, Topic
 from tests.unit.cluster.answers import A, B, topic
 
 
 def read(name: str, partitions: object, *, version: int = 12, **fields: object) -> Topic:
-    return merge.read_topic(topic(name, partitions, **fields), version, {})  # type: ignore[arg-type]
+    return metadata_merge.read_topic(topic(name, partitions, **fields), version, {})  # type: ignore[arg-type]
 
 
 def merged(old: Topic, new: Topic) -> Topic:
-    return merge.keep_newest(old, new) if merge.goes_back(old, new) else new
+    return metadata_merge.keep_newest(old, new) if metadata_merge.goes_back(old, new) else new
 
 
 def test_reads_leaders_and_epochs() -> None:
@@ -51,13 +51,13 @@ def test_epochs_of_answers_before_version_9_are_not_believed(version: int) -> No
 def test_partition_errors_are_kept() -> None:
     said = topic("t", [(1, 0), (-1, 0)])
     said.partitions[1].error_code = 5
-    assert merge.read_topic(said, 12, {}).partition(1).error == 5
+    assert metadata_merge.read_topic(said, 12, {}).partition(1).error == 5
 
 
 def test_equal_rows_are_shared() -> None:
     rows: dict[Row, Row] = {}
-    one = merge.read_topic(topic("t", [(1, 0), (2, 0)]), 12, rows)
-    two = merge.read_topic(topic("u", [(1, 0)]), 12, rows)
+    one = metadata_merge.read_topic(topic("t", [(1, 0), (2, 0)]), 12, rows)
+    two = metadata_merge.read_topic(topic("u", [(1, 0)]), 12, rows)
     assert one.rows[0] is one.rows[1] is two.rows[0]
 
 
@@ -100,7 +100,7 @@ def test_a_topic_without_id_keeps_its_partitions_while_that_may_be_an_old_answer
 
 def answers(*told: Topic) -> list[Topic]:
     """The view of topic t after each of these answers."""
-    past, known, seen = merge.Past(), None, []
+    past, known, seen = metadata_merge.Past(), None, []
     for new in told:
         known = past.merged(known, new)
         seen.append(known)
@@ -140,4 +140,4 @@ def test_errors_of_a_refused_partition_are_not_taken_either() -> None:
     old = read("t", [(1, 5)], topic_id=A)
     said = topic("t", [(-1, 4)], topic_id=A)
     said.partitions[0].error_code = 5
-    assert merged(old, merge.read_topic(said, 12, {})).partition_errors == {}
+    assert merged(old, metadata_merge.read_topic(said, 12, {})).partition_errors == {}
