@@ -1,7 +1,7 @@
 """Time as a value: the one place where the package reads a clock.
 
 Drivers take a ``Clock`` and hand ``now`` to the sans-IO files; nothing else calls ``time`` or
-``loop.time``. A loop of virtual time carries ``Surroundings`` as ``loop.kclient_surroundings``:
+``loop.time``. A loop of virtual time carries ``LoopEnvironment`` as ``loop.kclient_surroundings``:
 another clock, network and chance, which a client that starts there uses by itself, so that a
 service under test needs no plumbing. They must not be consulted per record.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kclient.hooks import Dialer
 
 
-class Surroundings(Protocol):
+class LoopEnvironment(Protocol):
     """What clients ask of the world, beside the loop's own timers."""
 
     @property
@@ -42,14 +42,16 @@ class Surroundings(Protocol):
         ...
 
 
-def surroundings() -> Surroundings | None:
-    """Those of the running loop; None in the real world, and where no loop runs."""
-    return cast("Surroundings | None", getattr(_get_running_loop(), "kclient_surroundings", None))
+def loop_environment() -> LoopEnvironment | None:
+    """That of the running loop; None in the real world, and where no loop runs."""
+    return cast(
+        "LoopEnvironment | None", getattr(_get_running_loop(), "kclient_surroundings", None)
+    )
 
 
-def effort_clock(real: Callable[[], float]) -> Callable[[], float]:
-    """What tells a loop of work when to let others run: ``real``, or that of the surroundings."""
-    world = surroundings()
+def work_clock(real: Callable[[], float]) -> Callable[[], float]:
+    """What tells a loop of work when to let others run: ``real``, or the environment's."""
+    world = loop_environment()
     return real if world is None else world.effort
 
 
@@ -87,13 +89,13 @@ class SystemClock:
         self.now = _running_time
         self.wall_ns = time.time_ns
 
-    def settle(self) -> None:
-        """Take the wall clock of the running loop's surroundings, if it has any."""
-        world = surroundings()
+    def use_environment(self) -> None:
+        """Take the wall clock of the running loop's loop_environment, if it has any."""
+        world = loop_environment()
         if world is not None:
             self.wall_ns = world.wall_ns
 
-    def belong(self) -> None:
+    def bind_to_loop(self) -> None:
         """Be the clock of the running loop alone.
 
         Which loop runs is not asked at each look then: that costs a system call (getpid) until

@@ -59,7 +59,7 @@ def answer(topics: int, version: int, epoch: int = 1) -> bytes:
 def kclient(job: Job) -> Outcome:
     """The second refresh counts: a client meets the first one once."""
     from kclient.backoff import Backoff
-    from kclient.cluster.metadata import Ask, MetadataState
+    from kclient.cluster.metadata import MetadataRefresh, MetadataState
     from kclient.config import CommonConfig
 
     topics = job.records // PARTITIONS_EACH
@@ -74,7 +74,7 @@ def kclient(job: Job) -> Outcome:
     for one in data:
         decoding: Any = MetadataResponse.decode_steps(one, KCLIENT_VERSION)
         spent, longest = _drained(
-            state.absorb_steps(Ask((), True, 9), decoding, KCLIENT_VERSION, 0.0)
+            state.apply_response_steps(MetadataRefresh((), True, 9), decoding, KCLIENT_VERSION, 0.0)
         )
     return {
         "decode_s": decoded,

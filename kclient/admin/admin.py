@@ -76,7 +76,7 @@ class Admin(AsyncOnly):
         __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
-        return self._core.shown("Admin")
+        return self._core.client_repr("Admin")
 
     async def start(self) -> None:
         """Connect. ``async with`` does it.

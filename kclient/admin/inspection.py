@@ -28,7 +28,7 @@ async def describe_topics(
     core: ClientCore, refs: Sequence[TopicRef], timeout: float
 ) -> dict[TopicRef, TopicDescription | KafkaError]:
     """See ``Admin.describe_topics``."""
-    effort = core.calls.effort("Metadata", timeout)
+    retry_state = core.calls.retry_state("Metadata", timeout)
     found: dict[TopicRef, TopicDescription | KafkaError] = {}
     for chunk in descriptions.chunks(refs):
 
@@ -37,7 +37,7 @@ async def describe_topics(
 
         try:
             response: MetadataResponse = await core.calls.call(
-                AnyNode(), build, api=MetadataRequest, timeout=effort.time_left()
+                AnyNode(), build, api=MetadataRequest, timeout=retry_state.time_left()
             )
         except NoCommonVersion as error:
             found |= dict.fromkeys(chunk, error)
@@ -61,7 +61,7 @@ async def list_topics(core: ClientCore, internal: bool, timeout: float) -> list[
 
 async def describe_cluster(core: ClientCore, timeout: float) -> ClusterDescription:
     """See ``Admin.describe_cluster``."""
-    effort = core.calls.effort("DescribeCluster", timeout)
+    retry_state = core.calls.retry_state("DescribeCluster", timeout)
     try:
         response = await core.calls.call(
             AnyNode(), DescribeClusterRequest(), timeout=timeout, check=descriptions.cluster_error
@@ -71,7 +71,7 @@ async def describe_cluster(core: ClientCore, timeout: float) -> ClusterDescripti
             AnyNode(),
             lambda version: descriptions.request_for([], max(version, 1)),
             api=MetadataRequest,
-            timeout=effort.time_left(),
+            timeout=retry_state.time_left(),
         )
         return descriptions.cluster_from_metadata(said)
     return descriptions.cluster_from_describe_cluster(response)

@@ -25,7 +25,7 @@ from kclient.admin.topics import (
     TopicRef,
 )
 from kclient.cluster.calls import NodeTarget
-from kclient.cluster.fanout import ask_all
+from kclient.cluster.fanout import fan_out
 from kclient.errors import KafkaError, ProtocolError, broker_error
 from kclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -60,7 +60,7 @@ async def create_topics(
     """See ``Admin.create_topics``."""
     deadline = core.clock.now() + timeout
     question = CreateTopics(topics, validate_only=validate_only)
-    outcomes = await ask_all(core.calls, question, topics, timeout)
+    outcomes = await fan_out(core.calls, question, topics, timeout)
     lacking = [name for name, got in outcomes.items() if isinstance(got, DefaultsNeeded)]
     if lacking:
         left = max(0.001, deadline - core.clock.now())
@@ -88,7 +88,7 @@ async def _with_defaults(
         return dict.fromkeys(lacking, error)
     filled = {name: topics[name].with_defaults(partitions, replicas) for name in lacking}
     question = CreateTopics(filled, validate_only=validate_only)
-    return await ask_all(core.calls, question, filled, max(0.001, deadline - core.clock.now()))
+    return await fan_out(core.calls, question, filled, max(0.001, deadline - core.clock.now()))
 
 
 async def delete_topics(
@@ -96,7 +96,7 @@ async def delete_topics(
 ) -> dict[TopicRef, DeletedTopic | KafkaError]:
     """See ``Admin.delete_topics``."""
     deadline = core.clock.now() + timeout
-    outcomes = await ask_all(core.calls, DeleteTopics(), refs, timeout)
+    outcomes = await fan_out(core.calls, DeleteTopics(), refs, timeout)
     gone = {
         got.name: GONE
         for got in outcomes.values()
@@ -117,7 +117,7 @@ async def create_partitions(
     """See ``Admin.create_partitions``."""
     deadline = core.clock.now() + timeout
     question = CreatePartitions(totals, assignments, validate_only=validate_only)
-    outcomes = await ask_all(core.calls, question, totals, timeout)
+    outcomes = await fan_out(core.calls, question, totals, timeout)
     grown = {name: got for name, got in outcomes.items() if isinstance(got, int)}
     if grown and not validate_only:
         await wait_until_seen(core, grown, deadline - core.clock.now())

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kclient.cluster.updater import release_late
-from kclient.cluster.wakeups import Alarm
+from kclient.cluster.wakeups import Wakeup
 from kclient.errors import (
     BackgroundTaskDied,
     BootstrapFailed,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kclient.backoff import Backoff
     from kclient.clock import Clock
-    from kclient.cluster.metadata import Ask
+    from kclient.cluster.metadata import MetadataRefresh
     from kclient.cluster.updater import MetadataUpdater
     from kclient.network import NetworkClient, RawResponse, RequestFuture
 
@@ -63,7 +63,7 @@ class Bootstrap:
         self._retry_at = dict.fromkeys(self._addresses, 0.0)
         self._under_way: dict[int, RequestFuture[RawResponse]] = {}
         self._next_start = 0.0
-        self._news = Alarm()
+        self._news = Wakeup()
 
     async def run(self, timeout: float) -> None:
         """Give the updater its first view.
@@ -72,7 +72,7 @@ class Bootstrap:
             BootstrapFailed: No address led to one within ``timeout`` seconds, or ever will; the
                 text has the reason of each, and ``__cause__`` is one of them.
         """
-        ask = self._updater.first_ask()
+        ask = self._updater.initial_refresh()
         try:
             async with asyncio.timeout(timeout):
                 while not await self._collect(ask):
@@ -86,13 +86,13 @@ class Bootstrap:
             for future in self._under_way.values():
                 future.add_listener(release_late)
 
-    async def _collect(self, ask: Ask) -> bool:
+    async def _collect(self, ask: MetadataRefresh) -> bool:
         """Look at what came in; True once an answer became the view."""
         for node_id, future in [*self._under_way.items()]:
             if future.done:
                 del self._under_way[node_id]
                 try:
-                    await self._updater.absorb(ask, future.result())
+                    await self._updater.apply_response(ask, future.result())
                     return True
                 except (ClientClosed, BackgroundTaskDied):
                     raise  # the client ended while it started: nobody wants an answer any more
@@ -108,7 +108,7 @@ class Bootstrap:
         self._failures[node_id] += 1
         self._retry_at[node_id] = self._clock.now() + delay
 
-    def _start(self, ask: Ask) -> None:
+    def _start(self, ask: MetadataRefresh) -> None:
         """Begin at one more address, if there is one to begin at."""
         now = self._clock.now()
         ready = [
@@ -120,7 +120,7 @@ class Bootstrap:
             future = self._updater.send(ask, node_id)
             self._under_way[node_id] = future
             self._next_start = now + STAGGER
-            future.add_listener(lambda _: self._news.ring())
+            future.add_listener(lambda _: self._news.notify())
 
     async def _wait(self) -> None:
         """Until something comes in (a failure lets the next one begin), or time is up for that."""

@@ -1,9 +1,9 @@
 """Calls: one request to whoever is responsible, repeated until it succeeds or time is up.
 
 For all requests but Produce and Fetch, whose loops have state of their own. Finds the node, sends,
-lets the caller's ``check`` find the error in the response, and follows ``retry.judge``: raise, wait
-for a newer view of the cluster, or back off. No rules of its own, and no task. ``fanout`` builds on
-the same ``Effort`` for requests about many things at once.
+lets the caller's ``check`` find the error in the response, and follows ``retry.retry_action``:
+raise, wait for a newer view of the cluster, or back off. No rules of its own, and no task.
+``fanout`` builds on the same ``RetryState`` for requests about many things at once.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.backoff import Backoff
 from kclient.broker_errors import LeaderNotAvailable, UnknownTopicOrPartition
-from kclient.cluster.retry import Attempts, NoSuchPartition, Verdict, judge
-from kclient.cluster.wakeups import Bell
+from kclient.cluster.retry import Attempts, NoSuchPartition, RetryAction, retry_action
+from kclient.cluster.wakeups import Broadcast
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, broker_error, fresh
 from kclient.frozen import Frozen, frozen
 from kclient.protocol.message import Request
@@ -102,7 +102,7 @@ class Calls:
         self.counters = counters
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._ended: KafkaError | None = None
-        self._end = Bell()
+        self._end = Broadcast()
 
     async def call(
         self,
@@ -145,17 +145,17 @@ class Calls:
         api = type(request) if isinstance(request, Request) else api
         if api is None:
             raise TypeError("api= is needed where the request is a callable")
-        effort = self.effort(f"{api.NAME} to {target}", timeout)
+        retry_state = self.retry_state(f"{api.NAME} to {target}", timeout)
         while True:
             view, node_id = self.metadata.view, None
             try:
-                node_id = await self._locate(target, effort)
+                node_id = await self._locate(target, retry_state)
                 response = await self.network.send(
                     node_id,
                     request,
                     api=api,
-                    timeout=effort.time_for_request(),
-                    limit=effort.deadline,
+                    timeout=retry_state.time_for_request(),
+                    caller_deadline=retry_state.deadline,
                     max_version=max_version,
                     raw=raw,
                 )
@@ -164,11 +164,11 @@ class Calls:
                     return response
             except KafkaError as failure:
                 error = failure
-            await effort.recover(error, self.name_of(node_id), view.version)
+            await retry_state.recover(error, self.name_of(node_id), view.version)
 
-    def effort(self, what: str, timeout: float | None = None) -> Effort:
-        """A new effort, ``api_timeout`` seconds long by default."""
-        return Effort(self, what, self.config.api_timeout if timeout is None else timeout)
+    def retry_state(self, what: str, timeout: float | None = None) -> RetryState:
+        """A new retry_state, ``api_timeout`` seconds long by default."""
+        return RetryState(self, what, self.config.api_timeout if timeout is None else timeout)
 
     def name_of(self, node_id: int | None) -> str:
         """A broker as errors name it."""
@@ -185,7 +185,7 @@ class Calls:
     def end(self, error: KafkaError) -> None:
         """No attempt will be made any more: all who back off get ``error``."""
         self._ended = error
-        self._end.ring()
+        self._end.notify()
 
     def check_ended(self) -> None:
         """Raise what ``end`` was given, if it was called."""
@@ -198,7 +198,7 @@ class Calls:
         await self._end.wait(seconds)
         self.check_ended()
 
-    async def _locate(self, target: Target, effort: Effort) -> int:
+    async def _locate(self, target: Target, retry_state: RetryState) -> int:
         match target:
             case NodeTarget(node_id):
                 if node_id >= 0 and node_id not in self.metadata.view.brokers:
@@ -207,7 +207,7 @@ class Calls:
             case ControllerTarget():
                 return self.controller()
             case LeaderTarget(topic, partition):
-                await self.metadata.wait_for_topic(topic, effort.time_left())
+                await self.metadata.wait_for_topic(topic, retry_state.time_left())
                 return self.leader_of(TopicPartition(topic, partition))
             case AnyNode():
                 found = self.network.least_loaded()
@@ -254,7 +254,7 @@ class Calls:
         return broker_error(found, f"{doing} failed", node_id=node_id) if found else None
 
 
-class Effort:
+class RetryState:
     """One call's deadline, its failures so far, and the wait before the next attempt."""
 
     def __init__(self, calls: Calls, what: str, timeout: float) -> None:
@@ -272,7 +272,7 @@ class Effort:
         """Seconds until the deadline; raises RequestTimedOut when it is here."""
         now = self._calls.clock.now()
         if now >= self.deadline:
-            raise self.attempts.out_of_time(now)
+            raise self.attempts.timeout_error(now)
         return self.deadline - now
 
     def time_for_request(self) -> float:
@@ -293,18 +293,18 @@ class Effort:
         """
         self._calls.check_ended()
         self.attempts.add(where, error)
-        verdict = judge(error, self.elapsed)
-        if verdict is Verdict.GIVE_UP:
+        verdict = retry_action(error, self.elapsed)
+        if verdict is RetryAction.RAISE:
             raise self.attempts.explain(error)
         await self.wait(verdict, version)
 
-    async def wait(self, verdict: Verdict, version: int) -> None:
-        """Do what ``verdict`` (not GIVE_UP) asks for, until the deadline at most."""
+    async def wait(self, verdict: RetryAction, version: int) -> None:
+        """Do what ``verdict`` (not RAISE) asks for, until the deadline at most."""
         calls = self._calls
         calls.counters.add("calls.retries")
-        if verdict is not Verdict.BACK_OFF and calls.metadata.view.version <= version:
+        if verdict is not RetryAction.BACK_OFF and calls.metadata.view.version <= version:
             calls.metadata.request_update()
-        if verdict is Verdict.REFRESH:
+        if verdict is RetryAction.REFRESH:
             await self._newer_view(version)
         else:
             delay = calls.backoff.delay(self._waits, calls.rng)
@@ -318,6 +318,6 @@ class Effort:
         try:
             await self._calls.metadata.wait_newer(version, max(0.0, left))
         except MetadataTimedOut as late:
-            error = self.attempts.out_of_time(self._calls.clock.now())
+            error = self.attempts.timeout_error(self._calls.clock.now())
             error.add_note(str(late))
             raise error from error.__cause__

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kclient.backoff import Backoff
-from kclient.clock import Clock, SystemClock, surroundings
+from kclient.clock import Clock, SystemClock, loop_environment
 from kclient.cluster.bootstrap import Bootstrap
 from kclient.cluster.calls import Calls
 from kclient.cluster.metadata import MetadataState
@@ -180,7 +180,7 @@ class ClientCore:
             hooks=self.hooks,
             counters=self.counters,
             rng=self.rng,
-            keeper=self._supervisor,
+            supervisor=self._supervisor,
         )
         initial = max(config.retry_backoff, BACKOFF_FLOOR)
         self.backoff = Backoff(initial, max(config.retry_backoff_max, initial))
@@ -258,12 +258,12 @@ class ClientCore:
         self._state = "running"
 
     def _settle(self) -> None:
-        """Be at home in the loop: its surroundings, if any, are used for all that wasn't given."""
+        """Be at home in the loop: its environment, if any, stands in for all that wasn't given."""
         if isinstance(self.clock, SystemClock):
-            self.clock.settle()
+            self.clock.use_environment()
             if self._own_clock:
-                self.clock.belong()
-        world = surroundings()
+                self.clock.bind_to_loop()
+        world = loop_environment()
         if world is None:
             return
         if self._own_rng:
@@ -376,7 +376,7 @@ class ClientCore:
         state = "closed" if self.closed else self._state
         return "failed" if state == "running" and self.failure is not None else state
 
-    def shown(self, kind: str) -> str:
+    def client_repr(self, kind: str) -> str:
         """Return the repr of the client of that kind: its name, state and bootstrap addresses."""
         bootstrap = ",".join(node.address for node in self.network.bootstrap_nodes)
         return f"<kclient.{kind} {self.name!r} {self.state} bootstrap={bootstrap}>"

@@ -1,8 +1,8 @@
 """One question about many things: split by broker, asked at once, repeated for what failed.
 
-``offset_lookup`` and Admin use it. A ``Question`` is the sans-IO part: whom to ask about a key, the
-request for some keys, and what a response says of each. Here is the loop around it; requests are
-futures of the network and cost no tasks, only waiting for several unknown topics does.
+``offset_lookup`` and Admin use it. A ``FanoutRequest`` is the sans-IO part: whom to ask about a
+key, the request for some keys, and what a response says of each. Here is the loop around it;
+requests are futures of the network and cost no tasks, only waiting for several unknown topics does.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kclient.cluster.retry import Attempts, Verdict, judge
+from kclient.cluster.retry import Attempts, RetryAction, retry_action
 from kclient.errors import KafkaError, ProtocolError, RequestTimedOut
 from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kclient.cluster.calls import Calls, Effort
+    from kclient.cluster.calls import Calls, RetryState
     from kclient.cluster.view import Cluster
     from kclient.protocol.message import Request
 
@@ -25,7 +25,7 @@ V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 
 
-class Question(Protocol[K, V_co]):
+class FanoutRequest(Protocol[K, V_co]):
     """What is asked, of whom, and how an answer is read. Sans-IO.
 
     Where keys are partitions, their topics are known before ``node_for`` has to tell.
@@ -62,9 +62,9 @@ class Question(Protocol[K, V_co]):
         ...
 
 
-async def ask_all(
+async def fan_out(
     calls: Calls,
-    question: Question[K, V],
+    question: FanoutRequest[K, V],
     keys: Iterable[K],
     timeout: float | None,
     found: Callable[[Mapping[K, V]], object] | None = None,
@@ -85,7 +85,7 @@ async def ask_all(
     Cancellation: abandons the answers; requests that are under way may take effect.
     """
     ordered = list(dict.fromkeys(keys))
-    fan = _Fanout(calls, question, calls.effort(question.what, timeout), found)
+    fan = _Fanout(calls, question, calls.retry_state(question.what, timeout), found)
     pending = await fan.without_topic_errors(ordered)
     while pending:
         pending = await fan.round(pending)
@@ -93,25 +93,25 @@ async def ask_all(
 
 
 class _Fanout:
-    """The state of one ``ask_all``."""
+    """The state of one ``fan_out``."""
 
     def __init__(
         self,
         calls: Calls,
-        question: Question[Any, Any],
-        effort: Effort,
+        question: FanoutRequest[Any, Any],
+        retry_state: RetryState,
         found: Callable[[Mapping[Any, Any]], object] | None,
     ) -> None:
         self.found = found
         self.calls = calls
         self.question = question
-        self.effort = effort
+        self.retry_state = retry_state
         self.results: dict[Any, Any] = {}
         self.attempts: dict[Any, Attempts] = {}
 
     async def without_topic_errors(self, keys: list[Any]) -> list[Any]:
         """Wait for the topics; keys of those that can't be had get their error."""
-        metadata, left = self.calls.metadata, self.effort.time_left()
+        metadata, left = self.calls.metadata, self.retry_state.time_left()
         errors: dict[str, KafkaError] = {}
 
         async def wait(topic: str) -> None:
@@ -150,7 +150,7 @@ class _Fanout:
         for key, where, outcome in outcomes:
             if isinstance(outcome, KafkaError):
                 verdict = self._judge(key, where, outcome)
-                if verdict is not Verdict.GIVE_UP:
+                if verdict is not RetryAction.RAISE:
                     verdicts[key] = verdict
             else:
                 found[key] = outcome
@@ -166,7 +166,7 @@ class _Fanout:
     ) -> list[tuple[Any, str, Any]]:
         calls, question = self.calls, self.question
         try:
-            seconds = self.effort.time_for_request()
+            seconds = self.retry_state.time_for_request()
         except RequestTimedOut as late:
             return [(key, "no broker", late) for keys in groups.values() for key in keys]
         futures = []
@@ -176,7 +176,11 @@ class _Fanout:
                 return question.build(keys, version, view, seconds)
 
             future = calls.network.send(
-                node_id, build, api=question.api, timeout=seconds, limit=self.effort.deadline
+                node_id,
+                build,
+                api=question.api,
+                timeout=seconds,
+                caller_deadline=self.retry_state.deadline,
             )
             futures.append((node_id, keys, future))
         outcomes: list[tuple[Any, str, Any]] = []
@@ -190,28 +194,30 @@ class _Fanout:
             outcomes += [(key, where, answers.get(key, missing)) for key in keys]
         return outcomes
 
-    def _judge(self, key: Any, where: str, error: KafkaError) -> Verdict:
+    def _judge(self, key: Any, where: str, error: KafkaError) -> RetryAction:
         attempts = self.attempts.get(key)
         if attempts is None:
             what = f"{self.question.what} of {key}"
-            attempts = self.attempts[key] = Attempts(what, self.effort.attempts.started)
+            attempts = self.attempts[key] = Attempts(what, self.retry_state.attempts.started)
         attempts.add(where, error)
-        verdict = judge(error, self.effort.elapsed)
-        if verdict is Verdict.GIVE_UP or self.question.is_final(error):
+        verdict = retry_action(error, self.retry_state.elapsed)
+        if verdict is RetryAction.RAISE or self.question.is_final(error):
             self.results[key] = attempts.explain(error)
-            return Verdict.GIVE_UP
+            return RetryAction.RAISE
         return verdict
 
-    async def _wait(self, verdicts: Mapping[Any, Verdict], version: int) -> None:
+    async def _wait(self, verdicts: Mapping[Any, RetryAction], version: int) -> None:
         """Wait as the most urgent verdict says; out of time, every open key gets its error."""
         wanted = set(verdicts.values())
         verdict = next(
-            v for v in (Verdict.REFRESH, Verdict.LOOK_AROUND, Verdict.BACK_OFF) if v in wanted
+            v
+            for v in (RetryAction.REFRESH, RetryAction.REFRESH_AND_BACK_OFF, RetryAction.BACK_OFF)
+            if v in wanted
         )
         self.calls.check_ended()
         try:
-            await self.effort.wait(verdict, version)
+            await self.retry_state.wait(verdict, version)
         except RequestTimedOut:
             now = self.calls.clock.now()
             for key in verdicts:
-                self.results[key] = self.attempts[key].out_of_time(now)
+                self.results[key] = self.attempts[key].timeout_error(now)

@@ -36,7 +36,7 @@ from kclient.cluster import metadata_merge
 from kclient.cluster.metadata_merge import UnknownTopics
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE as SURE_AFTER
 from kclient.cluster.topic import ERROR, Topic, Topics
-from kclient.cluster.unreachable_leaders import LONGEST_LOOK, MissingLeaders
+from kclient.cluster.unreachable_leaders import LONGEST_LOOK, UnreachableLeaders
 from kclient.cluster.view import Broker, Cluster
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import random
 
     from kclient.backoff import Backoff
-    from kclient.cluster.topic import Facts
+    from kclient.cluster.topic import TopicFields
     from kclient.config import CommonConfig
     from kclient.protocol.messages.metadata import (
         MetadataRequest,
@@ -74,17 +74,17 @@ class Endpoint(Protocol):
 
 
 @frozen
-class Ask(Frozen):
+class MetadataRefresh(Frozen):
     """One Metadata request to make.
 
     Attributes:
         topics: Names to ask for.
         full: These are all that are wanted, so the answer also counts as a refresh by age.
-        everything: Ask for all topics that there are, by no name; counts as a full one, too.
+        all_topics: Ask for all topics that there are, by no name; counts as a full one, too.
         at: When it was decided on.
         serial: Needs up to this number are met by the answer.
         bootstrap: Ask one of the bootstrap addresses, not a known broker.
-        elsewhere: The latest answer was no help: ask who wasn't asked yet. A broker that lags
+        untried_broker: The latest answer was no help: ask who wasn't asked yet. A broker that lags
             behind must not be asked again and again, just because a connection to it is there.
     """
 
@@ -92,8 +92,8 @@ class Ask(Frozen):
     full: bool
     serial: int
     bootstrap: bool = False
-    elsewhere: bool = False
-    everything: bool = False
+    untried_broker: bool = False
+    all_topics: bool = False
     at: float = field(default=-math.inf, compare=False)
 
 
@@ -128,13 +128,13 @@ class _Needs:
     def __bool__(self) -> bool:
         return bool(self.full or self.topics)
 
-    def met(self, ask: Ask) -> None:
+    def met(self, ask: MetadataRefresh) -> None:
         """Forget what ``ask`` answered, but not what came up after it was sent."""
         if ask.full and self.full <= ask.serial:
             self.full = 0
-        if ask.everything and self.listing <= ask.serial:
+        if ask.all_topics and self.listing <= ask.serial:
             self.listing = 0
-        for name in list(self.topics) if ask.everything else ask.topics:
+        for name in list(self.topics) if ask.all_topics else ask.topics:
             if self.topics.get(name, NEVER) <= ask.serial:
                 del self.topics[name]
 
@@ -166,10 +166,10 @@ class MetadataState:
         self._needs = _Needs(full=1, serial=1)
         self._allowed_at = -math.inf
         self._stalls = 0
-        self.missing = MissingLeaders()
-        self.absorbing = 0.0
+        self.unreachable_leaders = UnreachableLeaders()
+        self.apply_seconds = 0.0
         """Seconds that the latest answer took to be absorbed."""
-        self._past = metadata_merge.Past()
+        self._past = metadata_merge.TopicHistory()
         self._missed: dict[str, None] = {}
         """Topics that were there and that a broker doesn't know, as long as that isn't sure."""
         self._unlisted: tuple[str, ...] = ()
@@ -236,27 +236,27 @@ class MetadataState:
         else:
             self._needs.full = self._needs.serial
 
-    def miss(self, node_id: int, now: float) -> None:
-        """A leader gave no answer: a refresh is due, and again until ``look_after`` says no."""
-        if self.missing.add(node_id, now) and not self.failures:
+    def leader_unreachable(self, node_id: int, now: float) -> None:
+        """A leader gave no answer: a refresh is due, and again until ``review_leaders`` says no."""
+        if self.unreachable_leaders.add(node_id, now) and not self.failures:
             # Quiet times may have made the back-off long.
             self._allowed_at = min(self._allowed_at, now + self._longest_look())
         self.need()
 
-    def look_after(self, is_away: Callable[[int], bool], now: float) -> None:
+    def review_leaders(self, is_unreachable: Callable[[int], bool], now: float) -> None:
         """An answer was absorbed: see which leaders are still missing."""
-        self.missing.review(self.view, is_away, now)
-        if self.missing:
+        self.unreachable_leaders.review(self.view, is_unreachable, now)
+        if self.unreachable_leaders:
             self.need()
 
     # When to ask.
 
-    def decide(self, now: float) -> Ask | float:
+    def decide(self, now: float) -> MetadataRefresh | float:
         """The request to make now, or the time at which to decide again."""
         lists_at = self._lists_at()
         if now < self._allowed_at and not self.failures:
             if self._watchers and self._listed_at == -math.inf:
-                return self._ask((), now, full=True, everything=True)
+                return self._ask((), now, full=True, all_topics=True)
             fresh = tuple(t for t in self._needed_topics() if not self._wanted[t].asked)
             if fresh:
                 return self._ask(fresh, now, full=False)
@@ -270,7 +270,7 @@ class MetadataState:
             if unlisted and not self.failures:
                 return self._ask(unlisted, now, full=False)
             self._expire(now)
-            return self._ask((), now, full=True, everything=True)
+            return self._ask((), now, full=True, all_topics=True)
         too_old = now >= self.refreshed_at + self._config.metadata_max_age
         if self._needs.topics and not self._needs.full and not too_old:
             return self._ask(self._needed_topics(), now, full=False)
@@ -288,15 +288,17 @@ class MetadataState:
         return tuple(name for name in self._needs.topics if name in self._wanted)
 
     def _ask(
-        self, topics: tuple[str, ...], now: float, *, full: bool, everything: bool = False
-    ) -> Ask:
+        self, topics: tuple[str, ...], now: float, *, full: bool, all_topics: bool = False
+    ) -> MetadataRefresh:
         for name in topics:
             self._wanted[name].asked = True
         if self._unanswered_since is None:
             self._unanswered_since = now
-        elsewhere = bool(self.failures or (self._needs and self._stalls))
+        untried_broker = bool(self.failures or (self._needs and self._stalls))
         bootstrap = self._goes_to_bootstrap(now)
-        return Ask(topics, full, self._needs.serial, bootstrap, elsewhere, everything, now)
+        return MetadataRefresh(
+            topics, full, self._needs.serial, bootstrap, untried_broker, all_topics, now
+        )
 
     def _goes_to_bootstrap(self, now: float) -> bool:
         if not self.view.brokers:
@@ -331,9 +333,9 @@ class MetadataState:
 
     # What an answer changes.
 
-    def absorb_steps(
+    def apply_response_steps(
         self,
-        ask: Ask,
+        ask: MetadataRefresh,
         decoding: Generator[MetadataResponseTopic | None, bool | None, MetadataResponse],
         version: int,
         now: float,
@@ -373,24 +375,24 @@ class MetadataState:
             base.cluster_id != response.cluster_id
         ):
             known = {}  # another cluster behind the same address
-            self._past = metadata_merge.Past()
+            self._past = metadata_merge.TopicHistory()
             self.unknown_topics = UnknownTopics()
             self._missed.clear()
             self.need()
             self.need_listing()
-        by_name = not ask.full or (self._watchers and not ask.everything)
+        by_name = not ask.full or (self._watchers and not ask.all_topics)
         topics = dict(known) if by_name else {}
         changed = brokers != base.brokers
         for new in said:
             name, old = new[0], known.get(new[0])
-            if ask.everything or name in self._wanted:
+            if ask.all_topics or name in self._wanted:
                 before = None if old is None else Topic(old)
                 topics[name] = merged = self._past.merged(before, Topic(new)).facts
                 changed = changed or merged != old
                 self.unknown_topics.note(new, node_id, ask.at, now)
                 self._note_missed(new, old)
             yield
-        unlisted = self._wanted.keys() - topics.keys() if ask.everything else ()
+        unlisted = self._wanted.keys() - topics.keys() if ask.all_topics else ()
         self._carry_over(base, topics, known)
         self.view = Cluster(
             self.view.version + 1,
@@ -406,7 +408,7 @@ class MetadataState:
             self.need(name)  # why, is told (and it is created) only where it is asked for by name
         return self.view  # no step lies in between: whoever sees it must find the network knows too
 
-    def _note_missed(self, new: Facts, old: Facts | None) -> None:
+    def _note_missed(self, new: TopicFields, old: TopicFields | None) -> None:
         if new[ERROR] != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._missed.pop(new[0], None)
         elif old is not None and not old[ERROR]:
@@ -414,16 +416,18 @@ class MetadataState:
 
     def _ask_for_missed(self) -> None:
         for name in list(self._missed):
-            if name not in self._wanted or self.surely_unknown(name, -math.inf, SURE_AFTER):
+            if name not in self._wanted or self.confirmed_unknown(name, -math.inf, SURE_AFTER):
                 del self._missed[name]
             else:
                 self.need(name)
 
-    def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
+    def confirmed_unknown(self, topic: str, since: float, grace: float) -> bool:
         """Whether brokers have said for so long, since then, that they don't know ``topic``."""
-        return self.unknown_topics.surely(topic, len(self.view.brokers), since, grace)
+        return self.unknown_topics.is_confirmed(topic, len(self.view.brokers), since, grace)
 
-    def _carry_over(self, base: Cluster, topics: dict[str, Facts], known: Iterable[str]) -> None:
+    def _carry_over(
+        self, base: Cluster, topics: dict[str, TopicFields], known: Iterable[str]
+    ) -> None:
         """What changed while the answer was merged in slices, and what it left out."""
         if not self._watchers:
             for name in [name for name in topics if name not in self._wanted]:
@@ -441,10 +445,10 @@ class MetadataState:
             if name not in topics or facts is base.topics.raw.get(name):
                 continue
             hinted, new = Topic(facts), Topic(topics[name])
-            if not new.error and metadata_merge.goes_back(hinted, new):
+            if not new.error and metadata_merge.is_stale(hinted, new):
                 topics[name] = metadata_merge.keep_newest(hinted, new).facts
 
-    def _succeeded(self, ask: Ask, changed: bool, now: float) -> None:
+    def _succeeded(self, ask: MetadataRefresh, changed: bool, now: float) -> None:
         self._stalls = 0 if changed else self._stalls + 1
         self.failures = 0
         self.last_error = None
@@ -453,17 +457,17 @@ class MetadataState:
         self._needs.met(ask)
         if ask.full:
             self.refreshed_at = now
-        if ask.everything:
+        if ask.all_topics:
             self._listed_at = now
 
     def _until_next_look(self, now: float) -> float:
         wait = self._backoff.delay(max(0, self._stalls - 1), self._rng)
-        if self.missing.hurry(now):
+        if self.unreachable_leaders.election_pending(now):
             wait = min(wait, self._longest_look())
         return wait
 
     def _longest_look(self) -> float:
-        return max(LONGEST_LOOK, self._backoff.initial, _SHARE * self.absorbing)
+        return max(LONGEST_LOOK, self._backoff.initial, _SHARE * self.apply_seconds)
 
     def hint(self, hints: Iterable[LeaderHint], endpoints: Iterable[Endpoint] = ()) -> bool:
         """Take brokers' word on new leaders; True if any was news.
@@ -498,7 +502,7 @@ class MetadataState:
             )
         return news
 
-    def meet(self, broker: Broker) -> bool:
+    def update_broker(self, broker: Broker) -> bool:
         """Take a broker's word on where another one listens; True if that was news."""
         known = self.view.broker(broker.node_id)
         if known is not None and (known.host, known.port) == (broker.host, broker.port):
@@ -509,7 +513,7 @@ class MetadataState:
 
     # What a waiter for a topic should do.
 
-    def look(self, topic: str) -> Topic | KafkaError | None:
+    def usable_topic(self, topic: str) -> Topic | KafkaError | None:
         """The topic if it can be used, the error if waiting won't help, None to wait."""
         found = self.view.topics.get(topic)
         if found is None:
@@ -522,7 +526,9 @@ class MetadataState:
         return broker_error(found.error, f"topic {topic} can't be used")
 
 
-def metadata_request(ask: Ask, version: int, *, allow_auto_create: bool) -> MetadataRequest:
+def metadata_request(
+    ask: MetadataRefresh, version: int, *, allow_auto_create: bool
+) -> MetadataRequest:
     """The message for ``ask`` in ``version``.
 
     All topics are null from version 1 on. Version 0 can't ask for none: its empty list means all,
@@ -533,6 +539,6 @@ def metadata_request(ask: Ask, version: int, *, allow_auto_create: bool) -> Meta
 
     named = [MetadataRequestTopic(name=name) for name in ask.topics]
     return MetadataRequest(
-        topics=None if ask.everything and version else named,
+        topics=None if ask.all_topics and version else named,
         allow_auto_topic_creation=allow_auto_create or version < 4,
     )

@@ -38,7 +38,7 @@ from kclient.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from kclient.cluster.topic import Facts
+    from kclient.cluster.topic import TopicFields
     from kclient.protocol.messages.metadata import (
         MetadataResponse,
         MetadataResponsePartition,
@@ -70,7 +70,7 @@ class UnknownTopics:
     def __init__(self) -> None:
         self._unknown: dict[str, _Unknown] = {}
 
-    def note(self, new: Facts, node_id: int, asked: float, now: float) -> None:
+    def note(self, new: TopicFields, node_id: int, asked: float, now: float) -> None:
         """A broker that was ``asked`` then said ``new`` of a topic."""
         name = new[0]
         if new[ERROR] != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -83,7 +83,7 @@ class UnknownTopics:
         """Nobody wants that topic any more."""
         self._unknown.pop(name, None)
 
-    def surely(self, topic: str, brokers: int, since: float, grace: float) -> bool:
+    def is_confirmed(self, topic: str, brokers: int, since: float, grace: float) -> bool:
         """Whether all responses about ``topic`` were for long that the broker doesn't know it.
 
         That is ``grace`` seconds up to the latest response, counted from ``since`` at the earliest,
@@ -93,10 +93,10 @@ class UnknownTopics:
         found = self._unknown.get(topic)
         if found is None or not any(at > since for at in found.nodes.values()):
             return False
-        sure = self.by_several(topic, brokers, since)
+        sure = self.confirmed_by_several(topic, brokers, since)
         return found.latest - max(found.since, since) >= (grace if sure else 2 * grace)
 
-    def by_several(self, topic: str, brokers: int, since: float) -> bool:
+    def confirmed_by_several(self, topic: str, brokers: int, since: float) -> bool:
         """Whether two, or all there are, said when they were asked after ``since`` that they don't
         know ``topic``, and none said otherwise."""
         found = self._unknown.get(topic)
@@ -126,15 +126,15 @@ HOLES_ALLOWED = 1000
 def read_topics(
     decoding: Generator[MetadataResponseTopic | None, bool | None, MetadataResponse],
     version: int,
-    known: Mapping[str, Facts],
-) -> Generator[None, None, tuple[MetadataResponse, list[Facts]]]:
+    known: Mapping[str, TopicFields],
+) -> Generator[None, None, tuple[MetadataResponse, list[TopicFields]]]:
     """All topics of an answer while it is decoded, letting go of what was decoded at once.
 
     100,000 decoded partitions at a time would make every full pass of the garbage collector, and
     freeing them in the end, hold the loop for longer than all the rest. For the same reason what
     is ``known`` stands for what is equal to it, and all are plain tuples.
     """
-    read: list[Facts] = []
+    read: list[TopicFields] = []
     rows: dict[Row, Row] = {}
     taken: bool | None = None
     try:
@@ -198,7 +198,7 @@ def _in_order(listed: Sequence[MetadataResponsePartition]) -> list[MetadataRespo
     return [by_index.get(index, hole) for index in range(max(by_index, default=-1) + 1)]
 
 
-def goes_back(old: Topic, new: Topic) -> bool:
+def is_stale(old: Topic, new: Topic) -> bool:
     """Whether ``new`` tells less than ``old`` about what may be the same topic."""
     if NO_TOPIC_ID not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
         return False
@@ -213,7 +213,7 @@ def goes_back(old: Topic, new: Topic) -> bool:
 def keep_newest(old: Topic, new: Topic) -> Topic:
     """``new``, but with what ``old`` knows better of the same topic.
 
-    Only for topics of which ``goes_back(old, new)`` is true: partition by partition, the higher
+    Only for topics of which ``is_stale(old, new)`` is true: partition by partition, the higher
     leader epoch stands, and partitions that ``new`` lacks stay.
     """
     count = len(new.leaders)
@@ -237,7 +237,7 @@ def keep_newest(old: Topic, new: Topic) -> Topic:
     )
 
 
-class Past:
+class TopicHistory:
     """What is remembered of topics beyond the view, so that no answer turns it back."""
 
     def __init__(self) -> None:
@@ -263,7 +263,7 @@ class Past:
         if floor is None:
             return new
         left_behind = new.topic_id in self._former_ids.get(name, ())
-        if not left_behind and not goes_back(floor, new):
+        if not left_behind and not is_stale(floor, new):
             self._doubts.pop(name, None)
         elif not self._believe(name, floor.topic_id == new.topic_id != NO_TOPIC_ID):
             return floor if left_behind else keep_newest(floor, new)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnsupportedForMessageFormat
-from kclient.cluster.fanout import ask_all
+from kclient.cluster.fanout import fan_out
 from kclient.errors import (
     InvalidArgument,
     KafkaError,
@@ -87,7 +87,7 @@ async def list_offsets(
         found = await list_offsets(core, {TopicPartition("flights", 0): OffsetSpec.EARLIEST})
     """
     query = OffsetQuery(specs, isolation)
-    return await ask_all(core.calls, query, query.keys, timeout, found)
+    return await fan_out(core.calls, query, query.keys, timeout, found)
 
 
 class OffsetQuery:

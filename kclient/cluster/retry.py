@@ -1,7 +1,7 @@
 """What to do after a failed attempt of a request, and how to tell the user in the end. Sans-IO.
 
-``calls`` and ``fanout`` ask ``judge`` after each failure; this is the one place of the room where
-facts about errors become decisions. ``Attempts`` remembers them for the final error.
+``calls`` and ``fanout`` ask ``retry_action`` after each failure; this is the one place of the
+package where facts about errors become decisions. ``Attempts`` remembers them for the final error.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ class NoSuchPartition(UnknownTopicOrPartition):
     """The topic is known, and has no such partition."""
 
 
-class Verdict(enum.Enum):
+class RetryAction(enum.Enum):
     """What follows from a failure."""
 
-    GIVE_UP = "the same request will fail again: raise the error"
+    RAISE = "the same request will fail again: raise the error"
     REFRESH = "our view of the cluster is old: get a newer one, then try again"
-    LOOK_AROUND = "the broker is gone: get a newer view, and try again after a little while"
+    REFRESH_AND_BACK_OFF = (
+        "the broker is gone: get a newer view, and try again after a little while"
+    )
     BACK_OFF = "wait a little, then try again"
 
 
-def judge(error: KafkaError, waited: float) -> Verdict:
+def retry_action(error: KafkaError, waited: float) -> RetryAction:
     """The verdict on one failed attempt.
 
     Args:
@@ -56,16 +58,16 @@ def judge(error: KafkaError, waited: float) -> Verdict:
     if isinstance(error, BrokerError) and error.code in _UNKNOWN_TOPIC:
         missing = isinstance(error, NoSuchPartition)
         grace = MISSING_PARTITION_GRACE if missing else UNKNOWN_TOPIC_GRACE
-        return Verdict.REFRESH if waited < grace else Verdict.GIVE_UP
+        return RetryAction.REFRESH if waited < grace else RetryAction.RAISE
     if isinstance(error, BrokerError):
         if error.code in _MOVED or (error.refresh_metadata and error.retriable):
-            return Verdict.REFRESH
-        return Verdict.BACK_OFF if error.retriable else Verdict.GIVE_UP
+            return RetryAction.REFRESH
+        return RetryAction.BACK_OFF if error.retriable else RetryAction.RAISE
     if not error.retriable:
-        return Verdict.GIVE_UP
+        return RetryAction.RAISE
     # A broker that is gone may have handed its partitions, or its address, to another one.
     gone = isinstance(error, BrokerUnreachable | ConnectionLost)
-    return Verdict.LOOK_AROUND if gone else Verdict.BACK_OFF
+    return RetryAction.REFRESH_AND_BACK_OFF if gone else RetryAction.BACK_OFF
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ class Attempts:
         """Remember that ``where`` (a broker) gave ``error``."""
         self.failures.append((where, error))
 
-    def out_of_time(self, now: float) -> RequestTimedOut:
+    def timeout_error(self, now: float) -> RequestTimedOut:
         """The error of a call whose deadline is here, with the last failure as its cause."""
         lasted = f"{now - self.started:.1f} s"
         if not self.failures:

@@ -44,26 +44,26 @@ LEFT_OPEN = (
 )
 
 
-class Duty(Enum):
+class TaskKind(Enum):
     """What the end of a task means."""
 
     ENDLESS = "runs until it is stopped: any other end fails the client"
     VITAL = "may end by itself: an error, or a cancellation from outside, fails the client"
-    SPARE = "whoever needs it starts another one, whatever ended it: counted, no failure"
+    OWNED = "whoever needs it starts another one, whatever ended it: counted, no failure"
 
 
 class Supervisor:
     """Tasks and context of one client.
 
-    Tasks: those of ``spawn`` and ``lend``, until they end. ``stop``, ``close`` and the death of
-    one of ``spawn`` end those of ``spawn``; those of ``lend`` belong to whoever asked for them.
+    Tasks: those of ``spawn`` and ``spawn_owned``, until they end. ``stop``, ``close`` and the death
+    of one of ``spawn`` end those of ``spawn``; the others belong to whoever asked for them.
 
     Args:
         on_death: Called with the error when an internal task died, so that waiters hear of it.
 
     Attributes:
         failure: Why the client is of no more use; None while it is.
-        restarts: How often a task of ``lend`` was started in place of one that was killed.
+        restarts: How often a task of ``spawn_owned`` was started in place of one that was killed.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Supervisor:
         self._log = hooks.log(logger)
         self._counters = counters
         self._on_death = on_death
-        self._tasks: dict[asyncio.Task[Any], Duty] = {}
+        self._tasks: dict[asyncio.Task[Any], TaskKind] = {}
         self._expected: set[asyncio.Task[Any]] = set()
         self._home: object = _NOWHERE
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -145,27 +145,27 @@ class Supervisor:
         Where it raises, where somebody else cancels it, and where one that is ``endless`` returns,
         the client has failed.
         """
-        return self._start(coroutine, name, Duty.ENDLESS if endless else Duty.VITAL)
+        return self._start(coroutine, name, TaskKind.ENDLESS if endless else TaskKind.VITAL)
 
-    def lend(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn_owned(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a task whose end, of whatever kind, its owner deals with.
 
-        An owner that starts another in place of one that was killed says so: ``restarting``.
+        An owner that starts another in place of one that was killed says so: ``task_restarted``.
         """
-        return self._start(coroutine, name, Duty.SPARE)
+        return self._start(coroutine, name, TaskKind.OWNED)
 
     def _start(
-        self, coroutine: Coroutine[Any, Any, Any], name: str, duty: Duty
+        self, coroutine: Coroutine[Any, Any, Any], name: str, duty: TaskKind
     ) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(coroutine, name=f"kclient:{name}")
         self._tasks[task] = duty
         task.add_done_callback(self._ended)
-        if self.failure is not None and duty is not Duty.SPARE:
+        if self.failure is not None and duty is not TaskKind.OWNED:
             self._cancel([task])  # too late: whatever it would do is of no use to anybody
         return task
 
-    def restarting(self, name: str, why: str) -> None:
-        """A task of ``lend`` was killed, and another one takes its place."""
+    def task_restarted(self, name: str, why: str) -> None:
+        """A task of ``spawn_owned`` was killed, and another one takes its place."""
         self.restarts += 1
         self._counters.add("tasks.restarted")
         self._log.warning("internal task kclient:%s is started anew: %s", name, why)
@@ -178,7 +178,7 @@ class Supervisor:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         duty = self._tasks.pop(task)
         error = None if task.cancelled() else task.exception()
-        if duty is Duty.SPARE:
+        if duty is TaskKind.OWNED:
             return
         if task in self._expected or self._closed:
             self._expected.discard(task)
@@ -190,10 +190,10 @@ class Supervisor:
             self._died(task.get_name(), "was cancelled from outside", None, hint=LEFT_OPEN)
         elif error is not None:
             self._died(task.get_name(), f"ended with {type(error).__name__}: {error}", error)
-        elif duty is Duty.ENDLESS:
+        elif duty is TaskKind.ENDLESS:
             self._died(task.get_name(), "ended, though it should run as long as the client", None)
 
-    def fault(self, error: Exception) -> None:
+    def listener_failed(self, error: Exception) -> None:
         """A listener of ours raised inside the network: as bad as the death of a task."""
         self._died("network listener", f"failed with {type(error).__name__}: {error}", error)
 
@@ -220,7 +220,9 @@ class Supervisor:
 
     def _vital(self) -> list[asyncio.Task[Any]]:
         return [
-            task for task, duty in self._tasks.items() if duty is not Duty.SPARE and not task.done()
+            task
+            for task, duty in self._tasks.items()
+            if duty is not TaskKind.OWNED and not task.done()
         ]
 
     def _cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
@@ -309,7 +311,7 @@ class Closing(Generic[T]):
 
         Cancellation: it goes on all the same.
         """
-        self.hurry(timeout)
+        self.shorten_deadline(timeout)
         while True:
             task = self._task if self._task is not None else self._begin()
             # Not a shield: that can't tell the cancellation of the work from that of the caller.
@@ -319,10 +321,10 @@ class Closing(Generic[T]):
             why = _killed_by(task)
             if why is None or self._attempts >= ATTEMPTS:
                 return task.result()
-            self._supervisor.restarting(self._name, why)
+            self._supervisor.task_restarted(self._name, why)
             self._begin()
 
-    def hurry(self, timeout: float) -> None:
+    def shorten_deadline(self, timeout: float) -> None:
         """Leave the work ``timeout`` seconds from now at most."""
         deadline = self._clock.now() + timeout
         if deadline < self._deadline:
@@ -342,7 +344,7 @@ class Closing(Generic[T]):
 
     def _begin(self) -> asyncio.Task[T]:
         self._attempts += 1
-        self._task = self._supervisor.lend(self._work(), self._name)
+        self._task = self._supervisor.spawn_owned(self._work(), self._name)
         return self._task
 
 

@@ -151,14 +151,14 @@ def unpack_row(row: Row) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, .
 
 EMPTY_ROW = pack_row((), (), ())
 
-Facts = tuple[
+TopicFields = tuple[
     str, bytes, bool, int, tuple[int, ...], tuple[int, ...], tuple[Row, ...], dict[int, int] | None
 ]
 """A topic as a plain tuple: name, id, whether internal, error code, leaders, epochs, rows, and the
 error codes of those partitions that have one."""
 
 IS_INTERNAL: Final = 2
-"""Where it is in ``Facts``."""
+"""Where it is in ``TopicFields``."""
 ERROR: Final = 3
 """Likewise."""
 LEADERS: Final = 4
@@ -176,7 +176,7 @@ class Topic:
 
     __slots__ = ("facts",)
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: TopicFields) -> None:
         self.facts = facts
 
     @classmethod
@@ -296,7 +296,7 @@ class Topics(Mapping[str, Topic]):
 
     __slots__ = ("raw",)
 
-    def __init__(self, raw: Mapping[str, Facts]) -> None:
+    def __init__(self, raw: Mapping[str, TopicFields]) -> None:
         self.raw = raw
 
     def __getitem__(self, name: str) -> Topic:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LONGEST_LOOK = 0.4
 """Seconds between two looks for a new leader at most, unless answers are large or it takes long."""
 ELECTION = 30.0
-"""Seconds that an election may take; from then on there is no hurry."""
+"""Seconds that an election may take; from then on there is no election_pending."""
 FORGOTTEN = 60.0
 """Seconds after which a leader that nobody asked for any more isn't looked after."""
 
@@ -32,7 +32,7 @@ class _Missing:
     wanted_at: float
 
 
-class MissingLeaders:
+class UnreachableLeaders:
     """The leaders of one client that gave no answer."""
 
     def __init__(self) -> None:
@@ -56,14 +56,14 @@ class MissingLeaders:
             missing.wanted_at = now
         return missing is not None
 
-    def review(self, view: Cluster, is_away: Callable[[int], bool], now: float) -> None:
+    def review(self, view: Cluster, is_unreachable: Callable[[int], bool], now: float) -> None:
         """Forget who is back, who leads nothing any more, and whom nobody wants."""
         for node_id, missing in list(self._nodes.items()):
             unwanted = now - missing.wanted_at >= FORGOTTEN
-            if unwanted or not is_away(node_id) or not _leads(view, node_id):
+            if unwanted or not is_unreachable(node_id) or not _leads(view, node_id):
                 del self._nodes[node_id]
 
-    def hurry(self, now: float) -> bool:
+    def election_pending(self, now: float) -> bool:
         """Whether an election may be about to end."""
         return any(now - missing.since < ELECTION for missing in self._nodes.values())
 

@@ -12,9 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnknownTopicOrPartition
-from kclient.cluster.metadata import Ask, Endpoint, LeaderHint, MetadataState, metadata_request
+from kclient.cluster.metadata import (
+    Endpoint,
+    LeaderHint,
+    MetadataRefresh,
+    MetadataState,
+    metadata_request,
+)
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
-from kclient.cluster.wakeups import Alarm, Bell, run_sliced
+from kclient.cluster.wakeups import Broadcast, Wakeup, run_sliced
 from kclient.errors import BrokerUnreachable, KafkaError, MetadataTimedOut, fresh
 from kclient.network import Node
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient.cluster")
 
-SILENCE = 1.0
+HEDGE_DELAY = 1.0
 """Seconds without a response after which another broker is asked as well; then twice as long."""
 _DIAL = 0.2
 """Seconds that a dial to a broker that is well doesn't take."""
@@ -66,11 +72,11 @@ class MetadataUpdater:
         self._counters = counters
         self._allow_auto_create = allow_auto_create
         self._listeners: list[Callable[[Cluster], object]] = []
-        self._news = Bell()
-        self._alarm = Alarm()
+        self._news = Broadcast()
+        self._wakeup = Wakeup()
         self._ended: KafkaError | None = None
         self._tried: list[int] = []
-        self._doubts: dict[int, asyncio.TimerHandle] = {}
+        self._suspects: dict[int, asyncio.TimerHandle] = {}
         counters.gauge("metadata.version", lambda: float(self.view.version))
         counters.gauge("metadata.topics", lambda: float(len(self.view.topics)))
         counters.gauge("metadata.brokers", lambda: float(len(self.view.brokers)))
@@ -85,13 +91,13 @@ class MetadataUpdater:
         """When, on the client's clock, all that is wanted was last refreshed."""
         return self._state.refreshed_at
 
-    def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
+    def confirmed_unknown(self, topic: str, since: float, grace: float) -> bool:
         """Whether brokers have answered for ``grace`` s since ``since`` that they don't know it.
 
         Two brokers where there are several, or one for twice as long, in answers to questions of
         after ``since``. Not where none answers.
         """
-        return self._state.surely_unknown(topic, since, grace)
+        return self._state.confirmed_unknown(topic, since, grace)
 
     # What to keep fresh.
 
@@ -102,7 +108,7 @@ class MetadataUpdater:
             InvalidArgument: Kafka can't have a topic of that name.
         """
         if self._state.pin(topic):
-            self._alarm.ring()
+            self._wakeup.notify()
 
     def remove_topic(self, topic: str) -> None:
         """Take back one ``add_topic``. The topic then expires unless somebody uses it."""
@@ -114,7 +120,7 @@ class MetadataUpdater:
         Cheap; for those who use a topic as long as records for it come (once per batch, say).
         """
         if self._state.touch(topic, self._clock.now()):
-            self._alarm.ring()
+            self._wakeup.notify()
 
     def watch_all(self) -> None:
         """Keep all topics that there are in the view, until ``unwatch_all``; calls are counted.
@@ -125,7 +131,7 @@ class MetadataUpdater:
         ``Cluster.listed``.
         """
         if self._state.watch_all():
-            self._alarm.ring()
+            self._wakeup.notify()
 
     def unwatch_all(self) -> None:
         """Take back one ``watch_all``. After the last, what nobody else uses leaves the view."""
@@ -141,7 +147,7 @@ class MetadataUpdater:
         self._state.need(topic)
         if topic is None:
             self._state.need_listing()
-        self._alarm.ring()
+        self._wakeup.notify()
 
     def leader_failed(self, node_id: int) -> None:
         """A broker that was taken for a leader gave no answer: look whether another leads now.
@@ -149,27 +155,30 @@ class MetadataUpdater:
         And look again, as often as allowed, as long as the view has it as a leader and it can't be
         reached: an election takes a while. It is forgotten a minute after it was last wanted.
         """
-        self._state.miss(node_id, self._clock.now())
-        self._alarm.ring()
+        self._state.leader_unreachable(node_id, self._clock.now())
+        self._wakeup.notify()
 
-    def doubt_leader(self, node_id: int, lane: Lane) -> None:
+    def suspect_leader(self, node_id: int, lane: Lane) -> None:
         """The same for one that is asked now, if the last connection to it broke and none is made.
 
         A broker that hangs accepts the next one, and then lets requests wait for as long as a dial
         may take.
         """
-        if self._network.is_connected(node_id, lane) or not self._is_away(node_id):
+        if self._network.is_connected(node_id, lane) or not self._is_unreachable(node_id):
             return
         if self._ended is not None:
             return
-        if self._state.missing.wanted(node_id, self._clock.now()) or node_id in self._doubts:
+        if (
+            self._state.unreachable_leaders.wanted(node_id, self._clock.now())
+            or node_id in self._suspects
+        ):
             return
         loop = asyncio.get_running_loop()
-        self._doubts[node_id] = loop.call_later(_DIAL, self._still_doubted, node_id, lane)
+        self._suspects[node_id] = loop.call_later(_DIAL, self._still_doubted, node_id, lane)
 
     def _still_doubted(self, node_id: int, lane: Lane) -> None:
-        del self._doubts[node_id]
-        if not self._network.is_connected(node_id, lane) and self._is_away(node_id):
+        del self._suspects[node_id]
+        if not self._network.is_connected(node_id, lane) and self._is_unreachable(node_id):
             self.leader_failed(node_id)
 
     def add_listener(self, listener: Callable[[Cluster], object]) -> None:
@@ -196,7 +205,7 @@ class MetadataUpdater:
 
         Where it was news our view is old, or the word is: it is refreshed soon.
         """
-        if self._state.meet(broker):
+        if self._state.update_broker(broker):
             self._publish()
             self.request_update()
 
@@ -249,7 +258,7 @@ class MetadataUpdater:
         Cancellation: leaves nothing behind.
         """
         self.touch(topic)
-        found = self._state.look(topic)
+        found = self._state.usable_topic(topic)
         if found is not None and not isinstance(found, KafkaError):
             return found
         if self.view.topic(topic) is not None:
@@ -269,7 +278,7 @@ class MetadataUpdater:
                     one_said_so, grace = True, 2 * grace
                     continue
                 raise self._topic_missing(topic, timeout, unknown_since) from late.__cause__
-            found = self._state.look(topic)
+            found = self._state.usable_topic(topic)
             if isinstance(found, KafkaError):
                 raise found
             if found is not None:
@@ -282,7 +291,7 @@ class MetadataUpdater:
             self.request_update(topic)
 
     def _several_lack(self, topic: str, since: float) -> bool:
-        return self._state.unknown_topics.by_several(topic, len(self.view.brokers), since)
+        return self._state.unknown_topics.confirmed_by_several(topic, len(self.view.brokers), since)
 
     def _topic_missing(self, topic: str, timeout: float, unknown_since: float | None) -> KafkaError:
         code = self.view.topic_error(topic)
@@ -305,14 +314,14 @@ class MetadataUpdater:
     def end(self, error: KafkaError) -> None:
         """No refresh will come any more: all who wait, now or later, get ``error``."""
         self._ended = error
-        for timer in self._doubts.values():
+        for timer in self._suspects.values():
             timer.cancel()
-        self._doubts.clear()
-        self._news.ring()
+        self._suspects.clear()
+        self._news.notify()
 
     # The task, and the pieces of it that the first refresh is made of, too.
 
-    def first_ask(self) -> Ask:
+    def initial_refresh(self) -> MetadataRefresh:
         """What the first refresh asks for: all that is wanted so far, at a bootstrap address."""
         step = self._state.decide(self._clock.now())
         if isinstance(step, float):
@@ -324,11 +333,11 @@ class MetadataUpdater:
         while True:
             step = self._state.decide(self._clock.now())
             if isinstance(step, float):
-                await self._alarm.sleep(step - self._clock.now())
+                await self._wakeup.sleep(step - self._clock.now())
             else:
                 await self._refresh(step)
 
-    async def _refresh(self, ask: Ask) -> None:
+    async def _refresh(self, ask: MetadataRefresh) -> None:
         """Ask one broker, and others beside it while there is no response; the first one counts.
 
         A broker that hangs would hold up failovers for ``request_timeout``. Its request is left to
@@ -337,8 +346,8 @@ class MetadataUpdater:
         error: KafkaError = BrokerUnreachable("no broker can be asked for metadata at the moment")
         pending: dict[RequestFuture[RawResponse], int] = {}
         asked: set[int] = set()
-        news = Alarm()
-        silence = SILENCE
+        news = Wakeup()
+        silence = HEDGE_DELAY
         try:
             while True:
                 node_id = self._choose(ask, asked)
@@ -346,7 +355,7 @@ class MetadataUpdater:
                     asked.add(node_id)
                     future = self.send(ask, node_id)
                     pending[future] = node_id
-                    future.add_listener(lambda _: news.ring())
+                    future.add_listener(lambda _: news.notify())
                 while pending:
                     await news.sleep(silence)
                     done = [future for future in pending if future.done]
@@ -355,7 +364,7 @@ class MetadataUpdater:
                     for future in done:
                         node_id = pending.pop(future)
                         try:
-                            await self.absorb(ask, future.result(), node_id)
+                            await self.apply_response(ask, future.result(), node_id)
                             return
                         except KafkaError as failure:
                             error = failure
@@ -368,18 +377,18 @@ class MetadataUpdater:
             for future in pending:
                 future.add_listener(release_late)
 
-    def _choose(self, ask: Ask, asked: Collection[int] = ()) -> int | None:
+    def _choose(self, ask: MetadataRefresh, asked: Collection[int] = ()) -> int | None:
         """The broker to ask; one that is not among ``asked`` where it is for the same refresh."""
         network = self._network
         known = [node_id for node_id in self.view.brokers if node_id not in asked]
         if known and not ask.bootstrap:
             likely = self._likely(known)
-            choices = [self._untried(likely)] if ask.elsewhere else []
+            choices = [self._untried(likely)] if ask.untried_broker else []
             least = 0
             for choice in (*choices, likely, list(known)):  # each holds the one before
                 node_id = network.least_loaded(choice) if len(choice) > least else None
                 if node_id is not None:
-                    self._tried = [*self._tried, node_id] if ask.elsewhere else [node_id]
+                    self._tried = [*self._tried, node_id] if ask.untried_broker else [node_id]
                     return node_id
                 least = len(choice)
         if asked and self.view.brokers and not ask.bootstrap:
@@ -390,9 +399,9 @@ class MetadataUpdater:
     def _likely(self, known: Iterable[int]) -> list[int]:
         """Where a leader is missing nobody is asked who is away: who hangs would let it wait."""
         known = list(known)
-        if not self._state.missing:
+        if not self._state.unreachable_leaders:
             return known
-        return [node_id for node_id in known if not self._is_away(node_id)] or known
+        return [node_id for node_id in known if not self._is_unreachable(node_id)] or known
 
     def _untried(self, known: Sequence[int]) -> list[int]:
         """Those that were not asked since an answer helped; the next round where all were."""
@@ -403,8 +412,8 @@ class MetadataUpdater:
             untried = [node_id for node_id in known if node_id != last]
         return untried or list(known)
 
-    def send(self, ask: Ask, node_id: int) -> RequestFuture[RawResponse]:
-        """Ask ``node_id``; the answer is not decoded yet, hand it to ``absorb``."""
+    def send(self, ask: MetadataRefresh, node_id: int) -> RequestFuture[RawResponse]:
+        """Ask ``node_id``; the answer is not decoded yet, hand it to ``apply_response``."""
         from kclient.protocol.messages.metadata import MetadataRequest
 
         def build(version: int) -> MetadataRequest:
@@ -412,24 +421,26 @@ class MetadataUpdater:
 
         return self._network.send(node_id, build, api=MetadataRequest, raw=True)
 
-    async def absorb(self, ask: Ask, raw: RawResponse, node_id: int = -1) -> Cluster:
+    async def apply_response(
+        self, ask: MetadataRefresh, raw: RawResponse, node_id: int = -1
+    ) -> Cluster:
         """Decode an answer and merge it into the view, in slices; tell everybody."""
         from kclient.protocol.messages.metadata import MetadataResponse
 
         started = self._clock.now()
         decoding = MetadataResponse.decode_steps(raw.body, raw.version)
         now = self._clock.now()
-        steps = self._state.absorb_steps(ask, decoding, raw.version, now, node_id)
+        steps = self._state.apply_response_steps(ask, decoding, raw.version, now, node_id)
         try:
             view = await run_sliced(steps)
         finally:
             raw.release()
-        self._state.absorbing = self._clock.now() - started
-        if ask.everything:
-            self._state.listing = self._state.absorbing
+        self._state.apply_seconds = self._clock.now() - started
+        if ask.all_topics:
+            self._state.listing = self._state.apply_seconds
         self._counters.add("metadata.refreshes")
         self._publish()
-        self._state.look_after(self._is_away, self._clock.now())
+        self._state.review_leaders(self._is_unreachable, self._clock.now())
         if self._hooks.active:
             from kclient.events import MetadataUpdated
 
@@ -444,10 +455,10 @@ class MetadataUpdater:
             )
         return view
 
-    def _is_away(self, node_id: int) -> bool:
-        return self._network.trouble_with(node_id) is not None
+    def _is_unreachable(self, node_id: int) -> bool:
+        return self._network.connection_error(node_id) is not None
 
-    def _failed(self, ask: Ask, error: KafkaError) -> None:
+    def _failed(self, ask: MetadataRefresh, error: KafkaError) -> None:
         first = self._state.failures == 0
         self._state.failed(error, self._clock.now())
         self._counters.add("metadata.failures")
@@ -465,7 +476,7 @@ class MetadataUpdater:
         self._network.update_nodes(
             Node(b.node_id, b.host, b.port, b.rack) for b in view.brokers.values()
         )
-        self._news.ring()
+        self._news.notify()
         for listener in self._listeners:
             listener(view)
 

@@ -129,7 +129,7 @@ class Cluster(Frozen):
             if facts[LEADERS] and not facts[ERROR]:
                 yield name
 
-    def leads_like(self, other: Cluster, topic: str) -> bool:
+    def has_same_leaders(self, other: Cluster, topic: str) -> bool:
         """Whether both tell the same of a topic: its id, its error, its leaders, their epochs."""
         mine, others = self.topics.raw.get(topic), other.topics.raw.get(topic)
         if mine is None or others is None or mine is others:

@@ -1,8 +1,9 @@
 """Waiting for something to happen, or for a while; and long work in slices, so that others may run.
 
-``Alarm`` is one sleeper (a task of a client), ``Bell`` any number of them (polls, callers, who
-waits for metadata). ``run_sliced`` runs a generator that yields wherever it may be interrupted: the
-metadata refresh, and Admin's answers of thousands of topics. They decide nothing.
+``Wakeup`` is one sleeper (a task of a client), ``Broadcast`` any number of them (polls, callers,
+whoever waits for metadata). ``run_sliced`` runs a generator that yields wherever it may be
+interrupted, as the metadata refresh, and Admin's responses of thousands of topics. They decide
+nothing.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ import time
 from collections.abc import Generator
 from typing import TypeVar
 
-from kclient.clock import effort_clock
+from kclient.clock import work_clock
 
 LONGEST_SLEEP = 3600.0
 """Seconds; whoever has nothing to wait for is woken by an event, and looks again then."""
 
 
-class Alarm:
+class Wakeup:
     """Wakes one sleeper. What rings while nobody sleeps ends the next sleep at once."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] | None = None
         self._rung = False
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the sleeper."""
         self._rung = True
         if self._future is not None:
@@ -48,14 +49,14 @@ class Alarm:
         self._rung = False
 
 
-class Bell:
+class Broadcast:
     """Wakes all who wait."""
 
     def __init__(self) -> None:
         # In the order of their coming, so that a run can be repeated exactly.
         self._waiters: dict[asyncio.Future[None], None] = {}
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake everybody; those who come later wait for the next time."""
         if self._waiters:
             waiters, self._waiters = self._waiters, {}
@@ -96,7 +97,7 @@ async def run_sliced(steps: Generator[None, None, T], budget: float = SLICE) -> 
 
     Cancellation: the generator is closed where it stands.
     """
-    spent = effort_clock(time.thread_time)
+    spent = work_clock(time.thread_time)
     started = spent()
     try:
         while True:

@@ -12,7 +12,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm, Bell
+from kclient.cluster.wakeups import LONGEST_SLEEP, Broadcast, Wakeup
 from kclient.consumer.commit_queue import Call, CommitQueue
 from kclient.errors import ClientClosed, KafkaError, fresh
 from kclient.group.host import OUTSIDE
@@ -98,8 +98,8 @@ class Commits:
         self.queue: CommitQueue[list[Outcome]] = CommitQueue(
             offsets.group_id, core.backoff, core.rng, self._patience, topic_id_of
         )
-        self._alarm = Alarm()
-        self._bell = Bell()
+        self._wakeup = Wakeup()
+        self._broadcast = Broadcast()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -127,12 +127,12 @@ class Commits:
         """These are not ours any more: what waits fails, what is under way isn't sent again."""
         self.queue.forget(partitions)
         self._tell()
-        self._alarm.ring()
+        self._wakeup.notify()
 
     def wake(self) -> None:
         """There is another generation, or another reason not to wait any longer."""
         self.queue.hurry()
-        self._alarm.ring()
+        self._wakeup.notify()
 
     # Commits
 
@@ -197,12 +197,12 @@ class Commits:
             left = deadline - self._core.clock.now()
             if left <= 0 or not go_on():
                 return False
-            await self._bell.wait(left)
+            await self._broadcast.wait(left)
         return True
 
     def look(self) -> None:
         """Whoever waits in ``flush`` shall look whether to wait on."""
-        self._bell.ring()
+        self._broadcast.notify()
 
     async def close(self, deadline: float) -> None:
         """Wait for what is under way and what waits, until ``deadline``; then nothing goes on.
@@ -229,7 +229,7 @@ class Commits:
             return
         if self._task is None:
             self._task = self._core.spawn(self._run(), "commits")
-        self._alarm.ring()
+        self._wakeup.notify()
 
     async def _run(self) -> None:
         try:
@@ -248,7 +248,7 @@ class Commits:
         self._tell()
         if not batch or generation is None:
             if not self.queue.idle:
-                await self._alarm.sleep(self.queue.due - now)
+                await self._wakeup.sleep(self.queue.due - now)
             return
         self._attempts += 1
         self._under_way = True
@@ -279,7 +279,7 @@ class Commits:
                     self._refused(error, generation)
                 break
         self._tell()
-        self._bell.ring()
+        self._broadcast.notify()
 
     # The callers
 
@@ -299,7 +299,7 @@ class Commits:
         if ignored:
             self._log_ignored(ignored)
         if finished:
-            self._bell.ring()
+            self._broadcast.notify()
         self._set_timer()
 
     def _log_ignored(self, calls: list[Call[list[Outcome]]]) -> None:
@@ -322,7 +322,7 @@ class Commits:
         self._timer = None
         self.queue.expire(self._core.clock.now())
         self._tell()
-        self._alarm.ring()
+        self._wakeup.notify()
 
     def _end(self, error: KafkaError) -> None:
         """Nothing is sent any more; whoever waits gets ``error``."""
@@ -330,4 +330,4 @@ class Commits:
             self._ended = error
             self.queue.end(error)
             self._tell()
-            self._alarm.ring()
+            self._wakeup.notify()

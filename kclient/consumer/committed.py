@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.cluster.wakeups import Bell
+from kclient.cluster.wakeups import Broadcast
 from kclient.consumer.handed_over import offset_and_epoch
 from kclient.consumer.partition_state import Phase
 from kclient.errors import BackgroundTaskDied, ClientClosed, KafkaError
@@ -52,17 +52,17 @@ class CommittedOffsets:
         self._learned = learned
         self._task: asyncio.Task[None] | None = None
         self._closing = False
-        self._news = Bell()
+        self._news = Broadcast()
 
     def follow(self, states: Iterable[PartitionState]) -> None:
         """Partitions changed."""
-        self._news.ring()
+        self._news.notify()
         if self._task is None and not self._closing and any(map(_waits, states)):
             self._task = self._core.spawn(self._run(), "committed-offsets")
 
     def look(self) -> None:
         """Whoever waits shall look whether to wait on."""
-        self._news.ring()
+        self._news.notify()
 
     async def wait_for(
         self, states: Iterable[PartitionState], deadline: float, go_on: Callable[[], bool]
@@ -106,7 +106,7 @@ class CommittedOffsets:
         finally:
             # No await since the last look: whoever waits from now on starts another task.
             self._task = None
-            self._news.ring()
+            self._news.notify()
 
     async def _ask(self, states: list[PartitionState]) -> None:
         fences = {state: state.fence for state in states}
@@ -124,7 +124,7 @@ class CommittedOffsets:
                 self._failed(state, fence, answer)
             else:
                 self._take(state, fence, answer)
-        self._news.ring()
+        self._news.notify()
 
     def _take(self, state: PartitionState, fence: int, answer: OffsetAndMetadata | None) -> None:
         if answer is None:

@@ -237,7 +237,7 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
         __getattr__ = missing_attribute
 
     def __repr__(self) -> str:
-        return self._engine.core.shown("Consumer")
+        return self._engine.core.client_repr("Consumer")
 
     # Life
 

@@ -94,7 +94,7 @@ class Engine:
         if joining is not None:
             from kclient.consumer.group_side import GroupSide
 
-            wake = self.fetcher.news.ring
+            wake = self.fetcher.news.notify
             self.group = GroupSide(
                 self.core, config, joining, self.subscription, self.handed_over, wake
             )
@@ -127,7 +127,7 @@ class Engine:
         await self.core.start()
         self._started = True
         try:
-            self.core.add_end_listener(lambda _: self.fetcher.news.ring())
+            self.core.add_end_listener(lambda _: self.fetcher.news.notify())
             self.core.metadata.add_listener(self._view_changed)
             self.offsets.start()
             self._view_changed(self.core.metadata.view)
@@ -208,7 +208,7 @@ class Engine:
         self.offsets.follow(states)
         if self.group is not None:
             self.group.committed.follow(states)
-        self.fetcher.news.ring()
+        self.fetcher.news.notify()
 
     def _dismisses(self, error: KafkaError) -> bool:
         return self.group is not None and self.group.wanted.dismisses(error)
@@ -223,7 +223,7 @@ class Engine:
             (*subscription.topics, *subscription.assigned_topics())
         )
         if view.brokers.keys() == before.brokers.keys():
-            topics = [topic for topic in topics if not view.leads_like(before, topic)]
+            topics = [topic for topic in topics if not view.has_same_leaders(before, topic)]
         states = [state for topic in topics for state in subscription.of_topic(topic)]
         self.fetcher.follow_view(view, states)
         self._see(topics)
@@ -286,7 +286,7 @@ class Engine:
         for topic in before:
             if topic not in after:
                 metadata.remove_topic(topic)
-        self.fetcher.news.ring()
+        self.fetcher.news.notify()
 
     def finished_of(self, state: PartitionState) -> tuple[int, int] | None:
         """Offset and leader epoch that automatic commits use for it as it stands."""

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kclient.cluster.metadata import LeaderHint
-from kclient.cluster.wakeups import Alarm, Bell
+from kclient.cluster.wakeups import Broadcast, Wakeup
 from kclient.consumer.fetch_buffer import FetchBuffer
 from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
 from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
@@ -82,10 +82,10 @@ class Fetcher:
         self._config = config
         self._subscription = subscription
         self._tasks: dict[BrokerQueue, asyncio.Task[None]] = {}
-        self._alarms: dict[BrokerQueue, Alarm] = {}
+        self._wakeups: dict[BrokerQueue, Wakeup] = {}
         self._closing = False
         self._lacks_room = False
-        self.news = Bell()
+        self.news = Broadcast()
         self.last_fetch: float | None = None
         self.last_error: KafkaError | None = None
         self._isolation = int(config.isolation_level == "read_committed")
@@ -141,17 +141,17 @@ class Fetcher:
         self._subscription.back_off(state, self._core.clock.now() + delay)
 
     def _wake(self, queue: BrokerQueue) -> None:
-        alarm = self._alarms.get(queue)
-        if alarm is not None:
-            alarm.ring()
+        wakeup = self._wakeups.get(queue)
+        if wakeup is not None:
+            wakeup.notify()
         elif not self._closing:
-            alarm = self._alarms[queue] = Alarm()
-            task = self._core.spawn(self._run(queue, alarm), f"fetch-{queue.node_id}")
+            wakeup = self._wakeups[queue] = Wakeup()
+            task = self._core.spawn(self._run(queue, wakeup), f"fetch-{queue.node_id}")
             self._tasks[queue] = task
 
     # The tasks
 
-    async def _run(self, queue: BrokerQueue, alarm: Alarm) -> None:
+    async def _run(self, queue: BrokerQueue, wakeup: Wakeup) -> None:
         try:
             while queue.partitions:
                 now = self._core.clock.now()
@@ -160,14 +160,14 @@ class Fetcher:
                     if not self.buffer.has_room:
                         self._lacks_room = True
                         self.buffer.drop_paused()
-                    await alarm.sleep(due - now)
+                    await wakeup.sleep(due - now)
                 else:
                     await self._fetch(queue, now)
             # No await until here: a partition that comes back finds a new queue and a new task.
             self.plan.remove(queue)
         finally:
-            del self._alarms[queue], self._tasks[queue]
-            self.news.ring()
+            del self._wakeups[queue], self._tasks[queue]
+            self.news.notify()
         await self._end_session(queue)
 
     async def _fetch(self, queue: BrokerQueue, now: float) -> None:
@@ -183,7 +183,7 @@ class Fetcher:
 
         queue.begin(now)
         try:
-            self._core.metadata.doubt_leader(queue.node_id, Lane.FETCH)
+            self._core.metadata.suspect_leader(queue.node_id, Lane.FETCH)
             raw = await self._core.network.send(
                 queue.node_id,
                 build,
@@ -245,7 +245,7 @@ class Fetcher:
                 if unlooked >= PARTS_PER_LOOK:
                     now, unlooked = self._core.clock.now(), 0
                     if now > turn:
-                        self.news.ring()
+                        self.news.notify()
                         await asyncio.sleep(0)
                         now = self._core.clock.now()
                         turn = now + TURN
@@ -305,7 +305,7 @@ class Fetcher:
         for topic in news.stale_topics:
             metadata.request_update(topic)
         if news.partitions:
-            self.news.ring()
+            self.news.notify()
 
     def _follow_hint(self, hint: LeaderHint, news: ReplyNews) -> None:
         """Ask the leader that was named at once; refresh the view where that isn't possible."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kclient.cluster.wakeups import Bell
+from kclient.cluster.wakeups import Broadcast
 from kclient.consumer.iteration import Handout
 from kclient.types import OffsetAndMetadata
 
@@ -81,7 +81,7 @@ class HandedOver:
         self._core = core
         self._subscription = subscription
         self._buffer = buffer
-        self._came = Bell()
+        self._came = Broadcast()
         self._interrupted = False
         self._handed: list[Any] = []
         self.handout = Handout()
@@ -100,7 +100,7 @@ class HandedOver:
         self._subscription.visited()
         self.outstanding, self._handed = False, []
         self.visit_wanted = False
-        self._came.ring()
+        self._came.notify()
 
     def go_on(self) -> None:
         """The call goes on: what was passed meanwhile was handed to nobody."""
@@ -159,7 +159,7 @@ class HandedOver:
     def hurry(self, deadline: float) -> None:
         """No call is waited for in ``drain``: where somebody is in a hurry the user won't poll."""
         self._interrupted = True
-        self._came.ring()
+        self._came.notify()
 
     def finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Positions before the latest call handed anything over.

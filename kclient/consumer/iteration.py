@@ -11,7 +11,7 @@ from time import monotonic
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING
 
-from kclient.clock import effort_clock
+from kclient.clock import work_clock
 from kclient.record import IMPLEMENTATION
 
 if TYPE_CHECKING:
@@ -30,6 +30,6 @@ TURN = 0.005
 
 def records_of(poller: Poller, *, converts: bool) -> RecordIterator:
     """A new iterator; ``converts``: the consumer has deserializers."""
-    clock = effort_clock(monotonic)
+    clock = work_clock(monotonic)
     real = isinstance(clock, BuiltinFunctionType)  # nobody has put another in its place
     return RecordIterator(poller, converts=converts, clock=clock, real=real, turn=TURN)

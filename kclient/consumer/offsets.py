@@ -11,9 +11,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kclient.cluster.fanout import ask_all
+from kclient.cluster.fanout import fan_out
 from kclient.cluster.offset_lookup import list_offsets
-from kclient.cluster.wakeups import Alarm
+from kclient.cluster.wakeups import Wakeup
 from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.reset import ends_first, looked_up
 from kclient.consumer.watchdog import UNKNOWN_GRACE, why_homeless
@@ -64,7 +64,7 @@ class OffsetKeeper:
         self._subscription = subscription
         self._plan = plan
         self._isolation = IsolationLevel(int(config.isolation_level == "read_committed"))
-        self._alarm = Alarm()
+        self._wakeup = Wakeup()
         self._busy: dict[PartitionState, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -82,17 +82,17 @@ class OffsetKeeper:
     def follow(self, states: Iterable[PartitionState]) -> None:
         """Partitions changed."""
         if any(state.phase in _WAITING or state.node_id is None for state in states):
-            self._alarm.ring()
+            self._wakeup.notify()
 
     def wake(self) -> None:
         """Something changed that may help those who wait."""
-        self._alarm.ring()
+        self._wakeup.notify()
 
     async def _run(self) -> None:
         while True:
             now = self._core.clock.now()
             due = min(self._start_lookups(now), self._report_homeless(now))
-            await self._alarm.sleep(due - now)
+            await self._wakeup.sleep(due - now)
 
     def _start_lookups(self, now: float) -> float:
         """Look up whatever can be; returns when to look again."""
@@ -204,7 +204,7 @@ class OffsetKeeper:
         epochs = {state.topic_partition: state.position_epoch for state in states}
         query, timeout = EpochQuery(epochs), self._config.request_timeout
         try:
-            found = await ask_all(self._core.calls, query, epochs, timeout)
+            found = await fan_out(self._core.calls, query, epochs, timeout)
         except (ClientClosed, BackgroundTaskDied):
             return
         finally:
@@ -284,7 +284,7 @@ class OffsetKeeper:
             state = self._subscription.get(partition)
             if state is None or state.error is not None or state.retry_at > now:
                 continue
-            unknown = metadata.surely_unknown(partition.topic, since, UNKNOWN_GRACE)
+            unknown = metadata.confirmed_unknown(partition.topic, since, UNKNOWN_GRACE)
             error = why_homeless(view, partition, now - since, patience, unknown=unknown)
             if error is not None:
                 if now - since >= patience:
@@ -300,7 +300,7 @@ class OffsetKeeper:
         for state in states:
             if self._busy.get(state) == node_id:
                 del self._busy[state]
-        self._alarm.ring()
+        self._wakeup.notify()
 
 
 def _is_none(answer: OffsetAndTimestamp | KafkaError) -> bool:

@@ -408,6 +408,6 @@ class Poller:
             elif error is not None:
                 data.refuse(batch, CorruptRecord(f"inflating failed: {error!r}"))
             self._buffer.unblock(data)
-            self._news.ring()
+            self._news.notify()
 
         job.add_done_callback(inflated)

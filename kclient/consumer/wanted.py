@@ -81,7 +81,7 @@ class Wanted:
     def is_gone(self, topic: str) -> bool:
         """Whether brokers have kept saying that there is no such topic: one of them may lag."""
         since = self._lacking.get(topic, 0.0)  # what was said before says nothing of now
-        return self._core.metadata.surely_unknown(topic, since, UNKNOWN_TOPIC_GRACE)
+        return self._core.metadata.confirmed_unknown(topic, since, UNKNOWN_TOPIC_GRACE)
 
     def pin(self, why: str, topics: Iterable[str]) -> None:
         """Keep ``topics`` in the view, in place of those of before that were kept for ``why``."""

@@ -86,13 +86,15 @@ class Coordinator:
         if self.node_id is not None:
             return self.node_id
         left = deadline - self._core.clock.now()
-        effort = self._core.calls.effort(f"FindCoordinator for group {self.group_id}", left)
+        retry_state = self._core.calls.retry_state(
+            f"FindCoordinator for group {self.group_id}", left
+        )
         while True:
             version = self._core.metadata.view.version
             try:
-                return await self._locate(effort.deadline)
+                return await self._locate(retry_state.deadline)
             except KafkaError as error:
-                await effort.recover(error, self._core.calls.name_of(self._asked), version)
+                await retry_state.recover(error, self._core.calls.name_of(self._asked), version)
 
     async def _locate(self, deadline: float) -> int:
         """One attempt."""
@@ -145,7 +147,7 @@ class Coordinator:
             self._asked,
             self._question,
             api=FindCoordinatorRequest,
-            limit=self._core.clock.now() + patience,
+            caller_deadline=self._core.clock.now() + patience,
         )
         return self._asking
 
@@ -168,7 +170,7 @@ class Coordinator:
         """
         try:
             response = await self._core.network.send(
-                node_id, self._question, api=FindCoordinatorRequest, limit=limit
+                node_id, self._question, api=FindCoordinatorRequest, caller_deadline=limit
             )
             leader = self._named_in(response, node_id).node_id
             if leader != node_id:
@@ -218,7 +220,7 @@ class Coordinator:
         api: type[Request],
         lane: Lane = Lane.GENERAL,
         timeout: float | None = None,
-        limit: float = math.inf,
+        caller_deadline: float = math.inf,
         max_version: int | None = None,
     ) -> RequestFuture[Any]:
         """Send one request to ``node_id``, once; it fails early where the node is given up.
@@ -229,7 +231,7 @@ class Coordinator:
             api: The request's class.
             lane: GROUP for what parks at the broker, else GENERAL.
             timeout: Seconds, after which its connection is closed; ``request_timeout`` by default.
-            limit: On the client's clock, until when there must be an outcome.
+            caller_deadline: On the client's clock, until when there must be an outcome.
             max_version: Highest version that the caller can make use of; None for no limit.
         """
         sent = self._core.network.send(
@@ -238,7 +240,7 @@ class Coordinator:
             api=api,
             lane=lane,
             timeout=timeout,
-            limit=limit,
+            caller_deadline=caller_deadline,
             max_version=max_version,
         )
         outcome: RequestFuture[Any] = RequestFuture()

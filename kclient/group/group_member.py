@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kclient.cluster.core import CLOSE_TIMEOUT, LAST_MOMENT, AsyncOnly, ClientCore, Health
-from kclient.cluster.wakeups import LONGEST_SLEEP, Bell
+from kclient.cluster.wakeups import LONGEST_SLEEP, Broadcast
 from kclient.config import Bootstrap, GroupMemberConfig
 from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut, fresh
@@ -116,8 +116,8 @@ class GroupMember(AsyncOnly):
             raise InvalidArgument(f"group={group!r} can't be used: allowed is a name, not empty")
         check_protocol(protocol)
         self._core = ClientCore(merged, observers=observers, dialer=dialer)
-        self._bell = Bell()
-        self._host = ProtocolHost(self._core, protocol, self._bell, merged.rebalance_timeout)
+        self._broadcast = Broadcast()
+        self._host = ProtocolHost(self._core, protocol, self._broadcast, merged.rebalance_timeout)
         self._membership = Membership(
             self._core,
             Coordinator(self._core, group),
@@ -131,7 +131,7 @@ class GroupMember(AsyncOnly):
         self._leave: bool | None = None
 
     def __repr__(self) -> str:
-        return self._core.shown("GroupMember")
+        return self._core.client_repr("GroupMember")
 
     # Life
 
@@ -146,7 +146,7 @@ class GroupMember(AsyncOnly):
         Cancellation: nothing stays open; the client counts as closed.
         """
         await self._core.start()
-        self._core.add_end_listener(lambda _: self._bell.ring())
+        self._core.add_end_listener(lambda _: self._broadcast.notify())
         self._membership.start()
         self._membership.rejoin("the member has started")
         self._started = True
@@ -334,7 +334,7 @@ class GroupMember(AsyncOnly):
             left = deadline - core.clock.now()
             if left <= 0:
                 raise self._late(timeout)
-            await self._bell.wait(min(left, LONGEST_SLEEP))
+            await self._broadcast.wait(min(left, LONGEST_SLEEP))
             waited = True
 
     def _late(self, timeout: float | None) -> KafkaError:

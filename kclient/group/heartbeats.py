@@ -13,7 +13,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from kclient.cluster.wakeups import Alarm
+from kclient.cluster.wakeups import Wakeup
 from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
 from kclient.group.host import Generation
 from kclient.group.member import MemberState, Pulse
@@ -67,7 +67,7 @@ class Heartbeats:
         self._coordinator = coordinator
         self._member = member
         self._terms = terms
-        self._alarm = Alarm()
+        self._wakeup = Wakeup()
         self._membership = membership
         self._log = core.hooks.log(logger)
         self._failures = 0
@@ -89,7 +89,7 @@ class Heartbeats:
                 continue
             at = self._next()
             if at > now:
-                await self._alarm.sleep(at - now)
+                await self._wakeup.sleep(at - now)
                 self._look_at_the_clock(at)
             elif self._member.beats:
                 await self._beat()
@@ -105,7 +105,7 @@ class Heartbeats:
         """The coordinator has counted us in: the session runs from now on."""
         self._failures = 0
         self.pulse.answered(self._core.clock.now())
-        self._alarm.ring()
+        self._wakeup.notify()
 
     def prove(self) -> None:
         """An assignment came: send a heartbeat at once.
@@ -114,11 +114,11 @@ class Heartbeats:
         sign of life: the session that they began before may be nearly over.
         """
         self.pulse.due = self._core.clock.now()
-        self._alarm.ring()
+        self._wakeup.notify()
 
     def wake(self) -> None:
         """The member's state has changed."""
-        self._alarm.ring()
+        self._wakeup.notify()
 
     def park(self, node_id: int | None, *, known: bool = True) -> None:
         """A request is about to wait at ``node_id`` until others have done something; None: no
@@ -131,7 +131,7 @@ class Heartbeats:
         self.parked, self._known, self._waits_for = node_id, known, None
         self._asked, self._at_once, self._misses = False, False, 0
         self._mute_until = None
-        self._alarm.ring()
+        self._wakeup.notify()
 
     def waits_for(self, sent: RequestFuture[Any]) -> None:
         """The request that was parked."""
@@ -192,7 +192,7 @@ class Heartbeats:
                 api=type(request),
                 lane=lane,
                 timeout=min(pulse.patience, self._core.config.request_timeout),
-                limit=over_at,
+                caller_deadline=over_at,
             )
         except KafkaError as error:
             self._core.calls.check_ended()
@@ -249,7 +249,7 @@ class Heartbeats:
                 generation or Generation(_NO_GENERATION, member.member_id)
             )
             response = await self._coordinator.send(
-                node_id, request, api=type(request), limit=limit
+                node_id, request, api=type(request), caller_deadline=limit
             )
         except KafkaError as error:
             self._core.calls.check_ended()

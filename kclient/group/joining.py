@@ -256,7 +256,9 @@ class Joining:
             return await sent
         except BaseException:
             # It may wait there still, and everything else would wait behind it.
-            self._core.network.cut(node_id, Lane.GROUP, "nobody waits for its answer any more")
+            self._core.network.disconnect(
+                node_id, Lane.GROUP, "nobody waits for its answer any more"
+            )
             raise
         finally:
             self._heart.park(None)

@@ -18,7 +18,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kclient.cluster.wakeups import LONGEST_SLEEP, Alarm
+from kclient.cluster.wakeups import LONGEST_SLEEP, Wakeup
 from kclient.errors import BrokerError, KafkaError, broker_error
 from kclient.group.health import MembershipHealth
 from kclient.group.heartbeats import Heartbeats
@@ -101,7 +101,7 @@ class Membership:
             host,
             self,
         )
-        self._alarm = Alarm()
+        self._wakeup = Wakeup()
         self._tasks: list[asyncio.Task[Any]] = []
         self._host_works = False
         self._ended = False
@@ -156,7 +156,7 @@ class Membership:
             reason: For the coordinator's log.
         """
         self._member.want(reason)
-        self._alarm.ring()
+        self._wakeup.notify()
 
     async def leave(
         self, reason: str, *, tell: bool | None = None, timeout: float | None = None
@@ -189,7 +189,7 @@ class Membership:
             await self.say_goodbye(member_id, reason, until, parked=parked)
         finally:
             self._leaves -= 1
-            self._alarm.ring()
+            self._wakeup.notify()
 
     async def close(
         self, reason: str, deadline: float, *, tell: bool | None = None, catch_up: bool = False
@@ -209,7 +209,7 @@ class Membership:
         left = max(0.0, deadline - now)
         soft = deadline - min(1.0, FAREWELL * left)
         self._ending = soft if self._ending is None else min(self._ending, soft)
-        self._alarm.ring()
+        self._wakeup.notify()
         self._joining.scope.interrupt()
         self._host.hurry(self._host_deadline(self._ending))
         if self._tasks and not self._tasks[0].done():
@@ -282,7 +282,7 @@ class Membership:
                 if left <= 0:
                     self._member.want("what was assigned is of no use")
                 if self._leaves or not self._member.begin():
-                    await self._alarm.sleep(min(left, LONGEST_SLEEP))
+                    await self._wakeup.sleep(min(left, LONGEST_SLEEP))
                 else:
                     self._again_at = math.inf
             case MemberState.PREPARING:
@@ -364,7 +364,7 @@ class Membership:
         self._joining.scope.interrupt()
         if self._host_works:
             self._host.interrupt()
-        self._alarm.ring()
+        self._wakeup.notify()
         self._heart.wake()
 
     # News
@@ -404,18 +404,18 @@ class Membership:
         """LeaveGroup, as often as need be. That it fails is nobody's trouble but the others'."""
         calls, coordinator, terms = self._core.calls, self._coordinator, self._terms
         doing = f"LeaveGroup to the coordinator of group {terms.group_id}"
-        effort = calls.effort(doing, max(0.0, deadline - self._core.clock.now()))
+        retry_state = calls.retry_state(doing, max(0.0, deadline - self._core.clock.now()))
         while True:
             seen, node_id = self._core.metadata.view.version, None
             try:
-                node_id = await coordinator.find(effort.deadline)
+                node_id = await coordinator.find(retry_state.deadline)
                 response = await coordinator.send(
                     node_id,
                     lambda version: terms.leave(member_id, reason, version),
                     api=LeaveGroupRequest,
                     lane=Lane.GENERAL if parked else Lane.GROUP,
-                    timeout=effort.time_for_request(),
-                    limit=effort.deadline,
+                    timeout=retry_state.time_for_request(),
+                    caller_deadline=retry_state.deadline,
                 )
                 code = terms.leave_verdict(response)
                 if not code:
@@ -423,10 +423,10 @@ class Membership:
                 error: KafkaError = broker_error(code, f"{doing} failed", node_id=node_id)
             except KafkaError as failure:
                 error = failure
-            if node_id is not None and self._core.clock.now() < effort.deadline:
+            if node_id is not None and self._core.clock.now() < retry_state.deadline:
                 coordinator.judge(node_id, error)
             try:
-                await effort.recover(error, calls.name_of(node_id), seen)
+                await retry_state.recover(error, calls.name_of(node_id), seen)
             except KafkaError as failure:
                 text = "group %s couldn't be told that member %s leaves: %s"
                 self._log.info(text, terms.group_id, member_id, failure)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kclient.cluster.retry import Attempts, Verdict, judge
+from kclient.cluster.retry import Attempts, RetryAction, retry_action
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, KafkaError, RequestTimedOut, broker_error
 from kclient.group.offset_requests import OffsetCommit, OffsetFetch, was_recreated
@@ -20,14 +20,14 @@ from kclient.protocol.messages.offset_fetch import OffsetFetchRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from kclient.cluster.calls import Effort
+    from kclient.cluster.calls import RetryState
     from kclient.cluster.core import ClientCore
     from kclient.group.coordinator import Coordinator
     from kclient.group.host import Generation
     from kclient.protocol.message import Request
     from kclient.types import OffsetAndMetadata, TopicPartition
 
-_BY_URGENCY = (Verdict.REFRESH, Verdict.LOOK_AROUND, Verdict.BACK_OFF)
+_BY_URGENCY = (RetryAction.REFRESH, RetryAction.REFRESH_AND_BACK_OFF, RetryAction.BACK_OFF)
 
 
 class GroupOffsets:
@@ -141,25 +141,25 @@ class GroupOffsets:
             found = await offsets.fetch([TopicPartition("flights", 0)])
         """
         ordered = list(dict.fromkeys(partitions))
-        effort = self._core.calls.effort(f"OffsetFetch of group {self.group_id}", timeout)
+        retry_state = self._core.calls.retry_state(f"OffsetFetch of group {self.group_id}", timeout)
         outcomes: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = {}
         failures: dict[TopicPartition, Attempts] = {}
         left = ordered
         while left:
             view = self._core.metadata.view
             question = OffsetFetch(self.group_id, left, view)
-            answers = await self._ask(question, OffsetFetchRequest, left, effort.deadline)
+            answers = await self._ask(question, OffsetFetchRequest, left, retry_state.deadline)
             self._core.calls.check_ended()
             outcomes.update(answers)
-            verdicts = self._judge(answers, failures, effort)
+            verdicts = self._judge(answers, failures, retry_state)
             left = list(verdicts)
             if not left:
                 break
             try:
-                await effort.wait(min(verdicts.values(), key=_BY_URGENCY.index), view.version)
+                await retry_state.wait(min(verdicts.values(), key=_BY_URGENCY.index), view.version)
             except RequestTimedOut:
                 now = self._core.clock.now()
-                outcomes.update((key, failures[key].out_of_time(now)) for key in left)
+                outcomes.update((key, failures[key].timeout_error(now)) for key in left)
                 break
         return {key: outcomes[key] for key in ordered}
 
@@ -167,20 +167,20 @@ class GroupOffsets:
         self,
         answers: Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None],
         failures: dict[TopicPartition, Attempts],
-        effort: Effort,
-    ) -> dict[TopicPartition, Verdict]:
+        retry_state: RetryState,
+    ) -> dict[TopicPartition, RetryAction]:
         """What to ask about again."""
         where = self._core.calls.name_of(self._coordinator.node_id)
-        verdicts: dict[TopicPartition, Verdict] = {}
+        verdicts: dict[TopicPartition, RetryAction] = {}
         for key, error in answers.items():
             if not isinstance(error, KafkaError):
                 continue
             if key not in failures:
                 what = f"OffsetFetch of {key} in group {self.group_id}"
-                failures[key] = Attempts(what, effort.attempts.started)
+                failures[key] = Attempts(what, retry_state.attempts.started)
             failures[key].add(where, error)
-            verdict = judge(error, effort.elapsed)
-            if verdict is not Verdict.GIVE_UP:
+            verdict = retry_action(error, retry_state.elapsed)
+            if verdict is not RetryAction.RAISE:
                 verdicts[key] = verdict
         return verdicts
 
@@ -200,7 +200,7 @@ class GroupOffsets:
                 message.build,
                 api=api,
                 lane=Lane.GENERAL,
-                limit=limit,
+                caller_deadline=limit,
                 max_version=message.max_version,
             )
         except KafkaError as error:

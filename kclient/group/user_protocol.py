@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.backoff import Backoff
-from kclient.cluster.wakeups import Alarm
+from kclient.cluster.wakeups import Wakeup
 from kclient.errors import (
     ClientError,
     ConsumerStalled,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kclient.cluster.core import ClientCore
-    from kclient.cluster.wakeups import Bell
+    from kclient.cluster.wakeups import Broadcast
     from kclient.group.host import Generation
 
 logger = logging.getLogger("kclient.group")
@@ -154,7 +154,7 @@ class ProtocolHost:
     Args:
         core: The client's inside.
         protocol: The user's.
-        bell: Rung whenever those who wait should look again.
+        broadcast: Notified whenever those who wait should look again.
         patience: Seconds that one of the user's functions may take, ``rebalance_timeout``.
 
     Attributes:
@@ -166,14 +166,14 @@ class ProtocolHost:
     """
 
     def __init__(
-        self, core: ClientCore, protocol: GroupProtocol, bell: Bell, patience: float
+        self, core: ClientCore, protocol: GroupProtocol, broadcast: Broadcast, patience: float
     ) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
         self._protocol = protocol
-        self._bell = bell
+        self._broadcast = broadcast
         self._metadata: bytes | None = None
-        self._alarm = Alarm()
+        self._wakeup = Wakeup()
         self._void = False
         self._error: Exception | None = None
         self._no_metadata = False
@@ -188,7 +188,7 @@ class ProtocolHost:
             self._log,
             patience,
             "rebalance_timeout",
-            bell.ring,
+            broadcast.notify,
             "() of the group's protocol",
         )
 
@@ -242,13 +242,13 @@ class ProtocolHost:
             )
         self._no_metadata, attempt = False, 0
         while self._metadata is None and not self._ask_metadata() and not self._void:
-            await self._alarm.sleep(_ANEW.delay(attempt, self._core.rng))
+            await self._wakeup.sleep(_ANEW.delay(attempt, self._core.rng))
             attempt += 1
 
     def interrupt(self) -> None:
         """Nothing is offered any more. What the user's function has begun it may finish."""
         self._void = True
-        self._alarm.ring()
+        self._wakeup.notify()
 
     async def assign(
         self, protocol: str, members: Sequence[JoinedMember], generation: Generation
@@ -272,7 +272,7 @@ class ProtocolHost:
         self.serial += 1
         await self._call("on_assigned", ours)
         self.latest = ours
-        self._bell.ring()
+        self._broadcast.notify()
 
     def hurry(self, deadline: float) -> None:
         """Nothing is offered any more; the user's function that is under way has until then."""
@@ -288,18 +288,18 @@ class ProtocolHost:
         ours, self.assignment, self.latest = self.assignment, None, None
         if ours is not None:
             await self._call("on_lost", error)
-        self._bell.ring()
+        self._broadcast.notify()
 
     def troubled(self, error: Exception) -> None:
         """Keep it for the next call."""
         if self._error is None:
             self._error = error
-        self._bell.ring()
+        self._broadcast.notify()
 
     def failed(self, error: KafkaError) -> None:
         """Keep it for every further call."""
         self.failure = error
-        self._bell.ring()
+        self._broadcast.notify()
 
     async def _revoke(self) -> None:
         ours = self.assignment

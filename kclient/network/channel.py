@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.network.connection import Connection
-    from kclient.network.node_connection import Line
+    from kclient.network.node_connection import NodeConnection
 
 _LARGE = 16 * 1024
 _READY, _CLOSED = ConnectionState.READY, ConnectionState.CLOSED
@@ -35,7 +35,7 @@ class Channel(asyncio.BufferedProtocol):
 
     Attributes:
         full_since: Since when the transport's buffer has no room; None while it has.
-        blameless: It was ended for a reason that says nothing about the node.
+        intentional: It was ended for a reason that says nothing about the node.
         bytes_in: Received so far.
         bytes_out: Handed to the transport so far.
     """
@@ -43,7 +43,7 @@ class Channel(asyncio.BufferedProtocol):
     def __init__(
         self,
         connection: Connection,
-        owner: Line,
+        owner: NodeConnection,
         now: Callable[[], float],
         setup_deadline: float,
     ) -> None:
@@ -53,13 +53,13 @@ class Channel(asyncio.BufferedProtocol):
         self.full_since: float | None = None
         self.bytes_in = 0
         self.bytes_out = 0
-        self.blameless = False
+        self.intentional = False
         self._gone = asyncio.Event()
         self._now = now
         self._transport: asyncio.Transport | None = None
         self._flush_is_due = False
-        self._told_ready = False
-        self._told_closed = False
+        self._reported_ready = False
+        self._reported_closed = False
 
     # What the owner calls
 
@@ -84,9 +84,9 @@ class Channel(asyncio.BufferedProtocol):
                 self.bytes_out += size
                 # What a socket doesn't take at once is sliced off: of bytes a copy (to 3.11).
                 self._transport.write(output if size <= _LARGE else memoryview(output))
-        if connection.answers:
-            for request, outcome in connection.take_answers():
-                self.owner.channel_answered(self, request, outcome)
+        if connection.outcomes:
+            for request, outcome in connection.take_outcomes():
+                self.owner.channel_completed(self, request, outcome)
 
     def flush_soon(self) -> None:
         """Write in the loop's next round, together with what is submitted until then."""
@@ -101,21 +101,21 @@ class Channel(asyncio.BufferedProtocol):
 
     def retire(self) -> None:
         """Take no new requests and close once those under way are answered."""
-        self.blameless = True
+        self.intentional = True
         self.connection.retire()
         self._settle(abort=False)
 
-    def end(self, error: KafkaError, *, abort: bool = True, blameless: bool = False) -> None:
+    def end(self, error: KafkaError, *, abort: bool = True, intentional: bool = False) -> None:
         """Close for the given reason; requests under way fail with it.
 
         Args:
             error: The reason.
             abort: Drop the transport at once. False lets it write what it holds first;
                 ``abort_transport`` is there for when that takes too long.
-            blameless: The reason says nothing about the node.
+            intentional: The reason says nothing about the node.
         """
         if not self.connection.is_closed:
-            self.blameless = blameless
+            self.intentional = intentional
             self.connection.end(error)
             self._settle(abort=abort)
 
@@ -123,7 +123,7 @@ class Channel(asyncio.BufferedProtocol):
         """Close for a reason that is nobody's fault; ``abort`` as in ``end``."""
         where, node_id = self.connection.where, self.connection.key.node_id
         error = ConnectionLost(f"the connection to {where} was closed: {why}", node_id=node_id)
-        self.end(error, abort=abort, blameless=True)
+        self.end(error, abort=abort, intentional=True)
 
     async def wait_closed(self) -> None:
         """Wait until the transport is gone; at once if there is none."""
@@ -166,7 +166,7 @@ class Channel(asyncio.BufferedProtocol):
             return
         if not connection.received(nbytes, self._now()):
             return
-        if self._told_ready and connection.state is _READY:
+        if self._reported_ready and connection.state is _READY:
             self.flush()
         else:
             self._settle()
@@ -209,13 +209,13 @@ class Channel(asyncio.BufferedProtocol):
             self.flush()
             if not abort and self._transport is not None:
                 self._transport.close()
-            if not self._told_closed:
-                self._told_closed = True
+            if not self._reported_closed:
+                self._reported_closed = True
                 self.owner.channel_closed(self)
             return
         self.flush()
-        if not self._told_ready and connection.state is _READY:
-            self._told_ready = True
+        if not self._reported_ready and connection.state is _READY:
+            self._reported_ready = True
             self.owner.channel_ready(self)
 
     def _flush_now_due(self) -> None:

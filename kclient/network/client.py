@@ -1,8 +1,8 @@
 """NetworkClient: the door of the network room. Requests go in, RequestFutures come out.
 
 Made by ``cluster.core`` for each client. It joins the address book, the back-off of nodes, the
-selector and the lines, and chooses the least loaded node. It must not retry a request, refresh
-metadata or know what a request means.
+selector and the node connections, and chooses the least loaded node. It must not retry a request,
+refresh metadata or know what a request means.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from kclient.backoff import Backoff
 from kclient.errors import ClientClosed, InvalidArgument, KafkaError
 from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
-from kclient.network.handshake import Identity
+from kclient.network.handshake import ClientInformation
 from kclient.network.in_flight import PendingRequest
-from kclient.network.node_connection import Line, Room, not_known
+from kclient.network.node_connection import NodeConnection, Room, unknown_node
 from kclient.network.nodes import AddressBook, ConnectionKey, Lane, Node, NodeStates
 from kclient.network.reporter import Reporter
 from kclient.network.selector import Selector
@@ -38,18 +38,18 @@ SOFTWARE_NAME = "kclient"
 """What we call ourselves to brokers (KIP-511)."""
 
 
-class TaskKeeper(Protocol):
+class TaskSupervisor(Protocol):
     """The supervisor of one client, ``cluster.supervision``, as its network sees it."""
 
-    def lend(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn_owned(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start a task whose end, of whatever kind, the network deals with."""
         ...
 
-    def restarting(self, name: str, why: str) -> None:
-        """A task of ``lend`` was killed by somebody else; another will take its place."""
+    def task_restarted(self, name: str, why: str) -> None:
+        """A task of ``spawn_owned`` was killed by somebody else; another will take its place."""
         ...
 
-    def fault(self, error: Exception) -> None:
+    def listener_failed(self, error: Exception) -> None:
         """A listener of ours raised: a defect, to fail the client with."""
         ...
 
@@ -67,10 +67,10 @@ class NetworkClient:
         hooks: The client's observers.
         counters: The client's numbers.
         rng: Source of jitter and of the start in ``least_loaded``.
-        keeper: Knows our tasks, and hears of each exception out of a listener of ours.
+        supervisor: Knows our tasks, and hears of each exception out of a listener of ours.
 
     Attributes:
-        clock, book, states, selector, reporter: The parts, as the lines use them.
+        clock, book, states, selector, reporter: The parts, as the node connections use them.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class NetworkClient:
         hooks: Hooks,
         counters: Counters,
         rng: random.Random,
-        keeper: TaskKeeper,
+        supervisor: TaskSupervisor,
         dialer: Dialer | None = None,
     ) -> None:
         self.clock = clock
@@ -91,18 +91,18 @@ class NetworkClient:
             Backoff(config.connection_setup_timeout, config.connection_setup_timeout_max),
             rng,
         )
-        self.reporter = Reporter(hooks, counters, keeper)
+        self.reporter = Reporter(hooks, counters, supervisor)
         self.selector = Selector(
             config,
             clock,
             dialer if dialer is not None else _tcp(config, clock),
-            Identity(config.client_id, SOFTWARE_NAME, _version()),
-            keeper,
+            ClientInformation(config.client_id, SOFTWARE_NAME, _version()),
+            supervisor,
         )
         self._config = config
         self._rng = rng
-        self._lines: dict[tuple[int, int], Line] = {}
-        self._room_listeners: list[Callable[[int, Lane], object]] = []
+        self._connections: dict[tuple[int, int], NodeConnection] = {}
+        self._ready_listeners: list[Callable[[int, Lane], object]] = []
         self._running = False
         self._closed = False
         self._failure: KafkaError | None = None
@@ -133,8 +133,8 @@ class NetworkClient:
             return
         self._running = False
         self._failure = error
-        for line in list(self._lines.values()):
-            line.close(error)
+        for node_connection in list(self._connections.values()):
+            node_connection.close(error)
         self.selector.drop(error)
 
     async def close(self, timeout: float) -> None:
@@ -147,8 +147,8 @@ class NetworkClient:
         """
         self._closed = True
         self._running = False
-        for line in list(self._lines.values()):
-            line.close(ClientClosed("the client was closed"))
+        for node_connection in list(self._connections.values()):
+            node_connection.close(ClientClosed("the client was closed"))
         await self.selector.close(timeout)
 
     # Nodes
@@ -170,21 +170,21 @@ class NetworkClient:
             known = (*self.book.nodes.values(), *self.book.bootstrap.values())
             self.states.trim(self.clock.now(), {node.address for node in known})
         for node_id in gone | moved:
-            for line in self._lines_of(node_id):
+            for node_connection in self._connections_of(node_id):
                 if node_id in gone:
-                    line.fail_waiting(not_known(node_id))
-                line.retire("the broker has another address now")
+                    node_connection.fail_waiting(unknown_node(node_id))
+                node_connection.retire("the broker has another address now")
         for node_id in gone:
-            for line in self._lines_of(node_id):
-                if line.channel is None:
-                    line.close(not_known(node_id))
-                    del self._lines[line.key]
+            for node_connection in self._connections_of(node_id):
+                if node_connection.channel is None:
+                    node_connection.close(unknown_node(node_id))
+                    del self._connections[node_connection.key]
         if gone or moved:
             # Who waited for the outcome of a dial may wait at another address now, or that dial
             # may have been given up: nobody else would tell them.
             now = self.clock.now()
-            for line in list(self._lines.values()):
-                line.reconsider(now)
+            for node_connection in list(self._connections.values()):
+                node_connection.retry_dial(now)
 
     # Requests
 
@@ -196,7 +196,7 @@ class NetworkClient:
         api: type[Request] | None = None,
         lane: Lane = Lane.GENERAL,
         timeout: float | None = None,
-        limit: float = math.inf,
+        caller_deadline: float = math.inf,
         max_version: int | None = None,
         raw: bool = False,
         expect_response: bool = True,
@@ -214,8 +214,8 @@ class NetworkClient:
             lane: Which of the node's connections.
             timeout: Seconds to wait until it can be written, and again for the answer, after which
                 the connection is closed; ``request_timeout`` by default.
-            limit: On the clock's scale, when the future must have an outcome, at the latest; the
-                connection stays.
+            caller_deadline: On the clock's scale, when the future must have an outcome, at the
+                latest; the connection stays.
             max_version: Highest version that the caller can make use of.
             raw: Give a ``RawResponse``. Needed where the answer holds ``records``.
             expect_response: False where the broker sends none; done once it is written.
@@ -243,46 +243,46 @@ class NetworkClient:
             api,
             request,
             timeout=seconds,
-            asked_at=now,
+            created_at=now,
             deadline=now + seconds,
-            limit=limit,
+            caller_deadline=caller_deadline,
             max_version=max_version,
             raw=raw,
             expect_response=expect_response,
             response_bytes=response_bytes,
         )
-        line = self._lines.get((node_id, lane))
-        if line is None:
+        node_connection = self._connections.get((node_id, lane))
+        if node_connection is None:
             if self.book.get(node_id) is None:
-                return RequestFuture.failed(not_known(node_id))
-            line = self._new_line(node_id, lane)
-        line.send(pending, now)
+                return RequestFuture.failed(unknown_node(node_id))
+            node_connection = self._new_connection(node_id, lane)
+        node_connection.send(pending, now)
         return pending.future
 
-    def renew(self, node_id: int, lane: Lane = Lane.GENERAL) -> None:
+    def replace_connection(self, node_id: int, lane: Lane = Lane.GENERAL) -> None:
         """Distrust the present connection: it closes once what is under way on it is answered.
 
         Later requests go over a new one. For bytes that arrive damaged, which may be the way's
         fault: another connection may go another way.
         """
-        line = self._lines.get((node_id, lane))
-        if line is not None:
-            line.retire("it is made anew")
+        node_connection = self._connections.get((node_id, lane))
+        if node_connection is not None:
+            node_connection.retire("it is made anew")
 
-    def cut(self, node_id: int, lane: Lane, why: str) -> None:
+    def disconnect(self, node_id: int, lane: Lane, why: str) -> None:
         """Close the present connection at once, if it is usable: what is under way on it fails.
 
         For an answer that nobody waits for any more and that everything else would wait behind.
         """
-        line = self._lines.get((node_id, lane))
-        if line is not None:
-            line.cut(why)
+        node_connection = self._connections.get((node_id, lane))
+        if node_connection is not None:
+            node_connection.disconnect(why)
 
     def fail_waiting(self, node_id: int, lane: Lane, error: KafkaError) -> None:
         """Fail the requests that wait to be written to a node with errors like ``error``."""
-        line = self._lines.get((node_id, lane))
-        if line is not None:
-            line.fail_waiting(error)
+        node_connection = self._connections.get((node_id, lane))
+        if node_connection is not None:
+            node_connection.fail_waiting(error)
 
     def can_send(self, node_id: int, lane: Lane = Lane.GENERAL) -> Room:
         """Whether a request would be written now, or once a connection that may be made is there.
@@ -293,22 +293,22 @@ class NetworkClient:
         """
         if not self._running:
             return Room.NONE
-        line = self._lines.get((node_id, lane))
-        if line is None:
+        node_connection = self._connections.get((node_id, lane))
+        if node_connection is None:
             if self.book.get(node_id) is None:
                 return Room.NONE
-            line = self._new_line(node_id, lane)
-        return line.can_send(self.clock.now())
+            node_connection = self._new_connection(node_id, lane)
+        return node_connection.can_send(self.clock.now())
 
     def is_connected(self, node_id: int, lane: Lane = Lane.GENERAL) -> bool:
         """There is a usable connection."""
-        line = self._lines.get((node_id, lane))
-        return line is not None and line.is_ready
+        node_connection = self._connections.get((node_id, lane))
+        return node_connection is not None and node_connection.is_ready
 
     def in_flight(self, node_id: int, lane: Lane = Lane.GENERAL) -> int:
         """Requests without an outcome, written or waiting."""
-        line = self._lines.get((node_id, lane))
-        return line.in_flight if line is not None else 0
+        node_connection = self._connections.get((node_id, lane))
+        return node_connection.in_flight if node_connection is not None else 0
 
     def retry_at(self, node_id: int) -> float:
         """When the node's back-off ends, on the clock's scale; 0.0 if it has none."""
@@ -318,8 +318,8 @@ class NetworkClient:
     def throttled(self) -> dict[int, float]:
         """Seconds for which a quota still forbids requests (KIP-219), by node; few have any."""
         found: dict[int, float] = {}
-        for line in self._lines.values():
-            node_id, lane = line.key
+        for node_connection in self._connections.values():
+            node_id, lane = node_connection.key
             seconds = self.throttled_for(node_id, lane)
             if seconds:
                 found[node_id] = max(found.get(node_id, 0.0), seconds)
@@ -327,23 +327,23 @@ class NetworkClient:
 
     def throttled_for(self, node_id: int, lane: Lane = Lane.GENERAL) -> float:
         """Seconds for which a quota still forbids requests on one lane; 0.0 where none does."""
-        line = self._lines.get((node_id, lane))
-        if line is None or line.channel is None:
+        node_connection = self._connections.get((node_id, lane))
+        if node_connection is None or node_connection.channel is None:
             return 0.0
-        return max(0.0, line.channel.connection.throttled_until - self.clock.now())
+        return max(0.0, node_connection.channel.connection.throttled_until - self.clock.now())
 
-    def trouble_with(self, node_id: int) -> Exception | None:
+    def connection_error(self, node_id: int) -> Exception | None:
         """The latest failure to reach the node, if it wasn't usable since; for texts."""
         node = self.book.get(node_id)
         return self.states.of(node.address).last_error if node is not None else None
 
-    def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None:
+    def add_ready_listener(self, listener: Callable[[int, Lane], object]) -> None:
         """Have ``listener(node_id, lane)`` called when sending may have become possible.
 
         That is when a connection becomes ready, gains room after ``can_send`` said no, takes
         bytes again, or goes away.
         """
-        self._room_listeners.append(listener)
+        self._ready_listeners.append(listener)
 
     def least_loaded(
         self, node_ids: Iterable[int] | None = None, lane: Lane = Lane.GENERAL
@@ -372,8 +372,13 @@ class NetworkClient:
         from kclient.network.health import health_of
 
         now = self.clock.now()
-        lines = sorted(self._lines.values(), key=lambda line: line.key)
-        return [health_of(line, self.book, self.states, now) for line in lines]
+        node_connections = sorted(
+            self._connections.values(), key=lambda node_connection: node_connection.key
+        )
+        return [
+            health_of(node_connection, self.book, self.states, now)
+            for node_connection in node_connections
+        ]
 
     def node_snapshot(self) -> list[NodeHealth]:
         """How each node is: the brokers, and the bootstrap nodes that were tried, by node id."""
@@ -381,37 +386,39 @@ class NetworkClient:
 
         now, found = self.clock.now(), []
         for node_id in sorted({*self.book.nodes, *self.book.bootstrap}):
-            node, lines = self.book.get(node_id), self._lines_of(node_id)
-            if node is not None and (lines or node_id >= 0):
-                found.append(node_health(node, lines, self.states, now))
+            node, node_connections = self.book.get(node_id), self._connections_of(node_id)
+            if node is not None and (node_connections or node_id >= 0):
+                found.append(node_health(node, node_connections, self.states, now))
         return found
 
-    # What lines tell
+    # What node connections tell
 
-    def line_decided(self, line: Line) -> None:
+    def dial_finished(self, node_connection: NodeConnection) -> None:
         """Its dial has an outcome, or was given up: whoever left the probing to it goes on."""
         now = self.clock.now()
-        for other in self._lines_beside(line):
-            other.reconsider(now)
+        for other in self._connections_beside(node_connection):
+            other.retry_dial(now)
 
-    def line_failed(self, line: Line, error: KafkaError) -> None:
+    def node_unreachable(self, node_connection: NodeConnection, error: KafkaError) -> None:
         """The node is out of reach: whoever waits for that address is told."""
-        for each in (line, *self._lines_beside(line)):
+        for each in (node_connection, *self._connections_beside(node_connection)):
             if each.channel is None:
                 each.fail_waiting(error)
-        self.line_decided(line)  # those without requests were told to wait for this outcome, too
+        self.dial_finished(
+            node_connection
+        )  # those without requests were told to wait for this outcome, too
 
-    def line_changed(self, line: Line) -> None:
-        """Tell those who wait for room; forget the line of a node that is gone."""
-        node_id, lane = line.key
-        if line.channel is None and self.book.get(node_id) is None:
-            line.close(not_known(node_id))
-            self._lines.pop(line.key, None)
-        for listener in tuple(self._room_listeners):
+    def capacity_changed(self, node_connection: NodeConnection) -> None:
+        """Tell those who wait for room; forget the connection of a node that is gone."""
+        node_id, lane = node_connection.key
+        if node_connection.channel is None and self.book.get(node_id) is None:
+            node_connection.close(unknown_node(node_id))
+            self._connections.pop(node_connection.key, None)
+        for listener in tuple(self._ready_listeners):
             try:
                 listener(node_id, lane)
             except Exception as error:
-                self.reporter.fault(error, f"room on {line.key}")
+                self.reporter.listener_failed(error, f"room on {node_connection.key}")
 
     # Inside
 
@@ -425,22 +432,25 @@ class NetworkClient:
         own.maybe_written = False
         return own
 
-    def _new_line(self, node_id: int, lane: Lane) -> Line:
+    def _new_connection(self, node_id: int, lane: Lane) -> NodeConnection:
         key = ConnectionKey(node_id, lane)
-        line = self._lines[key] = Line(key, self)
-        return line
+        node_connection = self._connections[key] = NodeConnection(key, self)
+        return node_connection
 
-    def _lines_of(self, node_id: int) -> list[Line]:
-        lines = self._lines
-        return [lines[node_id, lane] for lane in Lane if (node_id, lane) in lines]
+    def _connections_of(self, node_id: int) -> list[NodeConnection]:
+        node_connections = self._connections
+        return [
+            node_connections[node_id, lane] for lane in Lane if (node_id, lane) in node_connections
+        ]
 
-    def _lines_beside(self, line: Line) -> list[Line]:
+    def _connections_beside(self, node_connection: NodeConnection) -> list[NodeConnection]:
         """The other lanes of its node, and all of other nodes at the same address."""
-        near, address = line.key.node_id, line.address
+        near, address = node_connection.key.node_id, node_connection.address
         return [
             other
-            for other in self._lines.values()
-            if other is not line and (other.key.node_id == near or other.address == address)
+            for other in self._connections.values()
+            if other is not node_connection
+            and (other.key.node_id == near or other.address == address)
         ]
 
     def _least_loaded_of(self, node_ids: list[int], lane: Lane) -> int | None:
@@ -458,19 +468,19 @@ class NetworkClient:
 
     def _rank(self, node_id: int, lane: Lane, now: float) -> tuple[int, int] | None:
         """(0 connected, 1 connecting, 2 dialable; requests there); None if it can't be asked."""
-        line = self._lines.get((node_id, lane))
-        if line is None:
+        node_connection = self._connections.get((node_id, lane))
+        if node_connection is None:
             node = self.book.get(node_id)
             free = node is not None and self.states.can_dial(node.address, now)
             return (2, 0) if free else None
-        if not line.can_send(now):
+        if not node_connection.can_send(now):
             return None
-        if line.channel is None:
-            return 2, line.in_flight
-        return (0 if line.is_ready else 1), line.in_flight
+        if node_connection.channel is None:
+            return 2, node_connection.in_flight
+        return (0 if node_connection.is_ready else 1), node_connection.in_flight
 
     def _count_ready(self) -> float:
-        return sum(line.is_ready for line in self._lines.values())
+        return sum(node_connection.is_ready for node_connection in self._connections.values())
 
 
 def _tcp(config: NetworkConfig, clock: Clock) -> TcpDialer:

@@ -27,11 +27,11 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.network.frames import TLS_LISTENER, FramePool, FrameReader, RawResponse
-from kclient.network.handshake import Handshake, Identity, Step
+from kclient.network.handshake import ClientInformation, Handshake, Step
 from kclient.network.in_flight import InFlightRequests, PendingRequest
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.message import Request
-from kclient.protocol.versions import LONGEST_SILENCE, must_keep_silent, throttle_ms_of_raw
+from kclient.protocol.versions import MAX_THROTTLE_TIME, should_client_throttle, throttle_ms_of_raw
 from kclient.transitions import step
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Connection:
         lost_requests: Requests that were under way when it closed.
         setup_timed_out: It closed since the handshake took too long.
         output: What ``take_output`` gives, in pieces; for whoever wants to know if there is any.
-        answers: What ``take_answers`` gives, likewise.
+        outcomes: What ``take_outcomes`` gives, likewise.
         buffer: To be called for where the transport shall put the next bytes.
     """
 
@@ -125,7 +125,7 @@ class Connection:
         self,
         key: ConnectionKey,
         address: str,
-        identity: Identity,
+        identity: ClientInformation,
         *,
         pool: FramePool,
         frame_limit: int,
@@ -152,7 +152,7 @@ class Connection:
         self._correlation_id = 0
         self._setup_deadline = 0.0
         self.output: list[bytes] = []
-        self.answers: list[tuple[PendingRequest, object]] = []
+        self.outcomes: list[tuple[PendingRequest, object]] = []
 
     # What the driver asks
 
@@ -189,12 +189,12 @@ class Connection:
         self.output = []
         return output[0] if len(output) == 1 else b"".join(output)
 
-    def take_answers(self) -> list[tuple[PendingRequest, object]]:
+    def take_outcomes(self) -> list[tuple[PendingRequest, object]]:
         """Requests that have their outcome, an exception or a value, oldest first."""
-        answers = self.answers
-        if answers:
-            self.answers = []
-        return answers
+        outcomes = self.outcomes
+        if outcomes:
+            self.outcomes = []
+        return outcomes
 
     # What the driver tells
 
@@ -225,7 +225,7 @@ class Connection:
         if request.expect_response:
             self.in_flight.add(request)
         else:
-            self.answers.append((request, None))
+            self.outcomes.append((request, None))
         return True
 
     def received(self, count: int, now: float) -> bool:
@@ -261,8 +261,8 @@ class Connection:
         if self.is_closed:
             return
         if not self.in_flight.has_expired(now):
-            for request in self.in_flight.take_impatient(now):
-                self.answers.append((request, self._too_late(request, now)))
+            for request in self.in_flight.take_abandoned(now):
+                self.outcomes.append((request, self._too_late(request, now)))
             return
         if self.state in HANDSHAKE:
             self.setup_timed_out = True
@@ -334,7 +334,7 @@ class Connection:
                 outcome = api.RESPONSE.decode(frame, version, offset)
                 # Nearly all responses have the field, and the others cost one look-up.
                 throttle_ms = getattr(outcome, "throttle_time_ms", 0)
-            if throttle_ms > 0 and must_keep_silent(api.API_KEY, version):
+            if throttle_ms > 0 and should_client_throttle(api.API_KEY, version):
                 self._throttle(request, throttle_ms, now)
         except ProtocolError as error:
             # The frame was whole, so the next one can be read: only this request failed.
@@ -342,13 +342,13 @@ class Connection:
             outcome = error
         finally:
             frame.release()
-        self.answers.append((request, outcome))
+        self.outcomes.append((request, outcome))
         if self.state is _DRAINING:
             self.retire()
 
     def _throttle(self, request: PendingRequest, milliseconds: int, now: float) -> None:
         if milliseconds > 0:
-            request.throttle = min(milliseconds / 1000, LONGEST_SILENCE)
+            request.throttle = min(milliseconds / 1000, MAX_THROTTLE_TIME)
             self.throttled_until = max(self.throttled_until, now + request.throttle)
 
     # The handshake
@@ -399,7 +399,7 @@ class Connection:
                 outcome: KafkaError = self._timed_out(request)
             else:
                 outcome = _under_way(request, error)
-            self.answers.append((request, outcome))
+            self.outcomes.append((request, outcome))
 
     # Its errors. ``maybe_written`` is True in all that concern a request under way: it was handed
     # to the transport, and nobody can say how far it came.
@@ -415,7 +415,7 @@ class Connection:
 
     def _too_late(self, request: PendingRequest, now: float) -> RequestTimedOut:
         """For the request whose caller waits no longer, though the broker still may."""
-        waited = request.sent_at - request.asked_at
+        waited = request.sent_at - request.created_at
         return RequestTimedOut(
             f"{request} to {self.where} got no answer in time: it waited {waited:.3g} s for a "
             f"connection, and {now - request.sent_at:.3g} s for the answer",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from kclient.errors import BrokerUnreachable, broker_error
 from kclient.protocol.headers import decode_response_header
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kclient.protocol.versions import NodeApiVersions, must_keep_silent
+from kclient.protocol.versions import NodeApiVersions, should_client_throttle
 
 if TYPE_CHECKING:
     from kclient.network.in_flight import PendingRequest
@@ -32,7 +32,7 @@ Step: TypeAlias = "tuple[Request, int]"
 """A message of the handshake and the version to write it in."""
 
 
-class Identity(NamedTuple):
+class ClientInformation(NamedTuple):
     """Who we say we are: in each request header, and once per connection (KIP-511)."""
 
     client_id: str
@@ -55,7 +55,11 @@ class Handshake:
     """
 
     def __init__(
-        self, identity: Identity, authenticator: Authenticator | None, where: str, node_id: int
+        self,
+        identity: ClientInformation,
+        authenticator: Authenticator | None,
+        where: str,
+        node_id: int,
     ) -> None:
         self.versions: NodeApiVersions | None = None
         self.throttle_ms = 0
@@ -100,7 +104,7 @@ class Handshake:
                 f"{self._where} refuses us: {refusal}", node_id=self._node_id
             ) from refusal
         self.versions = NodeApiVersions.from_response(response, node_id=self._node_id)
-        if must_keep_silent(ApiVersionsRequest.API_KEY, version):
+        if should_client_throttle(ApiVersionsRequest.API_KEY, version):
             self.throttle_ms = response.throttle_time_ms
         return self._authenticate(None, self.versions)
 

@@ -14,7 +14,7 @@ from kclient.network.connection import ConnectionState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kclient.network.node_connection import Line
+    from kclient.network.node_connection import NodeConnection
     from kclient.network.nodes import AddressBook, Node, NodeStates
 
 
@@ -52,10 +52,12 @@ class ConnectionHealth(Snapshot):
     last_error: str | None
 
 
-def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> ConnectionHealth:
-    """How a line is at ``now``."""
-    node_id, lane = line.key
-    node, channel = book.get(node_id), line.channel
+def health_of(
+    node_connection: NodeConnection, book: AddressBook, states: NodeStates, now: float
+) -> ConnectionHealth:
+    """How one is at ``now``."""
+    node_id, lane = node_connection.key
+    node, channel = book.get(node_id), node_connection.channel
     connection = channel.connection if channel is not None else None
     address = node.address if node is not None else ""
     known = states.of(address)
@@ -70,8 +72,8 @@ def health_of(line: Line, book: AddressBook, states: NodeStates, now: float) -> 
         lane=lane.name.lower(),
         address=address,
         state=state,
-        in_flight=line.in_flight - len(line.waiting),
-        waiting=len(line.waiting),
+        in_flight=node_connection.in_flight - len(node_connection.waiting),
+        waiting=len(node_connection.waiting),
         writable=channel is None or channel.full_since is None,
         throttled_for=max(0.0, connection.throttled_until - now) if connection else 0.0,
         retry_in=retry_in,
@@ -118,17 +120,26 @@ class NodeHealth(Snapshot):
         return self.failures == 0
 
 
-def node_health(node: Node, lines: Sequence[Line], states: NodeStates, now: float) -> NodeHealth:
-    """How a node is at ``now``; ``lines`` are all ways to it."""
-    answered = [line.answered_at for line in lines if line.answered_at is not None]
+def node_health(
+    node: Node, node_connections: Sequence[NodeConnection], states: NodeStates, now: float
+) -> NodeHealth:
+    """How a node is at ``now``; ``node_connections`` are all ways to it."""
+    answered = [
+        node_connection.last_response_at
+        for node_connection in node_connections
+        if node_connection.last_response_at is not None
+    ]
     known = states.of(node.address)
     failure = known.latest_failure
     return NodeHealth(
         node_id=node.node_id,
         address=node.address,
-        connections=sum(line.is_ready for line in lines),
-        in_flight=sum(line.in_flight - len(line.waiting) for line in lines),
-        waiting=sum(len(line.waiting) for line in lines),
+        connections=sum(node_connection.is_ready for node_connection in node_connections),
+        in_flight=sum(
+            node_connection.in_flight - len(node_connection.waiting)
+            for node_connection in node_connections
+        ),
+        waiting=sum(len(node_connection.waiting) for node_connection in node_connections),
         last_success_age=now - max(answered) if answered else None,
         last_error=str(failure[1]) if failure is not None else None,
         last_error_age=now - failure[0] if failure is not None else None,

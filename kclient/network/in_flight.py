@@ -29,9 +29,9 @@ class PendingRequest:
         api: The request's class.
         build: The message or its builder.
         timeout: Seconds to wait for a connection that takes it, and again for its answer.
-        asked_at: When the caller asked; for texts.
+        created_at: When the caller asked; for texts.
         deadline: When it is given up; once it is written, together with its connection.
-        limit: When the caller must have an outcome, whatever becomes of the request itself.
+        caller_deadline: When the caller must have an outcome, whatever becomes of the request.
         max_version: Highest version that the caller can make use of.
         raw: The answer is wanted as a ``RawResponse``.
         expect_response: False where the broker sends none (Produce with acks=0).
@@ -49,12 +49,12 @@ class PendingRequest:
     build: RequestBuilder
     timeout: float = field(kw_only=True)
     deadline: float = field(kw_only=True)
-    limit: float = field(default=math.inf, kw_only=True)
+    caller_deadline: float = field(default=math.inf, kw_only=True)
     max_version: int | None = field(default=None, kw_only=True)
     raw: bool = field(default=False, kw_only=True)
     expect_response: bool = field(default=True, kw_only=True)
     response_bytes: int = field(default=0, kw_only=True)
-    asked_at: float = field(default=0.0, kw_only=True)
+    created_at: float = field(default=0.0, kw_only=True)
     future: RequestFuture[Any] = field(default_factory=RequestFuture, init=False)
     version: int = field(default=-1, init=False)
     correlation_id: int = field(default=-1, init=False)
@@ -71,7 +71,7 @@ class PendingRequest:
     @property
     def next_deadline(self) -> float:
         """When there is something to do about it: whichever comes first."""
-        return self.deadline if self.deadline < self.limit else self.limit
+        return min(self.deadline, self.caller_deadline)
 
     def __str__(self) -> str:
         if not self.was_sent:
@@ -136,11 +136,11 @@ class InFlightRequests:
         """At least one of them is past its deadline."""
         return any(request.deadline <= now for request in self._queue)
 
-    def take_impatient(self, now: float) -> list[PendingRequest]:
+    def take_abandoned(self, now: float) -> list[PendingRequest]:
         """Those whose caller waits no longer; each once, and each stays: its answer still comes."""
-        found = [request for request in self._queue if request.limit <= now]
+        found = [request for request in self._queue if request.caller_deadline <= now]
         for request in found:
-            request.limit = math.inf
+            request.caller_deadline = math.inf
         return found
 
     def clear(self) -> list[PendingRequest]:

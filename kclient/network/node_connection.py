@@ -1,6 +1,6 @@
 """The way to one node on one lane: who waits for its connection, the connection, and one timer.
 
-``NetworkClient`` makes a line when a ConnectionKey is first used and keeps it. Requests queue here
+``NetworkClient`` makes one when a ConnectionKey is first used and keeps it. Requests queue here
 while there is no usable connection and are written, in order, when it has room. It owns the one
 timer of the connection, which stands at the earliest of its deadlines. Rules of a connection are
 in ``connection.py``, those of back-off in ``nodes.py``.
@@ -38,7 +38,7 @@ FLUSH_BYTES = 256 * 1024
 """So much is joined into one write at most, but for a single request that is larger."""
 SMALL_REQUEST = 16 * 1024
 """Below that many bytes a request may wait for the loop's next round, to share a write."""
-VERSIONS_GOOD_FOR = 30.0
+VERSIONS_MAX_AGE = 30.0
 """Seconds after which a connection that lacks a version of what is asked is made anew."""
 TIMER_SLACK = 0.001
 """Seconds: uvloop counts in whole milliseconds and would run a timer before it is due."""
@@ -58,7 +58,7 @@ class Room(enum.IntEnum):
 _NOW = Room.NOW
 
 
-class Line:
+class NodeConnection:
     """One ConnectionKey of a client. Has no task; timers: one.
 
     Args:
@@ -67,7 +67,7 @@ class Line:
 
     Attributes:
         waiting: Requests that are not written yet, oldest first.
-        answered_at: When the node last answered a request on it; None if it never did.
+        last_response_at: When the node last answered a request on it; None if it never did.
         channel: The present connection, in whatever state; None if there is none.
     """
 
@@ -75,7 +75,7 @@ class Line:
         self.key = key
         self.waiting: deque[PendingRequest] = deque()
         self.channel: Channel | None = None
-        self.answered_at: float | None = None
+        self.last_response_at: float | None = None
         self._owner = owner
         self._limit = owner.selector.in_flight_limit(key.lane)
         self._dialed = ""  # the address that the present connection goes to
@@ -83,7 +83,9 @@ class Line:
         self._established = False
         self._proved = False  # the present connection was of use
         self._opened_at = 0.0
-        self._refused = False  # somebody was told that there is no room: say when there is
+        self._notify_when_ready = (
+            False  # somebody was told that there is no room: say when there is
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = _NEVER
         self._closed = False
@@ -109,7 +111,7 @@ class Line:
             return _NOW
         if self._can_send(now):
             return Room.ONCE_CONNECTED
-        self._refused = True
+        self._notify_when_ready = True
         if channel is None:
             self._await_back_off(now)
         return Room.NONE
@@ -151,7 +153,7 @@ class Line:
                 self.open(now)
             else:
                 self._bound_drain()
-        if min(request.deadline, request.limit) < self._timer_at and not request.future.done:
+        if request.next_deadline < self._timer_at and not request.future.done:
             self._arm(request.next_deadline)
 
     def open(self, now: float) -> None:
@@ -159,7 +161,7 @@ class Line:
         owner, node_id = self._owner, self.key.node_id
         node = owner.book.get(node_id)
         if node is None:
-            self.fail_waiting(not_known(node_id))
+            self.fail_waiting(unknown_node(node_id))
         elif self.channel is not None:
             return
         elif owner.states.can_dial(node.address, now):
@@ -179,16 +181,16 @@ class Line:
             self._arm(retry_at)
         # Else another lane probes the node: its outcome brings us here again.
 
-    def reconsider(self, now: float) -> None:
+    def retry_dial(self, now: float) -> None:
         """The node may be dialed again: do so for those who wait, or say so to those who asked."""
         if self.channel is not None:
             return
         if self.waiting:
             self.open(now)
-        elif self._refused:
+        elif self._notify_when_ready:
             if self._can_send(now):
-                self._refused = False
-                self._owner.line_changed(self)
+                self._notify_when_ready = False
+                self._owner.capacity_changed(self)
             else:
                 self._await_back_off(now)
 
@@ -225,7 +227,7 @@ class Line:
                 self._drained_by = self._owner.clock.now() + DRAIN_TIME
                 self._arm(self._drained_by)
 
-    def cut(self, why: str) -> None:
+    def disconnect(self, why: str) -> None:
         """The usable connection, if there is one, closes now, whatever is under way on it."""
         channel = self.channel
         if channel is not None and self._established:
@@ -243,27 +245,27 @@ class Line:
         """A usable connection: write what waited."""
         owner, now = self._owner, self._owner.clock.now()
         self._established = True
-        self.answered_at = now
+        self.last_response_at = now
         owner.states.usable(self._dialed, now)
         owner.reporter.opened(channel, now - self._opened_at, now)
         self._opened_at = now
-        owner.line_decided(self)
+        owner.dial_finished(self)
         if channel.connection.throttled_until > now:  # the handshake's own answer may ask for it
-            self._refused = True
+            self._notify_when_ready = True
             self._arm(channel.connection.throttled_until)
         self._pump(channel, now)
-        owner.line_changed(self)
+        owner.capacity_changed(self)
 
-    def channel_answered(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
+    def channel_completed(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
         """A request has its outcome."""
         if request.received_bytes:
-            self.answered_at = channel.connection.last_used
+            self.last_response_at = channel.connection.last_used
             if not self._proved:
                 self._proved = True
                 self._owner.states.proved(self._dialed)
         self._answer(request, outcome)
         if request.throttle:
-            self._refused = True
+            self._notify_when_ready = True
             self._arm(channel.connection.throttled_until)
 
     def channel_setup_limited(self, channel: Channel) -> None:
@@ -272,14 +274,14 @@ class Line:
 
     def channel_has_room(self, channel: Channel) -> None:
         """Write what waited, and say so where nothing does."""
-        if not self.waiting and not self._refused:
+        if not self.waiting and not self._notify_when_ready:
             return
         now = self._owner.clock.now()
         if self.waiting:
             self._pump(channel, now)
-        if self._refused and self._can_send(now):
-            self._refused = False
-            self._owner.line_changed(self)
+        if self._notify_when_ready and self._can_send(now):
+            self._notify_when_ready = False
+            self._owner.capacity_changed(self)
 
     def channel_is_full(self, channel: Channel) -> None:
         """The peer doesn't read: see that it isn't waited for without end."""
@@ -296,21 +298,21 @@ class Line:
         owner.reporter.closed(channel, now, established=established)
         if error is None:
             raise RuntimeError(f"the connection {self.key} closed without a reason")
-        if channel.blameless:
+        if channel.intentional:
             if not established:
                 states.abandoned(self._dialed)
-                owner.line_decided(self)
+                owner.dial_finished(self)
         elif established:
             states.lost(self._dialed, now, error, lasted=now - self._opened_at)
         else:
             timed_out = channel.connection.setup_timed_out
             states.failed(self._dialed, now, error, setup_timed_out=timed_out)
-            owner.line_failed(self, error)
+            owner.node_unreachable(self, error)
         if self.waiting:
             self.open(now)
         else:
             self._await_back_off(now)
-        owner.line_changed(self)
+        owner.capacity_changed(self)
 
     # Requests
 
@@ -335,7 +337,7 @@ class Line:
             if isinstance(error, KafkaError) and error.maybe_written is None:
                 error.maybe_written = False
             self._answer(request, error)
-            if isinstance(error, NoCommonVersion) and now - self._opened_at >= VERSIONS_GOOD_FOR:
+            if isinstance(error, NoCommonVersion) and now - self._opened_at >= VERSIONS_MAX_AGE:
                 # Maybe what the broker said of itself was damaged, and it was upgraded maybe.
                 self.retire("the broker's versions are asked for again")
             return True
@@ -354,7 +356,7 @@ class Line:
             else:
                 request.future.complete(outcome)
         except Exception as fault:
-            reporter.fault(fault, f"{request} to node {self.key.node_id}")
+            reporter.listener_failed(fault, f"{request} to node {self.key.node_id}")
 
     # The timer
 
@@ -387,7 +389,7 @@ class Line:
         if channel is not None:
             self._expire_channel(channel, now)
         else:
-            self.reconsider(now)
+            self.retry_dial(now)
         if (at := self._next_time(now)) is not None:
             self._arm(at)
 
@@ -397,7 +399,7 @@ class Line:
             return  # the dial has its own time-out
         channel.expire(now)
         if now >= self._drained_by:
-            self.cut("the broker has another address now")
+            self.disconnect("the broker has another address now")
         patience = self._owner.selector.request_timeout
         if channel.full_since is not None and now >= channel.full_since + patience:
             # Requests without an answer have no deadline that would tell of a peer that is gone.
@@ -418,7 +420,7 @@ class Line:
         last = self._owner.states.of(self.address).last_error
         failure = f"; the last failure was: {last}" if last is not None else ""
         for request in expired:
-            waited = request.next_deadline - request.asked_at
+            waited = request.next_deadline - request.created_at
             error = RequestTimedOut(
                 f"{request} waited {waited:.3g} s for a connection to node {self.key.node_id} "
                 f"that takes it{failure}",
@@ -451,7 +453,7 @@ class Line:
         return at if at < _NEVER else None
 
 
-def not_known(node_id: int) -> BrokerUnreachable:
+def unknown_node(node_id: int) -> BrokerUnreachable:
     """The error of a request to a node that the address book doesn't have."""
     return BrokerUnreachable(
         f"broker {node_id} is not a part of the cluster", node_id=node_id, maybe_written=False

@@ -1,8 +1,8 @@
 """Tells the outside what happens in the network room: log, hooks, counters, and faults.
 
-Called by the lines of one client. A *fault* is an exception out of somebody's listener: it must
+Called by the node connections of one client. A *fault* is an exception out of a listener: it must
 not break a channel, and must not be swallowed either, so it is logged with its traceback and
-handed to whoever supervises the client.
+handed to the client's supervisor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kclient.clock import Clock
     from kclient.hooks import Counters, Hooks
     from kclient.network.channel import Channel
-    from kclient.network.client import TaskKeeper
+    from kclient.network.client import TaskSupervisor
     from kclient.network.connection import Connection
     from kclient.network.in_flight import PendingRequest
     from kclient.network.nodes import ConnectionKey
@@ -54,14 +54,14 @@ class Reporter:
     Args:
         hooks: The client's observers.
         counters: The client's numbers; ours begin with ``network.``.
-        keeper: Hears of each exception that escaped from a listener.
+        supervisor: Hears of each exception that escaped from a listener.
     """
 
-    def __init__(self, hooks: Hooks, counters: Counters, keeper: TaskKeeper) -> None:
+    def __init__(self, hooks: Hooks, counters: Counters, supervisor: TaskSupervisor) -> None:
         self._hooks = hooks
         self._log = hooks.log(logger)
         self._counters = counters
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._troubles: dict[str, _Trouble] = {}
         self._completed = 0
         counters.gauge("network.requests", lambda: self._completed)
@@ -91,7 +91,7 @@ class Reporter:
             self._counters.add("network.connections_failed")
         self._counters.add("network.bytes_received", channel.bytes_in)
         self._counters.add("network.bytes_sent", channel.bytes_out)
-        if channel.blameless:
+        if channel.intentional:
             self._log.debug("closed %s in_flight=%d reason=%s", connection.key, in_flight, reason)
         else:
             self._failed(connection, now, established=established)
@@ -114,7 +114,7 @@ class Reporter:
         if self._hooks.active:
             self._emit_completed(key, request, error, clock.now())
 
-    def fault(self, error: Exception, where: str) -> None:
+    def listener_failed(self, error: Exception, where: str) -> None:
         """A listener raised: a defect of whoever registered it."""
         self._counters.add("network.faults")
         self._log.error("a listener failed on %s", where, exc_info=error)
@@ -122,7 +122,7 @@ class Reporter:
             from kclient.events import TaskDied
 
             self._hooks.emit(TaskDied(f"network listener ({where})", type(error).__name__))
-        self._keeper.fault(error)
+        self._supervisor.listener_failed(error)
 
     def _emit_completed(
         self, key: ConnectionKey, request: PendingRequest, error: Exception | None, now: float

@@ -1,7 +1,7 @@
 """Opens, closes and expires the connections of one client.
 
-Called by the lines (open), and by ``NetworkClient`` (close, addresses). It must not decide when
-to dial or what to do after an end: a channel tells its line.
+Called by the node connections (open), and by ``NetworkClient`` (close, addresses). It must not
+decide when to dial or what to do after an end: a channel notifies its node connection.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kclient.clock import Clock
     from kclient.config import NetworkConfig
     from kclient.hooks import Dialer
-    from kclient.network.client import TaskKeeper
-    from kclient.network.handshake import Identity
-    from kclient.network.node_connection import Line
+    from kclient.network.client import TaskSupervisor
+    from kclient.network.handshake import ClientInformation
+    from kclient.network.node_connection import NodeConnection
     from kclient.network.sasl import Authenticator
 
 GENERAL_IDLE = 30.0
@@ -41,7 +41,7 @@ _OVERRUN = 0.5
 class Selector:
     """The channels of one client.
 
-    Tasks: one per dial, named ``kclient:dial-...``, lent by the keeper; it ends with the dial, and
+    Tasks: one per dial, named ``kclient:dial-...``, of the supervisor; it ends with the dial, and
     ``close`` or the end of its channel cancels it. Timers: one, for the next idle connection.
 
     Args:
@@ -49,7 +49,7 @@ class Selector:
         clock: Reads the time.
         dialer: Opens transports.
         identity: Who we say we are.
-        keeper: Knows the dials, and hears where one is killed by somebody else.
+        supervisor: Knows the dials, and hears where one is killed by somebody else.
         authenticator: Makes the SASL step machine of a connection; None where none is configured.
     """
 
@@ -58,15 +58,15 @@ class Selector:
         config: NetworkConfig,
         clock: Clock,
         dialer: Dialer,
-        identity: Identity,
-        keeper: TaskKeeper,
+        identity: ClientInformation,
+        supervisor: TaskSupervisor,
         authenticator: Callable[[Node], Authenticator] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._dialer = dialer
         self._identity = identity
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._authenticator = authenticator
         self._pool = FramePool()
         self._channels: dict[Channel, None] = {}
@@ -92,7 +92,7 @@ class Selector:
         key: ConnectionKey,
         node: Node,
         setup_timeout: float,
-        owner: Line,
+        owner: NodeConnection,
         *,
         failures: int = 0,
     ) -> Channel:
@@ -114,7 +114,7 @@ class Selector:
         context = self._config.security.ssl_context
         target = DialTarget(node.host, node.port, context, setup_timeout, failures)
         self._channels[channel] = None
-        dial = self._keeper.lend(self._dial(target, channel), _name_of(key))
+        dial = self._supervisor.spawn_owned(self._dial(target, channel), _name_of(key))
         self._dials[channel] = dial
         # Not in the task itself: one that is cancelled before its first step never runs a line.
         dial.add_done_callback(lambda dial: self._dialed(channel, target, dial))
@@ -156,7 +156,7 @@ class Selector:
         """End all channels at once for the given reason."""
         for channel in list(self._channels):
             self._leaving[channel] = None
-            channel.end(error, blameless=True)
+            channel.end(error, intentional=True)
 
     async def close(self, timeout: float) -> None:
         """End all channels, and wait for what was written to leave, at most ``timeout`` seconds.
@@ -168,7 +168,7 @@ class Selector:
             self._idle_timer = None
         for channel in list(self._channels):
             self._leaving[channel] = None
-            channel.end(ClientClosed("the client was closed"), abort=False, blameless=True)
+            channel.end(ClientClosed("the client was closed"), abort=False, intentional=True)
         for dial in self._dials.values():
             dial.cancel()
         try:
@@ -217,7 +217,7 @@ class Selector:
         else:
             error = BrokerUnreachable(f"the dial to {where} was cancelled from outside")
             if not channel.connection.is_closed:
-                self._keeper.restarting(_name_of(key), "it was cancelled from outside")
+                self._supervisor.task_restarted(_name_of(key), "it was cancelled from outside")
         if error is not failure:
             error.__cause__ = failure
         error.node_id = key.node_id

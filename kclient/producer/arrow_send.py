@@ -12,7 +12,7 @@ from array import array
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kclient.clock import effort_clock
+from kclient.clock import work_clock
 from kclient.cluster.wakeups import run_sliced
 from kclient.errors import (
     InvalidArgument,
@@ -75,7 +75,7 @@ class ArrowSend(Bulk):
         self._source = ArrowSource(data)
         self._metadata = self._core.metadata
         self._clock = self._core.clock
-        self._effort = effort_clock(monotonic)
+        self._effort = work_clock(monotonic)
         self._sent = SentRows()
 
     async def _run(self) -> None:

@@ -402,7 +402,7 @@ class Intake:
         for name in list(self._known):
             if name not in view.topics:
                 self._retire(name)
-            elif before is None or not view.leads_like(before, name):
+            elif before is None or not view.has_same_leaders(before, name):
                 self._learn(name, view)
         for name in self.lot.unknown_topics():
             self._learn(name, view)
@@ -441,7 +441,7 @@ class Intake:
             if code in _FATAL_TOPIC_ERRORS:
                 for parked in self.lot.line_of(name):
                     parked.refused(broker_error(code, f"send to topic {name}", maybe_written=False))
-            elif self._metadata.surely_unknown(name, self.lot.begun(name), self._grace):
+            elif self._metadata.confirmed_unknown(name, self.lot.begun(name), self._grace):
                 self._hopeless[name] = self._clock.now() - self.lot.begun(name)
                 self._accumulator.wake()  # the sender has them given up
             else:

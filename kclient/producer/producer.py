@@ -24,7 +24,7 @@ from kclient.producer.hot import Doors, NoRoom
 from kclient.producer.idempotence import IdentityState, ProducerIdentity
 from kclient.producer.intake import Intake
 from kclient.producer.parking import Parked
-from kclient.producer.sender import Sender, Wakeup
+from kclient.producer.sender import Sender, SenderWakeup
 from kclient.producer.settlement import Settlement
 from kclient.producer.transactions import refuse_transactions
 from kclient.producer.turns import take_turn, turns
@@ -160,7 +160,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             require_method("partitioner", partitioner, "partition", "topic, key, partition_count")
         self._core = core = ClientCore(self._config, observers=observers, dialer=dialer)
         self._failures = UnseenFailures(core.counters)
-        wakeup = Wakeup()
+        wakeup = SenderWakeup()
         self._accumulator = Accumulator(self._config, self._failures, core.rng, wakeup.wake)
         self._intake = Intake(
             self._config,
@@ -197,7 +197,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         self._add_gauges()
 
     def __repr__(self) -> str:
-        return self._core.shown("Producer")
+        return self._core.client_repr("Producer")
 
     # Life.
 
@@ -256,7 +256,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         try:
             failure = await self._closing.run(timeout)
         except asyncio.CancelledError:
-            self._closing.hurry(0.0)
+            self._closing.shorten_deadline(0.0)
             raise
         if failure is not None:
             raise fresh(failure)  # each close() is given the same

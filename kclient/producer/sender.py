@@ -75,7 +75,7 @@ def _goes_on(queue: PartitionQueue, now: float) -> bool:
     return bool(queue.outstanding) and queue.needs_identity()
 
 
-class Wakeup:
+class SenderWakeup:
     """What the sender sleeps by: whoever has something for it wakes it, now or at a time.
 
     Made before the sender, as those that the sender is made of wake it, too.
@@ -134,7 +134,7 @@ class Sender:
         self,
         core: ClientCore,
         config: ProducerConfig,
-        wakeup: Wakeup,
+        wakeup: SenderWakeup,
         accumulator: Accumulator,
         intake: Intake,
         identity: ProducerIdentity,
@@ -165,7 +165,7 @@ class Sender:
         self._refusals = 0
         self._ask_again_at = 0.0
         self._turn = 0
-        self._network.add_room_listener(self._room)
+        self._network.add_ready_listener(self._room)
         self._metadata.add_listener(self._metadata_changed)
 
     def check(self) -> None:
@@ -281,7 +281,7 @@ class Sender:
             return False
         if node_id not in self._metadata.view.brokers:
             self._metadata.request_update()  # a leader without an address
-        self._metadata.doubt_leader(node_id, _PRODUCE)
+        self._metadata.suspect_leader(node_id, _PRODUCE)
         return bool(room) and not self.in_flight.get(node_id)
 
     def _collect(
@@ -385,7 +385,7 @@ class Sender:
             self._settlement.not_answered(shipment, error, now)
         else:
             if self._settlement.answered(shipment, response, now):  # type: ignore[arg-type]
-                self._network.renew(node_id, _PRODUCE)
+                self._network.replace_connection(node_id, _PRODUCE)
         waiting = self._accumulator.account.waiting
         if waiting:
             self._intake.admit()

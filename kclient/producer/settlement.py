@@ -397,7 +397,7 @@ class Settlement:
                 error = self.no_identity
                 return "the producer waits for a producer id" + _because(error), error
         node_id = queue.leader if shipment is None else shipment.node_id
-        error = self._network.trouble_with(node_id)
+        error = self._network.connection_error(node_id)
         if error is not None:
             return f"broker {node_id} can't be used{_because(error)}", error
         return f"it waits for its turn at broker {node_id}", None

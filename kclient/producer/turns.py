@@ -13,7 +13,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from kclient.clock import effort_clock
+from kclient.clock import work_clock
 from kclient.producer.hot import Turn
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PATIENCE = 0.05
 
 def turns(account: Account) -> Turn:
     """The turns of one writing loop. Made on the event loop."""
-    return Turn(account, effort_clock(monotonic), TURN)
+    return Turn(account, work_clock(monotonic), TURN)
 
 
 async def take_turn(turn: Turn) -> None:

@@ -144,12 +144,12 @@ _LEADING_FIELD = {1, 3, 78}
 
 _INT32 = struct.Struct(">i")
 
-LONGEST_SILENCE = 300.0
+MAX_THROTTLE_TIME = 300.0
 """Seconds that one answer can keep us silent for. Quotas come to seconds, after a great burst to
 minutes; the field holds 24 days, and damaged bytes or a lying broker must not have them."""
 
 
-def must_keep_silent(api_key: int, version: int) -> bool:
+def should_client_throttle(api_key: int, version: int) -> bool:
     """The broker has not waited itself, so the client has to."""
     return version >= _FIRST_VERSION.get(api_key, 0)
 

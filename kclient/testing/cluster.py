@@ -207,7 +207,7 @@ class Cluster(ClusterTopics):
         if services.network is not None and services.inner_network is None:
             services.inner_network = MemoryNet(latency=(0.0, 0.0))
         if isinstance(services.clock, SystemClock):
-            services.clock.settle()
+            services.clock.use_environment()
 
     async def close(self) -> None:
         """Close all listeners and connections; the logs stay readable. Twice is fine.

@@ -61,7 +61,7 @@ async def network(broker: Broker) -> AsyncIterator[NetworkFactory]:
             client = NetworkClient(
                 NetworkConfig(**settings),
                 clock=SystemClock(),
-                keeper=Unsupervised(),
+                supervisor=Unsupervised(),
                 hooks=Hooks(),
                 counters=Counters(),
                 rng=random.Random(7),
@@ -247,7 +247,7 @@ async def test_an_idle_connection_closes_and_the_next_request_opens_another(
     client = await network(connections_max_idle=0.1)
     await client.send(FIRST, MetadataRequest(topics=[]))
     gone = asyncio.Event()
-    client.add_room_listener(lambda node, lane: client.is_connected(node, lane) or gone.set())
+    client.add_ready_listener(lambda node, lane: client.is_connected(node, lane) or gone.set())
     async with asyncio.timeout(10.0):
         await gone.wait()
     assert client.retry_at(FIRST) == 0.0
@@ -368,7 +368,7 @@ async def test_a_callable_without_its_api_is_a_mistake_of_the_caller(
 async def test_connections_have_nagle_off_and_keepalive_on(network: NetworkFactory) -> None:
     client = await network()
     await client.send(FIRST, MetadataRequest(topics=[]))
-    channel = client._lines[FIRST, Lane.GENERAL].channel
+    channel = client._connections[FIRST, Lane.GENERAL].channel
     assert channel is not None
     assert channel._transport is not None
     sock = channel._transport.get_extra_info("socket")

@@ -40,7 +40,7 @@ def asking(broker: CannedBroker, make: Callable[[], PendingRequest], count: int)
     connection.submit(make(), 1.0)
     answer = bytearray(broker.answer(connection.take_output()) or b"")
     deliver(connection, bytes(answer))
-    connection.take_answers()
+    connection.take_outcomes()
 
     def step() -> None:
         for correlation_id in range(2, count + 2):
@@ -48,7 +48,7 @@ def asking(broker: CannedBroker, make: Callable[[], PendingRequest], count: int)
             connection.take_output()
             _CORRELATION.pack_into(answer, 4, correlation_id)
             deliver(connection, bytes(answer))
-            connection.take_answers()
+            connection.take_outcomes()
 
     yield step
 

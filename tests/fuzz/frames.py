@@ -23,7 +23,7 @@ from kclient.errors import (
 )
 from kclient.network.connection import Connection, ConnectionState
 from kclient.network.frames import FramePool
-from kclient.network.handshake import Identity
+from kclient.network.handshake import ClientInformation
 from kclient.network.in_flight import PendingRequest
 from kclient.network.nodes import ConnectionKey, Lane
 from kclient.protocol import registry
@@ -107,7 +107,7 @@ def new_connection() -> Connection:
     return Connection(
         ConnectionKey(1, Lane.GENERAL),
         "kafka:9092",
-        Identity("fuzz", "kclient", "1"),
+        ClientInformation("fuzz", "kclient", "1"),
         pool=POOL,
         frame_limit=FRAME_LIMIT,
         in_flight_limit=5,
@@ -169,7 +169,7 @@ class Asked:
         connection = self.connection
         deliver(connection, frame * answer.copies + good, 2.0)
         connection.expire(LATER)
-        said = dict(connection.take_answers())
+        said = dict(connection.take_outcomes())
         if len(said) != 2 or self.first not in said or self.second not in said:
             raise Broken(f"two requests were answered with {said}")
         return said[self.first], said[self.second]

@@ -94,7 +94,7 @@ class Handshakes:
             raise Broken(f"after {rounds} answers it is {connection.state.name}")
         if not isinstance(connection.error, (BrokerUnreachable, ConnectionLost)):
             raise Broken(f"it ended with {connection.error!r}")
-        if connection.take_answers():
+        if connection.take_outcomes():
             raise Broken("a request of the handshake was told to its driver")
         if waited:
             return Verdict("waited for more", rounds > 1)

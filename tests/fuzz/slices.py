@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from kclient.backoff import Backoff
-from kclient.cluster.metadata import Ask, MetadataState
+from kclient.cluster.metadata import MetadataRefresh, MetadataState
 from kclient.config import CommonConfig
 from kclient.errors import BrokerError, KafkaError, ProtocolError
 from kclient.network.frames import RawResponse
@@ -67,10 +67,10 @@ class Slices:
             return Verdict("no frame", False)
         state = wanting()
         if len(mutant.data) % 2:
-            absorb(state, memoryview(honest(seed.version)), seed.version)
+            apply_response(state, memoryview(honest(seed.version)), seed.version)
         before = state.view
         try:
-            absorb(state, first.body, seed.version)
+            apply_response(state, first.body, seed.version)
         except (ProtocolError, BrokerError) as error:
             if state.view is not before:
                 raise Broken(f"the view changed for {error}") from error
@@ -94,10 +94,12 @@ def wanting() -> MetadataState:
     return state
 
 
-def absorb(state: MetadataState, body: memoryview, version: int) -> None:
-    """As ``Metadata.absorb`` does it, without giving turns to a loop."""
-    ask = Ask(TOPICS, True, 10**6)
-    steps = state.absorb_steps(ask, MetadataResponse.decode_steps(body, version), version, SOON)
+def apply_response(state: MetadataState, body: memoryview, version: int) -> None:
+    """As ``Metadata.apply_response`` does it, without giving turns to a loop."""
+    ask = MetadataRefresh(TOPICS, True, 10**6)
+    steps = state.apply_response_steps(
+        ask, MetadataResponse.decode_steps(body, version), version, SOON
+    )
     try:
         while True:
             next(steps)
@@ -112,7 +114,7 @@ def look_at(state: MetadataState) -> None:
     view = state.view
     repr(view)
     for name in view.topics:
-        found = state.look(name)
+        found = state.usable_topic(name)
         if found is not None and not isinstance(found, KafkaError):
             repr(found)
         for index in range(min(view.partition_count(name) or 0, 50)):
@@ -120,14 +122,14 @@ def look_at(state: MetadataState) -> None:
             view.leader_epoch(name, index)
         repr(view.partitions_of(name)[:50])
     repr(view.partition_total)
-    if not isinstance(state.decide(LATE), Ask):
+    if not isinstance(state.decide(LATE), MetadataRefresh):
         raise Broken("no refresh is due")
 
 
 def check_usable(state: MetadataState, version: int) -> None:
     """Honest answers lead to the right leaders again."""
     for _ in range(BELIEVED_AFTER):
-        absorb(state, memoryview(honest(version)), version)
+        apply_response(state, memoryview(honest(version)), version)
         view = state.view
         if set(view.brokers) != {1, 2}:
             raise Broken(f"the brokers are {sorted(view.brokers)}")

@@ -26,7 +26,7 @@ def test_a_clock_reads_the_loop_that_runs() -> None:
 def test_a_clock_that_belongs_asks_its_loop_itself() -> None:
     async def bound() -> object:
         clock = SystemClock()
-        clock.belong()
+        clock.bind_to_loop()
         assert clock.now.__self__ is asyncio.get_running_loop()  # type: ignore[attr-defined]
         return clock.now
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any
 
 from kclient.clock import SystemClock
-from kclient.cluster.wakeups import Bell
+from kclient.cluster.wakeups import Broadcast
 from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.handed_over import Progress
 from kclient.consumer.records import Convert
@@ -61,7 +61,7 @@ class PlainCore:
 
     def __init__(self, seed: int) -> None:
         self.clock = SystemClock()
-        self.clock.settle()
+        self.clock.use_environment()
         self.rng = random.Random(seed)
         self.counters = Counters()
         self.ended: KafkaError | None = None
@@ -110,8 +110,8 @@ class PlainHost:
         self.auto_commit = True
         self.last_poll = 0.0
         self.longest_gap = 0.0
-        self.news = Bell()
-        self._noted = Bell()
+        self.news = Broadcast()
+        self._noted = Broadcast()
         for one in records:
             self.append(one)
         self.positions = dict.fromkeys(self.logs, 0)
@@ -122,12 +122,12 @@ class PlainHost:
         """Write a record, which a run may get from now on."""
         self.logs.setdefault(one.topic_partition, []).append(one)
         self.positions.setdefault(one.topic_partition, 0)
-        self.news.ring()
+        self.news.notify()
 
     def note(self, one: Record) -> None:
         """A handler has finished this one."""
         self.finished.setdefault(one.topic_partition, set()).add(one.offset)
-        self._noted.ring()
+        self._noted.notify()
 
     async def caught_up(self) -> None:
         """Wait until handlers have finished all there is."""
@@ -137,7 +137,7 @@ class PlainHost:
     def close(self) -> None:
         """The consumer is closed."""
         self.core.ended = ClientClosed("closed")
-        self.news.ring()
+        self.news.notify()
 
     def unfinished(self) -> int:
         """Records that no handler has finished."""
@@ -166,7 +166,7 @@ class PlainHost:
     def give(self, partition: TopicPartition) -> None:
         """The group gives it, to be read from what is committed."""
         self.positions[partition] = self.committed.get(partition, 0)
-        self.news.ring()
+        self.news.notify()
 
     # As an EngineHost
 
@@ -232,12 +232,12 @@ class PlainHost:
 
     def resume(self, partition: TopicPartition) -> None:
         self.paused.discard(partition)
-        self.news.ring()
+        self.news.notify()
 
     def rewind(self, partition: TopicPartition, to: OffsetAndMetadata) -> None:
         if partition in self.positions:
             self.positions[partition] = to.offset
-            self.news.ring()
+            self.news.notify()
 
     def use_progress(self, progress: Progress | None) -> None:
         self.progress = progress

@@ -9,8 +9,8 @@ import pytest
 
 import kclient
 from kclient.errors import KafkaError, NoCommonVersion, ProtocolError
-from kclient.network.node_connection import VERSIONS_GOOD_FOR
-from kclient.protocol.versions import LONGEST_SILENCE
+from kclient.network.node_connection import VERSIONS_MAX_AGE
+from kclient.protocol.versions import MAX_THROTTLE_TIME
 from kclient.testing import Cluster
 from kclient.types import TopicPartition
 from tests.unit.consumer.log_bytes import batch
@@ -45,7 +45,7 @@ async def test_an_api_that_a_broker_forgot_to_list_is_asked_for_again() -> None:
             with pytest.raises(NoCommonVersion):
                 await consumer.poll(timeout=5.0)
             cluster.faults.remove(fault)
-            errors = await read_until(consumer, 3, VERSIONS_GOOD_FOR + 15.0)
+            errors = await read_until(consumer, 3, VERSIONS_MAX_AGE + 15.0)
         assert {type(error) for error in errors} == {NoCommonVersion}
 
 
@@ -63,7 +63,7 @@ async def test_a_broker_that_lacks_an_api_is_not_asked_all_the_time() -> None:
                 with pytest.raises(NoCommonVersion):
                     await consumer.poll(timeout=60.0)
                 await asyncio.sleep(10.0)
-        assert fault.hits <= 2 + 600 / VERSIONS_GOOD_FOR
+        assert fault.hits <= 2 + 600 / VERSIONS_MAX_AGE
 
 
 @pytest.mark.parametrize("offset", [-1, -5, -(2**40)])
@@ -96,7 +96,7 @@ async def test_an_answer_that_throttles_for_days_costs_minutes() -> None:
             await consumer.poll(timeout=2.0)
             assert fault.hits == 1
             cluster.append(T, 0, batch(0, 3))
-            await read_until(consumer, 3, LONGEST_SILENCE + 60.0)
+            await read_until(consumer, 3, MAX_THROTTLE_TIME + 60.0)
 
 
 async def test_a_leader_epoch_that_was_a_lie_is_forgotten() -> None:

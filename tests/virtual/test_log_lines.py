@@ -44,7 +44,7 @@ async def test_every_line_begins_with_the_name_of_its_client(
                 consumer.health().client.name,
                 admin.health().name,
             }
-        admin._core._supervisor.fault(ValueError("a defect"))
+        admin._core._supervisor.listener_failed(ValueError("a defect"))
     ours = [r for r in caplog.records if not r.name.startswith("kclient.testing")]
     assert len(ours) > 20
     unnamed = [r.getMessage() for r in ours if not NAMED.match(r.getMessage())]

@@ -31,7 +31,7 @@ async def client_of(bootstrap: str) -> AsyncIterator[NetworkClient]:
     client = NetworkClient(
         AdminConfig.of(None, {"bootstrap": bootstrap}),
         clock=SystemClock(),
-        keeper=Unsupervised(),
+        supervisor=Unsupervised(),
         hooks=Hooks(),
         counters=Counters(),
         rng=random.Random(1),
@@ -65,7 +65,7 @@ async def test_a_node_that_moves_from_an_address_that_another_one_probes_is_dial
         waiting = client.send(1, MetadataRequest())
         assert not client.can_send(1, Lane.FETCH)
         rooms: list[tuple[int, Lane]] = []
-        client.add_room_listener(lambda node_id, lane: rooms.append((node_id, lane)))
+        client.add_ready_listener(lambda node_id, lane: rooms.append((node_id, lane)))
         await asyncio.sleep(0.1)
         assert not probe.done
         client.update_nodes([Node(1, "broker-1", 9092)])
@@ -127,7 +127,7 @@ async def test_a_new_address_waits_a_moment_only_for_what_the_old_one_does_not_a
             await client.send(1, MetadataRequest())
         assert isinstance(old.error, ConnectionLost)
         assert old.error.maybe_written
-        assert client.trouble_with(1) is None  # it says nothing about the new one
+        assert client.connection_error(1) is None  # it says nothing about the new one
 
 
 async def test_what_the_old_address_answers_in_that_moment_is_taken() -> None:
@@ -152,7 +152,7 @@ async def test_who_was_refused_while_another_lane_dialed_hears_of_it_after_that_
         await fails(client, 1)
         await asyncio.sleep(2.0)
         rooms: list[Lane] = []
-        client.add_room_listener(lambda node_id, lane: rooms.append(lane))
+        client.add_ready_listener(lambda node_id, lane: rooms.append(lane))
         probe = client.send(1, MetadataRequest())
         assert not client.can_send(1, Lane.PRODUCE)
         with contextlib.suppress(BrokerUnreachable):
@@ -169,7 +169,7 @@ async def test_who_was_refused_in_a_back_off_hears_of_its_end_on_a_lane_of_its_o
         network().refuse()
         await fails(client, 1)
         rooms: list[Lane] = []
-        client.add_room_listener(lambda node_id, lane: rooms.append(lane))
+        client.add_ready_listener(lambda node_id, lane: rooms.append(lane))
         assert not client.can_send(1, Lane.PRODUCE)
         await asyncio.sleep(1.0)
         assert Lane.PRODUCE in rooms

@@ -40,7 +40,7 @@ class Storm:
         self.rng = rng
         self.futures: list[RequestFuture[Any]] = []
         self.refused: set[tuple[int, Lane]] = set()
-        client.add_room_listener(lambda node_id, lane: self.refused.discard((node_id, lane)))
+        client.add_ready_listener(lambda node_id, lane: self.refused.discard((node_id, lane)))
 
     async def run(self) -> None:
         rng, net = self.rng, self.net
@@ -54,7 +54,7 @@ class Storm:
             lambda: net.cut(self.host()): 4,
             lambda: net.cut_at(self.host(), byte=rng.randrange(400)): 2,
             lambda: net.hang_name(rng.choice(HOSTS)): 2,
-            lambda: self.client.renew(*self.lane()): 2,
+            lambda: self.client.replace_connection(*self.lane()): 2,
             self.heal: 6,
         }
         for step in rng.choices(list(steps), list(steps.values()), k=STEPS):
@@ -100,7 +100,7 @@ async def weather(seed: int) -> None:
         client = NetworkClient(
             AdminConfig.of(None, {"bootstrap": "broker-1:9092,gone:9092"}),
             clock=SystemClock(),
-            keeper=Unsupervised(),
+            supervisor=Unsupervised(),
             hooks=Hooks(),
             counters=Counters(),
             rng=random.Random(seed),

@@ -301,7 +301,7 @@ def test_a_start_that_waits_hears_of_a_fault_at_once() -> None:
             admin = kclient.Admin(cluster.bootstrap)
             starting = asyncio.create_task(admin.start())
             await asyncio.sleep(0.1)
-            admin._core._supervisor.fault(Boom("a defect"))
+            admin._core._supervisor.listener_failed(Boom("a defect"))
             async with asyncio.timeout(SOON):
                 with pytest.raises(BackgroundTaskDied) as caught:
                     await starting
@@ -329,7 +329,7 @@ def test_errors_are_values_only_as_long_as_the_client_lives() -> None:
                 if end == "close":
                     await admin.close()
                 else:
-                    admin._core._supervisor.fault(Boom("a defect"))
+                    admin._core._supervisor.listener_failed(Boom("a defect"))
                 expected: type[KafkaError] = ClientClosed if end == "close" else BackgroundTaskDied
                 with pytest.raises(expected):
                     await asking

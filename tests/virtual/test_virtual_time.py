@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.clock import surroundings
+from kclient.clock import loop_environment
 from kclient.errors import InvalidArgument
 from kclient.testing import (
     Cluster,
@@ -189,7 +189,7 @@ async def test_streams_of_asyncio_talk_over_the_network() -> None:
 async def test_clients_take_network_wall_clock_and_seed_from_the_loop() -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    assert surroundings() is loop
+    assert loop_environment() is loop
     async with Cluster() as cluster:
         assert cluster.bootstrap == "broker-1:9092,broker-2:9092,broker-3:9092"
         cluster.create_topic("flights")

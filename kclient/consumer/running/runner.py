@@ -15,7 +15,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kclient.backoff import Backoff
-from kclient.cluster.wakeups import Alarm, Bell
+from kclient.cluster.wakeups import Broadcast, Wakeup
 from kclient.consumer.running.dead_letters import wait_of
 from kclient.consumer.running.failures import Failures
 from kclient.consumer.running.tracker import Bounds, Schedule, Tracker
@@ -64,9 +64,9 @@ class Runner:
         self._failures = Failures(host, plan.policy, producer, self)
         self._tick = min(TICK, host.max_poll_interval / 3)
         self._look_at = 0.0
-        self._room = Alarm()
+        self._room = Wakeup()
         self._full = False
-        self._rested = Bell()
+        self._rested = Broadcast()
         self._cancel_at = self._drained_by = math.inf
         self._end: asyncio.Future[BaseException | None] | None = None
         self._handled = 0
@@ -274,7 +274,7 @@ class Runner:
                 track.paused = False
                 self._host.resume(track.partition)
         if self._full and 2 * tracker.in_flight <= self._bounds.total:
-            self._room.ring()
+            self._room.notify()
 
     async def failed(self, job: Job, error: BaseException, waits: Callable[[], object]) -> None:
         """The handler has raised ``error``, now or, where the job was to be sent on, before.
@@ -294,7 +294,7 @@ class Runner:
     def rested(self, track: Track) -> None:
         """One handler less is at work on a partition that is given up."""
         if not track.running:
-            self._rested.ring()
+            self._rested.notify()
 
     # Progress
 
@@ -358,7 +358,7 @@ class Runner:
         """Whoever waits in ``drain`` has no longer than that."""
         self._cancel_at = min(self._cancel_at, _shortly_before(deadline, self._core.clock.now()))
         self._drained_by = min(self._drained_by, deadline)
-        self._rested.ring()
+        self._rested.notify()
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
         """These were taken away: their handlers are cancelled."""
@@ -369,8 +369,8 @@ class Runner:
                 self._host.resume(track.partition)
             self._tracker.drop(track)
         self._schedule.forget_void()
-        self._rested.ring()
-        self._room.ring()
+        self._rested.notify()
+        self._room.notify()
 
     def _give_back(self, track: Track) -> None:
         """Whatever of it isn't finished is to be handed over again."""
@@ -380,7 +380,7 @@ class Runner:
         if start is not None and track.jobs:
             self._host.rewind(track.partition, start)  # it asks for ``finished_of`` as it is now
         self._tracker.restart(track)
-        self._room.ring()
+        self._room.notify()
         if track.paused:
             self._host.resume(track.partition)
 

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from kclient.broker_errors import UnknownTopicOrPartition
-from kclient.cluster.metadata import Ask, MetadataState, metadata_request
+from kclient.cluster.metadata import MetadataRefresh, MetadataState, metadata_request
 from kclient.cluster.topic import Topic
 from kclient.protocol.message import Request
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.views import topic_of, view_of
 from tests.unit.cluster.answers import A, B, answer, topic
-from tests.unit.cluster.test_metadata import absorb, ask, ready, state
+from tests.unit.cluster.test_metadata import apply_response, ask, ready, state
 from tests.unit.cluster.test_updater import make, running
 from tests.unit.cluster.virtual import Answer, FakeNetwork, Script, run
 
@@ -28,7 +28,7 @@ def watching(*names: str, **settings: float) -> MetadataState:
     """A state of which somebody watches all topics, who were just told to be ``names``."""
     meta = state(**settings)
     meta.watch_all()
-    absorb(meta, ask(meta, 0.0), listed(*names))
+    apply_response(meta, ask(meta, 0.0), listed(*names))
     return meta
 
 
@@ -37,12 +37,12 @@ class TestSchedule:
         meta = ready("t")
         assert meta.watch_all()
         asked = ask(meta, 1.0)
-        assert (asked.topics, asked.full, asked.everything) == ((), True, True)
+        assert (asked.topics, asked.full, asked.all_topics) == ((), True, True)
 
     def test_the_first_list_does_not_wait_for_the_back_off(self) -> None:
         meta = ready("t", now=0.0)
         meta.watch_all()
-        assert ask(meta, 0.001).everything
+        assert ask(meta, 0.001).all_topics
 
     def test_a_second_watcher_asks_for_nothing(self) -> None:
         meta = watching("t")
@@ -52,21 +52,23 @@ class TestSchedule:
     def test_it_is_listed_again_by_age_and_by_need(self) -> None:
         meta = watching("t", max_age=300.0)
         assert meta.decide(1.0) == 300.0
-        absorb(meta, ask(meta, 300.0), listed("t"), 300.0)
+        apply_response(meta, ask(meta, 300.0), listed("t"), 300.0)
         assert meta.decide(301.0) == 600.0
         meta.need_listing()
-        assert ask(meta, 302.0).everything
+        assert ask(meta, 302.0).all_topics
 
     def test_what_is_needed_by_name_is_asked_for_by_name(self) -> None:
         meta = watching("t", "u")
         meta.pin("t")
-        assert ask(meta, 1.0) == Ask(("t",), False, meta._needs.serial, elsewhere=False)
+        assert ask(meta, 1.0) == MetadataRefresh(
+            ("t",), False, meta._needs.serial, untried_broker=False
+        )
         meta = watching("t", "u")
         meta.touch("t", 1.0)
-        absorb(meta, ask(meta, 1.0), listed("t"), 1.0)
-        meta.miss(1, 2.0)
+        apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
+        meta.leader_unreachable(1, 2.0)
         asked = ask(meta, 3.0)
-        assert (asked.topics, asked.full, asked.everything) == (("t",), True, False)
+        assert (asked.topics, asked.full, asked.all_topics) == (("t",), True, False)
 
     def test_looks_for_a_leader_do_not_put_the_list_off(self) -> None:
         meta = watching("t", max_age=300.0)
@@ -74,16 +76,16 @@ class TestSchedule:
         for now in range(10, 300, 10):
             meta.need()
             asked = ask(meta, float(now))
-            assert not asked.everything
-            absorb(meta, asked, listed("t"), float(now))
-        assert ask(meta, 300.0).everything
+            assert not asked.all_topics
+            apply_response(meta, asked, listed("t"), float(now))
+        assert ask(meta, 300.0).all_topics
 
     def test_lists_take_a_tenth_of_the_time_at_most_and_needs_of_the_wanted_do_not_wait(
         self,
     ) -> None:
         meta = watching("t", "u")
         meta.pin("t")
-        absorb(meta, ask(meta, 1.0), listed("t"), 1.0)
+        apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
         meta.listing = 0.5
         meta.need_listing()
         assert meta.decide(2.0) == pytest.approx(5.0)
@@ -95,26 +97,26 @@ class TestSchedule:
         meta.pin("t")
         meta.need()
         meta.need_listing()
-        absorb(meta, ask(meta, 100.0), listed("t"), 100.0)
+        apply_response(meta, ask(meta, 100.0), listed("t"), 100.0)
         assert meta.refreshed_at == 100.0
         assert meta.decide(101.0) == 400.0
 
     def test_the_list_comes_first_of_all_where_it_is_wanted_before_the_start(self) -> None:
         meta = state()
         meta.watch_all()
-        assert meta.decide(0.0) == Ask((), True, 2, bootstrap=True, everything=True)
+        assert meta.decide(0.0) == MetadataRefresh((), True, 2, bootstrap=True, all_topics=True)
 
     def test_after_the_last_watcher_only_the_wanted_are_asked_for(self) -> None:
         meta = watching("t", "u")
         meta.watch_all()
         meta.pin("t")
         meta.unwatch_all()
-        assert ask(meta, 400.0).everything
-        absorb(meta, ask(meta, 400.0), listed("t", "u"), 400.0)
+        assert ask(meta, 400.0).all_topics
+        apply_response(meta, ask(meta, 400.0), listed("t", "u"), 400.0)
         meta.unwatch_all()
         meta.unwatch_all()  # once too often
         asked = ask(meta, 800.0)
-        assert (asked.topics, asked.everything) == (("t",), False)
+        assert (asked.topics, asked.all_topics) == (("t",), False)
         assert meta.watch_all()
 
 
@@ -126,18 +128,18 @@ class TestView:
     def test_who_is_not_listed_any_more_leaves_and_who_is_new_comes(self) -> None:
         meta = watching("t", "u")
         meta.need_listing()
-        view = absorb(meta, ask(meta, 1.0), listed("u", "v"), 1.0)
+        view = apply_response(meta, ask(meta, 1.0), listed("u", "v"), 1.0)
         assert set(view.topics) == {"u", "v"}
 
     def test_an_answer_by_name_leaves_the_others_there(self) -> None:
         meta = watching("t", "u")
         meta.pin("t")
-        view = absorb(meta, ask(meta, 1.0), listed("t"), 1.0)
+        view = apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
         assert set(view.topics) == {"t", "u"}
         meta.need()
         asked = ask(meta, 2.0)
         assert asked.full
-        assert set(absorb(meta, asked, listed("t"), 2.0).topics) == {"t", "u"}
+        assert set(apply_response(meta, asked, listed("t"), 2.0).topics) == {"t", "u"}
 
     def test_of_those_that_nobody_wants_epochs_do_not_go_back_either(self) -> None:
         meta = state()
@@ -145,7 +147,7 @@ class TestView:
         for now, epoch in enumerate((5, 4)):
             meta.need_listing()
             said = answer(topic("t", [(epoch, epoch)], topic_id=A))
-            absorb(meta, ask(meta, float(now)), said, float(now))
+            apply_response(meta, ask(meta, float(now)), said, float(now))
         assert meta.view.leader_epoch("t", 0) == 5
 
     def test_what_was_of_a_topic_that_is_gone_is_forgotten(self) -> None:
@@ -153,7 +155,9 @@ class TestView:
         for now, told in enumerate((A, B, None, A), start=1):
             meta.need_listing()
             said = () if told is None else (topic("t", [(1, 1)], topic_id=told),)
-            absorb(meta, ask(meta, float(now)), answer(topic("u", [(1, 1)]), *said), float(now))
+            apply_response(
+                meta, ask(meta, float(now)), answer(topic("u", [(1, 1)]), *said), float(now)
+            )
         assert meta.view.topic_id("t") == A
         assert not meta._past._former_ids
 
@@ -161,38 +165,38 @@ class TestView:
         """It may be one that must not be seen, or that is created when it is asked for."""
         meta = watching("t", "u")
         meta.pin("t")
-        absorb(meta, ask(meta, 1.0), listed("t"), 1.0)
+        apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
         meta.need_listing()
-        absorb(meta, ask(meta, 2.0), listed("u"), 2.0)
+        apply_response(meta, ask(meta, 2.0), listed("u"), 2.0)
         assert meta.view.leader("t", 0) == 1
         asked = ask(meta, 3.0)
-        assert (asked.topics, asked.full, asked.everything) == (("t",), False, False)
-        absorb(meta, asked, answer(topic("t", error=UNKNOWN)), 3.0)
+        assert (asked.topics, asked.full, asked.all_topics) == (("t",), False, False)
+        apply_response(meta, asked, answer(topic("t", error=UNKNOWN)), 3.0)
         assert meta.view.topic_error("t") == UNKNOWN
         assert list(meta.view.listed) == ["u"]
         for now in (4.0, 13.0):  # again, until it is sure
-            absorb(meta, ask(meta, now), answer(topic("t", error=UNKNOWN)), now)
+            apply_response(meta, ask(meta, now), answer(topic("t", error=UNKNOWN)), now)
         assert meta.decide(14.0) == 302.0
 
     def test_what_a_list_lacks_is_asked_for_by_name_before_the_next_list(self) -> None:
         meta = watching("t", "u")
         meta.pin("t")
-        absorb(meta, ask(meta, 1.0), listed("t"), 1.0)
+        apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
         kinds = []
         for now in range(2, 10):  # somebody keeps asking for all that there is
             meta.need()
             meta.need_listing()
             asked = ask(meta, float(now))
-            said = listed("u") if asked.everything else answer(topic("t", error=UNKNOWN))
-            kinds.append("list" if asked.everything else asked.topics)
-            absorb(meta, asked, said, float(now))
+            said = listed("u") if asked.all_topics else answer(topic("t", error=UNKNOWN))
+            kinds.append("list" if asked.all_topics else asked.topics)
+            apply_response(meta, asked, said, float(now))
         assert kinds == ["list", ("t",)] * 4
 
     def test_the_others_leave_with_the_first_answer_after_the_last_watcher(self) -> None:
         meta = watching("t", "u")
         meta.pin("t")
         meta.unwatch_all()
-        view = absorb(meta, ask(meta, 1.0), listed("t"), 1.0)
+        view = apply_response(meta, ask(meta, 1.0), listed("t"), 1.0)
         assert set(view.topics) == {"t"}
 
     def test_a_list_that_comes_when_nobody_watches_any_more_is_for_the_wanted(self) -> None:
@@ -201,7 +205,7 @@ class TestView:
         meta.pin("t")
         asked = ask(meta, 0.0)
         meta.unwatch_all()
-        view = absorb(meta, asked, listed("t", "u"))
+        view = apply_response(meta, asked, listed("t", "u"))
         assert set(view.topics) == {"t"}
 
     def test_a_list_of_before_is_not_one_of_who_watches_now(self) -> None:
@@ -210,8 +214,8 @@ class TestView:
         asked = ask(meta, 1.0)
         meta.unwatch_all()
         meta.watch_all()
-        absorb(meta, asked, listed("t", "u"), 1.0)
-        assert ask(meta, 2.0).everything
+        apply_response(meta, asked, listed("t", "u"), 1.0)
+        assert ask(meta, 2.0).all_topics
 
     def test_internal_topics_and_those_with_errors(self) -> None:
         view = view_of(
@@ -231,7 +235,7 @@ class TestRequest:
     @pytest.mark.parametrize("version", range(14))
     def test_all_topics_are_null_or_in_the_first_version_none(self, version: int) -> None:
         message = metadata_request(
-            Ask((), True, 1, everything=True), version, allow_auto_create=True
+            MetadataRefresh((), True, 1, all_topics=True), version, allow_auto_create=True
         )
         again = MetadataRequest.decode(message.encode(version), version)
         assert again.topics == ([] if version == 0 else None)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kclient.backoff import Backoff
-from kclient.cluster.metadata import Ask, MetadataState
+from kclient.cluster.metadata import MetadataRefresh, MetadataState
 from kclient.cluster.view import Cluster
 from kclient.config import CommonConfig
 from kclient.protocol.messages.metadata import (
@@ -70,12 +70,12 @@ def quiet_collector() -> Iterator[None]:
 
 
 def refresh(
-    state: MetadataState, data: bytes, *, everything: bool = False
+    state: MetadataState, data: bytes, *, all_topics: bool = False
 ) -> tuple[Cluster, float, float]:
     """The view, all CPU, and the longest step."""
     decoding: Any = MetadataResponse.decode_steps(data, VERSION)
-    ask = Ask((), True, 9, everything=everything)
-    steps = state.absorb_steps(ask, decoding, VERSION, 0.0)
+    ask = MetadataRefresh((), True, 9, all_topics=all_topics)
+    steps = state.apply_response_steps(ask, decoding, VERSION, 0.0)
     started = last = time.thread_time()
     longest = 0.0
     try:
@@ -90,19 +90,19 @@ def refresh(
 
 
 @pytest.mark.usefixtures("quiet_collector")
-@pytest.mark.parametrize("everything", [False, True])
-def test_a_refresh_is_cheap_and_comes_in_slices(everything: bool) -> None:
+@pytest.mark.parametrize("all_topics", [False, True])
+def test_a_refresh_is_cheap_and_comes_in_slices(all_topics: bool) -> None:
     state = MetadataState(CommonConfig(), Backoff(0.1, 1.0), random.Random(1))
-    if everything:
+    if all_topics:
         state.watch_all()
-    for number in range(0 if everything else TOPICS):
+    for number in range(0 if all_topics else TOPICS):
         state.pin(f"topic-{number:05}")
     costs = []
     for epoch in (1, 1, 2):
         data = encoded(epoch)
         gc.collect()
         unit = yardstick()
-        view, cpu, longest = refresh(state, data, everything=everything)
+        view, cpu, longest = refresh(state, data, all_topics=all_topics)
         assert view.partition_total == TOPICS * PARTITIONS
         assert view.leader_epoch("topic-09999", 9) == epoch
         costs.append((cpu / unit, longest / unit))

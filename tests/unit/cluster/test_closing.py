@@ -130,7 +130,7 @@ def test_hurry_at_the_very_moment_of_the_limit_does_no_harm() -> None:
         closing = asyncio.create_task(rig.closing.run(2.0))
         loop = asyncio.get_running_loop()
         await turns(3)
-        loop.call_at(loop.time() + 2.0, rig.closing.hurry, -1.0)
+        loop.call_at(loop.time() + 2.0, rig.closing.shorten_deadline, -1.0)
         assert await closing == pytest.approx(2.0)
 
     run(main())

@@ -19,7 +19,7 @@ from kclient.broker_errors import (
 )
 from kclient.clock import SystemClock
 from kclient.cluster.calls import Calls
-from kclient.cluster.fanout import ask_all
+from kclient.cluster.fanout import fan_out
 from kclient.cluster.metadata import MetadataState
 from kclient.cluster.offset_lookup import OffsetQuery, list_offsets
 from kclient.cluster.updater import MetadataUpdater
@@ -276,7 +276,7 @@ def test_what_the_question_calls_final_is_not_asked_again() -> None:
         brokers.codes[T0] = [78]
         query = Impatient(latest(T0), IsolationLevel.READ_UNCOMMITTED)
         async with brokers.running():
-            found = await ask_all(brokers.calls, query, query.keys, 10.0)
+            found = await fan_out(brokers.calls, query, query.keys, 10.0)
         assert isinstance(found[T0], OffsetNotAvailable)
         assert len(brokers.asked) == 1
 

@@ -10,7 +10,7 @@ import pytest
 
 from kclient.backoff import Backoff
 from kclient.cluster import metadata_merge
-from kclient.cluster.metadata import Ask, LeaderHint, MetadataState, metadata_request
+from kclient.cluster.metadata import LeaderHint, MetadataRefresh, MetadataState, metadata_request
 from kclient.cluster.topic import Topic
 from kclient.cluster.view import Broker, Cluster
 from kclient.config import CommonConfig
@@ -39,17 +39,21 @@ def state(
     return MetadataState(config, Backoff(0.1, 1.0, jitter=0.0), random.Random(1))
 
 
-def ask(meta: MetadataState, now: float) -> Ask:
+def ask(meta: MetadataState, now: float) -> MetadataRefresh:
     step = meta.decide(now)
-    assert isinstance(step, Ask), f"nothing to ask before {step}"
+    assert isinstance(step, MetadataRefresh), f"nothing to ask before {step}"
     return step
 
 
-def absorb(
-    meta: MetadataState, asked: Ask, said: MetadataResponse, now: float = 0.0, version: int = 12
+def apply_response(
+    meta: MetadataState,
+    asked: MetadataRefresh,
+    said: MetadataResponse,
+    now: float = 0.0,
+    version: int = 12,
 ) -> Cluster:
     decoding = MetadataResponse.decode_steps(said.encode(version), version)
-    for _ in meta.absorb_steps(asked, decoding, version, now):
+    for _ in meta.apply_response_steps(asked, decoding, version, now):
         pass
     return meta.view
 
@@ -59,13 +63,15 @@ def ready(*names: str, now: float = 0.0, **settings: float) -> MetadataState:
     meta = state(**settings)
     for name in names:
         meta.pin(name)
-    absorb(meta, ask(meta, now), answer(*[topic(n, [(1, 1)], topic_id=A) for n in names]), now)
+    apply_response(
+        meta, ask(meta, now), answer(*[topic(n, [(1, 1)], topic_id=A) for n in names]), now
+    )
     return meta
 
 
 class TestSchedule:
     def test_the_first_refresh_is_due_at_once_at_a_bootstrap_address(self) -> None:
-        assert state().decide(0.0) == Ask((), full=True, serial=1, bootstrap=True)
+        assert state().decide(0.0) == MetadataRefresh((), full=True, serial=1, bootstrap=True)
 
     def test_a_fresh_view_is_due_again_by_age(self) -> None:
         meta = ready("t", now=10.0, max_age=300.0)
@@ -75,13 +81,13 @@ class TestSchedule:
     def test_a_need_makes_a_refresh_due(self) -> None:
         meta = ready("t")
         meta.need()
-        assert ask(meta, 1.0) == Ask(("t",), full=True, serial=3, bootstrap=False)
+        assert ask(meta, 1.0) == MetadataRefresh(("t",), full=True, serial=3, bootstrap=False)
 
     def test_many_needs_make_one_request(self) -> None:
         meta = ready("t")
         for _ in range(1000):
             meta.need()
-        absorb(meta, ask(meta, 1.0), answer(topic("t", [(2, 2)], topic_id=A)), 1.0)
+        apply_response(meta, ask(meta, 1.0), answer(topic("t", [(2, 2)], topic_id=A)), 1.0)
         assert meta.decide(2.0) == 301.0
 
     def test_a_need_of_one_topic_asks_for_that_topic_only(self) -> None:
@@ -93,7 +99,7 @@ class TestSchedule:
     def test_a_partial_answer_keeps_the_other_topics_and_does_not_count_as_a_full_one(self) -> None:
         meta = ready("t", "u", now=0.0)
         meta.need("u")
-        absorb(meta, ask(meta, 10.0), answer(topic("u", [(2, 2)], topic_id=A)), 10.0)
+        apply_response(meta, ask(meta, 10.0), answer(topic("u", [(2, 2)], topic_id=A)), 10.0)
         assert meta.view.leader("t", 0) == 1
         assert meta.view.leader("u", 0) == 2
         assert meta.decide(11.0) == 300.0
@@ -113,7 +119,7 @@ class TestSchedule:
     def test_a_topic_asked_for_before_does_wait(self) -> None:
         meta = ready("t", now=0.0)
         meta.touch("u", 0.0)
-        absorb(meta, ask(meta, 0.0), answer(topic("u", error=UNKNOWN)), 0.0)
+        apply_response(meta, ask(meta, 0.0), answer(topic("u", error=UNKNOWN)), 0.0)
         meta.need("u")
         assert meta.decide(0.01) == pytest.approx(0.1)
 
@@ -122,14 +128,14 @@ class TestSchedule:
         meta.need()
         asked = ask(meta, 1.0)
         meta.need()
-        absorb(meta, asked, answer(topic("t", [(1, 1)], topic_id=A)), 1.0)
+        apply_response(meta, asked, answer(topic("t", [(1, 1)], topic_id=A)), 1.0)
         assert ask(meta, 2.0).full
 
     def test_a_topic_added_during_a_request_is_asked_for_next(self) -> None:
         meta = state()
         asked = ask(meta, 0.0)
         meta.pin("t")
-        absorb(meta, asked, answer(), 0.0)
+        apply_response(meta, asked, answer(), 0.0)
         assert ask(meta, 0.0).topics == ("t",)
 
     def test_failures_back_off_exponentially_up_to_the_maximum(self) -> None:
@@ -158,9 +164,9 @@ class TestSchedule:
         while now < 20.0:
             meta.need()
             step = meta.decide(now)
-            if isinstance(step, Ask):
+            if isinstance(step, MetadataRefresh):
                 asked_at.append(now)
-                absorb(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
+                apply_response(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
                 now += 0.001
             else:
                 now = step
@@ -179,24 +185,24 @@ class TestSchedule:
     def test_large_answers_are_asked_for_less_often_but_as_often_as_for_any_other_need(
         self,
     ) -> None:
-        some = self._gaps_while_away(20.0, absorbing=0.06)
+        some = self._gaps_while_away(20.0, apply_seconds=0.06)
         assert some[5:30] == pytest.approx([0.6] * 25)
-        assert self._gaps_while_away(20.0, absorbing=3.0)[5:15] == pytest.approx([1.0] * 10)
+        assert self._gaps_while_away(20.0, apply_seconds=3.0)[5:15] == pytest.approx([1.0] * 10)
 
     @staticmethod
-    def _gaps_while_away(seconds: float, absorbing: float = 0.0) -> list[float]:
+    def _gaps_while_away(seconds: float, apply_seconds: float = 0.0) -> list[float]:
         """Seconds between the requests of a client that misses the only leader it knows."""
         meta = ready("t", now=0.0)
-        meta.absorbing = absorbing
-        meta.miss(1, 0.0)
+        meta.apply_seconds = apply_seconds
+        meta.leader_unreachable(1, 0.0)
         now, asked_at = 0.0, [0.0]
         while now < seconds:
             step = meta.decide(now)
-            if isinstance(step, Ask):
+            if isinstance(step, MetadataRefresh):
                 asked_at.append(now)
-                absorb(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
-                meta.missing.wanted(1, now)
-                meta.look_after(lambda _: True, now)
+                apply_response(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
+                meta.unreachable_leaders.wanted(1, now)
+                meta.review_leaders(lambda _: True, now)
             else:
                 now = step
         return [after - before for before, after in pairwise(asked_at)]
@@ -208,23 +214,23 @@ class TestSchedule:
             meta.need()
             step = meta.decide(now)
             now = step if isinstance(step, float) else now
-            absorb(meta, ask(meta, now), answer(topic("t", [(1, 1)], topic_id=A)), now)
+            apply_response(meta, ask(meta, now), answer(topic("t", [(1, 1)], topic_id=A)), now)
         assert meta.decide(now) == now + 300.0
-        meta.miss(1, now)
+        meta.leader_unreachable(1, now)
         assert meta.decide(now) == pytest.approx(now + 0.4)
-        meta.miss(1, now + 0.1)
+        meta.leader_unreachable(1, now + 0.1)
         assert meta.decide(now) == pytest.approx(now + 0.4)
 
     def test_a_leader_that_nobody_asks_for_any_more_is_forgotten(self) -> None:
         meta = ready("t", now=0.0)
-        meta.miss(1, 0.0)
+        meta.leader_unreachable(1, 0.0)
         now, last = 0.0, 0.0
         while now < 200.0:
             step = meta.decide(now)
-            if isinstance(step, Ask):
+            if isinstance(step, MetadataRefresh):
                 last = now
-                absorb(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
-                meta.look_after(lambda _: True, now)
+                apply_response(meta, step, answer(topic("t", [(1, 1)], topic_id=A)), now)
+                meta.review_leaders(lambda _: True, now)
             else:
                 now = step
         assert 60.0 <= last <= 61.0
@@ -232,9 +238,9 @@ class TestSchedule:
     def test_nobody_is_looked_after_who_is_back_or_leads_nothing(self) -> None:
         for back, leader in ((True, 1), (False, 2)):
             meta = ready("t", now=0.0)
-            meta.miss(1, 0.0)
-            absorb(meta, ask(meta, 0.1), answer(topic("t", [(leader, 2)], topic_id=A)), 0.1)
-            meta.look_after(lambda _, back=back: not back, 0.1)  # type: ignore[misc]
+            meta.leader_unreachable(1, 0.0)
+            apply_response(meta, ask(meta, 0.1), answer(topic("t", [(leader, 2)], topic_id=A)), 0.1)
+            meta.review_leaders(lambda _, back=back: not back, 0.1)  # type: ignore[misc]
             assert meta.decide(0.1) == 300.1
 
     def test_a_change_ends_the_thinning_out(self) -> None:
@@ -244,7 +250,7 @@ class TestSchedule:
             meta.need()
             step = meta.decide(now)
             now = step if isinstance(step, float) else now
-            absorb(meta, ask(meta, now), answer(topic("t", [(1, epoch)], topic_id=A)), now)
+            apply_response(meta, ask(meta, now), answer(topic("t", [(1, epoch)], topic_id=A)), now)
         meta.need()
         assert meta.decide(now) == pytest.approx(now + 0.1)
 
@@ -253,16 +259,16 @@ class TestWanted:
     def test_an_unused_topic_expires(self) -> None:
         meta = state(max_age=10.0, max_idle=20.0)
         meta.touch("t", 0.0)
-        absorb(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), 0.0)
-        absorb(meta, ask(meta, 10.0), answer(topic("t", [(1, 1)])), 10.0)
+        apply_response(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), 0.0)
+        apply_response(meta, ask(meta, 10.0), answer(topic("t", [(1, 1)])), 10.0)
         assert ask(meta, 21.0).topics == ()
-        absorb(meta, Ask((), True, 99), answer(), 21.0)
+        apply_response(meta, MetadataRefresh((), True, 99), answer(), 21.0)
         assert meta.view.topic("t") is None
 
     def test_a_touched_topic_stays(self) -> None:
         meta = state(max_age=10.0, max_idle=20.0)
         meta.touch("t", 0.0)
-        absorb(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), 0.0)
+        apply_response(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), 0.0)
         meta.touch("t", 9.0)
         assert ask(meta, 21.0).topics == ("t",)
 
@@ -283,7 +289,7 @@ class TestWanted:
     def test_touching_says_whether_a_refresh_is_due(self) -> None:
         meta = state()
         assert meta.touch("t", 0.0)
-        absorb(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), 0.0)
+        apply_response(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), 0.0)
         assert not meta.touch("t", 0.0)
 
     @pytest.mark.parametrize("name", ["", "a b", "x" * 250, ".."])
@@ -296,7 +302,7 @@ class TestWanted:
     def test_topics_nobody_wants_are_not_taken_from_an_answer(self) -> None:
         """Metadata version 0 can't ask for none, and answers with all there are."""
         meta = state()
-        view = absorb(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), version=0)
+        view = apply_response(meta, ask(meta, 0.0), answer(topic("t", [(1, 1)])), version=0)
         assert dict(view.topics) == {}
 
 
@@ -305,33 +311,48 @@ class TestAnswers:
         meta = ready("t")
         before = meta.view
         meta.need()
-        after = absorb(meta, ask(meta, 1.0), answer(topic("t", [(1, 1)], topic_id=A)), 1.0)
+        after = apply_response(meta, ask(meta, 1.0), answer(topic("t", [(1, 1)], topic_id=A)), 1.0)
         assert after.version == before.version + 1
         assert after == before
 
     def test_brokers_controller_and_cluster_id_are_taken(self) -> None:
-        view = absorb(state(), Ask((), True, 1), answer(brokers=[7], controller_id=7))
+        view = apply_response(
+            state(), MetadataRefresh((), True, 1), answer(brokers=[7], controller_id=7)
+        )
         assert dict(view.brokers) == {7: Broker(7, "b7", 9007)}
         assert (view.controller_id, view.cluster_id) == (7, "c")
 
     def test_no_controller_is_none(self) -> None:
-        assert absorb(state(), Ask((), True, 1), answer(controller_id=-1)).controller_id is None
+        assert (
+            apply_response(
+                state(), MetadataRefresh((), True, 1), answer(controller_id=-1)
+            ).controller_id
+            is None
+        )
 
     def test_leader_epochs_never_go_back(self) -> None:
         meta = ready("t")
         meta.need()
-        absorb(meta, ask(meta, 1.0), answer(topic("t", [(2, 5)], topic_id=A)), 1.0)
+        apply_response(meta, ask(meta, 1.0), answer(topic("t", [(2, 5)], topic_id=A)), 1.0)
         for epoch in (1, 3, 4):
-            view = absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(1, epoch)], topic_id=A)))
+            view = apply_response(
+                meta,
+                MetadataRefresh(("t",), True, 99),
+                answer(topic("t", [(1, epoch)], topic_id=A)),
+            )
             assert (view.leader("t", 0), view.leader_epoch("t", 0)) == (2, 5)
 
     def test_an_epoch_that_nobody_else_knows_is_a_lie_in_the_end(self) -> None:
         """Damaged bytes or a lying broker must not keep us from the leader for ever."""
         meta = ready("t")
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(2, 2**31 - 1)], topic_id=A)))
+        apply_response(
+            meta,
+            MetadataRefresh(("t",), True, 99),
+            answer(topic("t", [(2, 2**31 - 1)], topic_id=A)),
+        )
         seen = [
-            absorb(
-                meta, Ask(("t",), True, 99), answer(topic("t", [(1, 5)], topic_id=A))
+            apply_response(
+                meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(1, 5)], topic_id=A))
             ).leader_epoch("t", 0)
             for _ in range(metadata_merge.OUTVOTED_AFTER)
         ]
@@ -341,25 +362,38 @@ class TestAnswers:
     def test_one_broker_that_knows_the_epoch_is_enough_to_keep_it(self) -> None:
         meta = ready("t")
         newest = answer(topic("t", [(2, 6)], topic_id=A))
-        absorb(meta, Ask(("t",), True, 99), newest)
+        apply_response(meta, MetadataRefresh(("t",), True, 99), newest)
         for _ in range(3):
             for _ in range(metadata_merge.OUTVOTED_AFTER - 1):
                 stale = answer(topic("t", [(1, 5)], topic_id=A))
-                assert absorb(meta, Ask(("t",), True, 99), stale).leader("t", 0) == 2
-            absorb(meta, Ask(("t",), True, 99), newest)
+                assert (
+                    apply_response(meta, MetadataRefresh(("t",), True, 99), stale).leader("t", 0)
+                    == 2
+                )
+            apply_response(meta, MetadataRefresh(("t",), True, 99), newest)
 
     def test_leader_epochs_do_not_go_back_through_a_moment_of_unknown_topic(self) -> None:
         meta = ready("t")
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(2, 5)], topic_id=A)))
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", error=UNKNOWN)))
+        apply_response(
+            meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(2, 5)], topic_id=A))
+        )
+        apply_response(meta, MetadataRefresh(("t",), True, 99), answer(topic("t", error=UNKNOWN)))
         assert meta.view.partition_count("t") is None
-        view = absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(1, 4)], topic_id=A)))
+        view = apply_response(
+            meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(1, 4)], topic_id=A))
+        )
         assert (view.leader("t", 0), view.leader_epoch("t", 0)) == (2, 5)
 
     def test_a_topic_created_again_is_taken_as_it_is(self) -> None:
         meta = ready("t")
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(2, 50), (2, 50)], topic_id=A)))
-        view = absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(1, 0)], topic_id=B)))
+        apply_response(
+            meta,
+            MetadataRefresh(("t",), True, 99),
+            answer(topic("t", [(2, 50), (2, 50)], topic_id=A)),
+        )
+        view = apply_response(
+            meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(1, 0)], topic_id=B))
+        )
         assert (view.leader_epoch("t", 0), view.partition_count("t")) == (0, 1)
         assert view.topic_id("t") == B
 
@@ -367,9 +401,11 @@ class TestAnswers:
         """Brokers before 2.8 don't tell ids, and a topic created again starts at epoch 0."""
         meta = state()
         meta.pin("t")
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(2, 5)])))
+        apply_response(meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(2, 5)])))
         seen = [
-            absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(1, 0)]))).leader_epoch("t", 0)
+            apply_response(
+                meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(1, 0)]))
+            ).leader_epoch("t", 0)
             for _ in range(3)
         ]
         assert seen == [5, 5, 0]
@@ -377,48 +413,58 @@ class TestAnswers:
     def test_one_good_answer_ends_the_doubt(self) -> None:
         meta = state()
         meta.pin("t")
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(2, 5)])))
+        apply_response(meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(2, 5)])))
         for epoch in (0, 0, 5, 0, 0):
-            absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(2, epoch)])))
+            apply_response(
+                meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(2, epoch)]))
+            )
         assert meta.view.leader_epoch("t", 0) == 5
 
     def test_an_answer_without_brokers_is_refused_and_the_old_view_stays(self) -> None:
         meta = ready("t")
         before = meta.view
         with pytest.raises(ProtocolError, match="no brokers"):
-            absorb(meta, Ask(("t",), True, 99), answer(brokers=[]))
+            apply_response(meta, MetadataRefresh(("t",), True, 99), answer(brokers=[]))
         assert meta.view is before
 
     def test_negative_node_ids_are_no_brokers(self) -> None:
         """They would name bootstrap addresses."""
-        view = absorb(state(), Ask((), True, 1), answer(brokers=[-1, 7, -(2**31)]))
+        view = apply_response(
+            state(), MetadataRefresh((), True, 1), answer(brokers=[-1, 7, -(2**31)])
+        )
         assert list(view.brokers) == [7]
         with pytest.raises(ProtocolError, match="no brokers"):
-            absorb(state(), Ask((), True, 1), answer(brokers=[-1]))
+            apply_response(state(), MetadataRefresh((), True, 1), answer(brokers=[-1]))
 
     def test_an_error_of_the_whole_answer_is_raised(self) -> None:
         with pytest.raises(BrokerError, match="REBOOTSTRAP_REQUIRED"):
-            absorb(ready(), Ask((), True, 99), answer(error=REBOOTSTRAP), version=13)
+            apply_response(
+                ready(), MetadataRefresh((), True, 99), answer(error=REBOOTSTRAP), version=13
+            )
 
     def test_another_cluster_behind_the_same_address_starts_from_nothing(self) -> None:
         meta = ready("t", "u")
-        absorb(meta, Ask(("t", "u"), True, 99), answer(topic("t", [(2, 50)], topic_id=A)))
+        apply_response(
+            meta, MetadataRefresh(("t", "u"), True, 99), answer(topic("t", [(2, 50)], topic_id=A))
+        )
         said = answer(topic("t", [(1, 0)], topic_id=A), cluster_id="other")
-        view = absorb(meta, Ask(("t",), False, 99), said)
+        view = apply_response(meta, MetadataRefresh(("t",), False, 99), said)
         assert view.leader_epoch("t", 0) == 0
         assert view.topic("u") is None
         assert ask(meta, 10.0).full
 
     def test_a_topic_left_out_of_an_answer_stays_as_it_was(self) -> None:
         meta = ready("t", "u")
-        view = absorb(meta, Ask(("t", "u"), True, 99), answer(topic("t", [(1, 2)], topic_id=A)))
+        view = apply_response(
+            meta, MetadataRefresh(("t", "u"), True, 99), answer(topic("t", [(1, 2)], topic_id=A))
+        )
         assert view.leader("u", 0) == 1
 
     def test_a_leader_hint_during_a_slow_merge_is_not_lost(self) -> None:
         meta = ready("t", "u")
         said = answer(topic("t", [(1, 1)], topic_id=A), topic("u", [(1, 1)], topic_id=A))
         decoding = MetadataResponse.decode_steps(said.encode(12), 12)
-        steps = meta.absorb_steps(Ask(("t", "u"), True, 99), decoding, 12, 0.0)
+        steps = meta.apply_response_steps(MetadataRefresh(("t", "u"), True, 99), decoding, 12, 0.0)
         for _ in range(3):  # both are decoded, the first is merged
             next(steps)
         assert meta.hint([LeaderHint("t", 0, 2, 7)])
@@ -432,7 +478,9 @@ class TestAnswers:
         before = meta.view
         said = answer(topic("t", [(2, 9)], topic_id=A), topic("u", [(2, 9)], topic_id=A))
         decoding = MetadataResponse.decode_steps(said.encode(12), 12)
-        for _ in meta.absorb_steps(Ask(("t", "u"), True, 99), decoding, 12, 0.0):
+        for _ in meta.apply_response_steps(
+            MetadataRefresh(("t", "u"), True, 99), decoding, 12, 0.0
+        ):
             assert meta.view is before
         assert meta.view.leader("u", 0) == 2
 
@@ -492,7 +540,7 @@ class TestRebootstrap:
 
     def test_a_hundred_hanging_brokers_are_not_all_tried_before_bootstrap_is(self) -> None:
         meta = state(rebootstrap_after=100.0)
-        absorb(meta, ask(meta, 0.0), answer(brokers=range(100)))
+        apply_response(meta, ask(meta, 0.0), answer(brokers=range(100)))
         assert self.slow(meta, 30.0, 8) == [False] * 4 + [True, False, True, False]
 
     def test_a_trigger_of_zero_goes_back_after_the_first_failure(self) -> None:
@@ -507,7 +555,7 @@ class TestRebootstrap:
             meta.failed(DOWN, now + 30.0)
             again = ask(meta, now + 40.0)
             assert not again.bootstrap
-            absorb(meta, again, answer(topic("t", [(1, 1)], topic_id=A)), now + 40.0)
+            apply_response(meta, again, answer(topic("t", [(1, 1)], topic_id=A)), now + 40.0)
 
     def test_time_without_a_request_does_not_count_for_the_trigger(self) -> None:
         meta = ready("t", rebootstrap_after=100.0)
@@ -517,10 +565,10 @@ class TestRebootstrap:
         meta = ready("t")
         asked = ask(meta, 1000.0)
         with pytest.raises(BrokerError) as refused:
-            absorb(meta, asked, answer(error=REBOOTSTRAP), version=13)
+            apply_response(meta, asked, answer(error=REBOOTSTRAP), version=13)
         meta.failed(refused.value, 1000.0)
         assert ask(meta, 1001.0).bootstrap
-        absorb(meta, ask(meta, 1001.0), answer(topic("t", [(1, 1)], topic_id=A)), 1001.0)
+        apply_response(meta, ask(meta, 1001.0), answer(topic("t", [(1, 1)], topic_id=A)), 1001.0)
         meta.need()
         assert not ask(meta, 1002.0).bootstrap
 
@@ -535,29 +583,33 @@ class TestLook:
     @pytest.mark.parametrize("error", [UNKNOWN, LEADERLESS])
     def test_what_may_still_come_is_waited_for(self, error: int) -> None:
         meta = ready("t")
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", error=error)))
-        assert meta.look("t") is None
+        apply_response(meta, MetadataRefresh(("t",), True, 99), answer(topic("t", error=error)))
+        assert meta.usable_topic("t") is None
 
     @pytest.mark.parametrize("error", [INVALID, FORBIDDEN])
     def test_what_will_not_come_is_an_error(self, error: int) -> None:
         meta = ready("t")
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", error=error)))
-        found = meta.look("t")
+        apply_response(meta, MetadataRefresh(("t",), True, 99), answer(topic("t", error=error)))
+        found = meta.usable_topic("t")
         assert isinstance(found, BrokerError)
         assert found.code == error
         assert "topic t" in str(found)
 
     def test_a_usable_topic_is_given_even_without_leaders(self) -> None:
         meta = ready("t")
-        absorb(meta, Ask(("t",), True, 99), answer(topic("t", [(-1, 2)], topic_id=A)))
-        assert isinstance(meta.look("t"), Topic)
+        apply_response(
+            meta, MetadataRefresh(("t",), True, 99), answer(topic("t", [(-1, 2)], topic_id=A))
+        )
+        assert isinstance(meta.usable_topic("t"), Topic)
 
 
 class TestRequest:
     @pytest.mark.parametrize("version", range(14))
     def test_every_version_can_be_written_with_and_without_topics(self, version: int) -> None:
         for topics in ((), ("t", "u")):
-            message = metadata_request(Ask(topics, True, 1), version, allow_auto_create=False)
+            message = metadata_request(
+                MetadataRefresh(topics, True, 1), version, allow_auto_create=False
+            )
             again = type(message).decode(message.encode(version), version)
             assert [t.name for t in again.topics or []] == list(topics)
 
@@ -565,25 +617,29 @@ class TestRequest:
     def test_brokers_are_told_not_to_create_topics_as_soon_as_they_understand(
         self, version: int, allowed: bool
     ) -> None:
-        message = metadata_request(Ask(("t",), True, 1), version, allow_auto_create=False)
+        message = metadata_request(
+            MetadataRefresh(("t",), True, 1), version, allow_auto_create=False
+        )
         assert message.allow_auto_topic_creation is allowed
 
     def test_one_topic_makes_a_small_request(self) -> None:
-        message = metadata_request(Ask(("orders",), True, 1), 13, allow_auto_create=False)
+        message = metadata_request(
+            MetadataRefresh(("orders",), True, 1), 13, allow_auto_create=False
+        )
         assert len(message.encode(13)) < 64
 
 
 def test_a_brokers_word_on_where_another_one_listens_is_taken_until_the_next_answer() -> None:
     meta = ready("t")
     version, known = meta.view.version, meta.view.brokers[1]
-    assert not meta.meet(Broker(1, known.host, known.port))
+    assert not meta.update_broker(Broker(1, known.host, known.port))
     assert meta.view.version == version
-    assert meta.meet(Broker(9, "far", 9092))
-    assert meta.meet(Broker(1, "moved", 9092))
+    assert meta.update_broker(Broker(9, "far", 9092))
+    assert meta.update_broker(Broker(1, "moved", 9092))
     assert meta.view.version == version + 2
     assert (meta.view.brokers[9].host, meta.view.brokers[1].host) == ("far", "moved")
     assert meta.view.leader("t", 0) == 1
     meta.need()
-    absorb(meta, ask(meta, 1000.0), answer(topic("t", [(1, 1)])), 1000.0)
+    apply_response(meta, ask(meta, 1000.0), answer(topic("t", [(1, 1)])), 1000.0)
     assert 9 not in meta.view.brokers
     assert meta.view.brokers[1] == known

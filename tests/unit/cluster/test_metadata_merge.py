@@ -14,7 +14,7 @@ def read(name: str, partitions: object, *, version: int = 12, **fields: object) 
 
 
 def merged(old: Topic, new: Topic) -> Topic:
-    return metadata_merge.keep_newest(old, new) if metadata_merge.goes_back(old, new) else new
+    return metadata_merge.keep_newest(old, new) if metadata_merge.is_stale(old, new) else new
 
 
 def test_reads_leaders_and_epochs() -> None:
@@ -100,7 +100,7 @@ def test_a_topic_without_id_keeps_its_partitions_while_that_may_be_an_old_answer
 
 def answers(*told: Topic) -> list[Topic]:
     """The view of topic t after each of these answers."""
-    past, known, seen = metadata_merge.Past(), None, []
+    past, known, seen = metadata_merge.TopicHistory(), None, []
     for new in told:
         known = past.merged(known, new)
         seen.append(known)

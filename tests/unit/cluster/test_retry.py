@@ -10,8 +10,8 @@ from kclient.cluster.retry import (
     UNKNOWN_TOPIC_GRACE,
     Attempts,
     NoSuchPartition,
-    Verdict,
-    judge,
+    RetryAction,
+    retry_action,
 )
 from kclient.errors import (
     BrokerUnreachable,
@@ -28,37 +28,37 @@ from kclient.errors import (
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (broker_error(41), Verdict.REFRESH),  # NOT_CONTROLLER
-        (broker_error(6), Verdict.REFRESH),  # NOT_LEADER_OR_FOLLOWER
-        (broker_error(5), Verdict.REFRESH),  # LEADER_NOT_AVAILABLE
-        (broker_error(74), Verdict.REFRESH),  # FENCED_LEADER_EPOCH
-        (broker_error(7), Verdict.BACK_OFF),  # REQUEST_TIMED_OUT
-        (broker_error(89), Verdict.BACK_OFF),  # THROTTLING_QUOTA_EXCEEDED
-        (broker_error(36), Verdict.GIVE_UP),  # TOPIC_ALREADY_EXISTS
-        (broker_error(29), Verdict.GIVE_UP),  # TOPIC_AUTHORIZATION_FAILED
-        (broker_error(35), Verdict.GIVE_UP),  # UNSUPPORTED_VERSION
-        (BrokerUnreachable("refused"), Verdict.LOOK_AROUND),
-        (ConnectionLost("reset"), Verdict.LOOK_AROUND),
-        (RequestTimedOut("slow"), Verdict.BACK_OFF),
-        (NoCommonVersion("old"), Verdict.GIVE_UP),
-        (ProtocolError("bytes"), Verdict.GIVE_UP),
-        (ClientClosed("closed"), Verdict.GIVE_UP),
+        (broker_error(41), RetryAction.REFRESH),  # NOT_CONTROLLER
+        (broker_error(6), RetryAction.REFRESH),  # NOT_LEADER_OR_FOLLOWER
+        (broker_error(5), RetryAction.REFRESH),  # LEADER_NOT_AVAILABLE
+        (broker_error(74), RetryAction.REFRESH),  # FENCED_LEADER_EPOCH
+        (broker_error(7), RetryAction.BACK_OFF),  # REQUEST_TIMED_OUT
+        (broker_error(89), RetryAction.BACK_OFF),  # THROTTLING_QUOTA_EXCEEDED
+        (broker_error(36), RetryAction.RAISE),  # TOPIC_ALREADY_EXISTS
+        (broker_error(29), RetryAction.RAISE),  # TOPIC_AUTHORIZATION_FAILED
+        (broker_error(35), RetryAction.RAISE),  # UNSUPPORTED_VERSION
+        (BrokerUnreachable("refused"), RetryAction.REFRESH_AND_BACK_OFF),
+        (ConnectionLost("reset"), RetryAction.REFRESH_AND_BACK_OFF),
+        (RequestTimedOut("slow"), RetryAction.BACK_OFF),
+        (NoCommonVersion("old"), RetryAction.RAISE),
+        (ProtocolError("bytes"), RetryAction.RAISE),
+        (ClientClosed("closed"), RetryAction.RAISE),
     ],
 )
-def test_verdicts(error: KafkaError, verdict: Verdict) -> None:
-    assert judge(error, 0.0) is verdict
+def test_verdicts(error: KafkaError, verdict: RetryAction) -> None:
+    assert retry_action(error, 0.0) is verdict
 
 
 @pytest.mark.parametrize("code", [3, 100])
 def test_an_unknown_topic_is_asked_for_again_but_not_for_long(code: int) -> None:
-    assert judge(broker_error(code), 0.0) is Verdict.REFRESH
-    assert judge(broker_error(code), UNKNOWN_TOPIC_GRACE) is Verdict.GIVE_UP
+    assert retry_action(broker_error(code), 0.0) is RetryAction.REFRESH
+    assert retry_action(broker_error(code), UNKNOWN_TOPIC_GRACE) is RetryAction.RAISE
 
 
 def test_a_partition_that_a_known_topic_lacks_is_asked_for_even_shorter() -> None:
     error = NoSuchPartition("t-7: topic t has 3 partitions")
-    assert judge(error, 0.0) is Verdict.REFRESH
-    assert judge(error, MISSING_PARTITION_GRACE) is Verdict.GIVE_UP
+    assert retry_action(error, 0.0) is RetryAction.REFRESH
+    assert retry_action(error, MISSING_PARTITION_GRACE) is RetryAction.RAISE
     assert "UNKNOWN_TOPIC_OR_PARTITION (3): t-7" in str(error)
     assert isinstance(broker_error(3), UnknownTopicOrPartition)
     assert not isinstance(broker_error(3), NoSuchPartition)
@@ -77,7 +77,7 @@ def test_the_last_word_what_where_and_what_to_do_are_in_the_final_error() -> Non
         ("broker 1 at a:9092", ConnectionLost("the connection broke")),
         ("broker 2 at b:9092", broker_error(41, "CreateTopics failed", hint="wait for it")),
     )
-    error = made.out_of_time(40.0)
+    error = made.timeout_error(40.0)
     text = str(error)
     assert isinstance(error, RequestTimedOut)
     assert "CreateTopics to the controller did not succeed in 30.0 s, 3 attempts" in text
@@ -89,12 +89,12 @@ def test_the_last_word_what_where_and_what_to_do_are_in_the_final_error() -> Non
 
 
 def test_without_any_failure_there_was_no_answer() -> None:
-    assert "got no answer in 5.0 s" in str(attempts().out_of_time(15.0))
+    assert "got no answer in 5.0 s" in str(attempts().timeout_error(15.0))
 
 
 def test_many_different_failures_are_shortened() -> None:
     made = attempts(*[(f"broker {n}", ConnectionLost("x")) for n in range(50)])
-    assert len(str(made.out_of_time(20.0))) < 400
+    assert len(str(made.timeout_error(20.0))) < 400
 
 
 def test_an_error_after_an_unclear_attempt_says_that_it_may_have_taken_effect() -> None:

@@ -199,7 +199,7 @@ def test_a_fault_in_the_network_fails_the_client() -> None:
     async def main() -> None:
         supervisor, _ = make()
         supervisor.enter()
-        supervisor.fault(KeyError("listener"))
+        supervisor.listener_failed(KeyError("listener"))
         with pytest.raises(BackgroundTaskDied, match="KeyError"):
             supervisor.check()
 
@@ -210,7 +210,7 @@ def test_raising_the_same_failure_often_does_not_grow_it() -> None:
     async def main() -> None:
         supervisor, _ = make()
         supervisor.enter()
-        supervisor.fault(KeyError("listener"))
+        supervisor.listener_failed(KeyError("listener"))
         depths = []
         for _ in range(5):
             with pytest.raises(BackgroundTaskDied) as error:
@@ -263,7 +263,7 @@ def test_the_death_of_one_task_ends_the_others_but_not_those_that_are_lent() -> 
         supervisor, counters = make(deaths)
         supervisor.enter()
         other = supervisor.spawn(forever(), "other", endless=True)
-        lent = supervisor.lend(forever(), "close")
+        lent = supervisor.spawn_owned(forever(), "close")
         supervisor.spawn(crash(), "one")
         await turns(6)
         assert other.cancelled()
@@ -283,9 +283,9 @@ def test_a_lent_task_may_end_in_any_way() -> None:
     async def main() -> None:
         supervisor, counters = make()
         supervisor.enter()
-        supervisor.lend(crash(), "dial")
-        supervisor.lend(forever(), "dial").cancel()
-        supervisor.lend(asyncio.sleep(0), "dial")
+        supervisor.spawn_owned(crash(), "dial")
+        supervisor.spawn_owned(forever(), "dial").cancel()
+        supervisor.spawn_owned(asyncio.sleep(0), "dial")
         await turns(3)
         supervisor.check()
         assert supervisor.tasks == ()
@@ -296,5 +296,5 @@ def test_a_lent_task_may_end_in_any_way() -> None:
 
 def test_restarts_are_counted() -> None:
     supervisor, counters = make()
-    supervisor.restarting("dial-1-fetch", "it was cancelled from outside")
+    supervisor.task_restarted("dial-1-fetch", "it was cancelled from outside")
     assert supervisor.restarts == counters.get("tasks.restarted") == 1

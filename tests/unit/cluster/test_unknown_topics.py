@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.cluster.metadata import Ask, MetadataState
+from kclient.cluster.metadata import MetadataRefresh, MetadataState
 from kclient.protocol.messages.metadata import MetadataResponse
 from tests.unit.cluster.answers import answer, topic
 from tests.unit.cluster.test_metadata import FORBIDDEN, LEADERLESS, UNKNOWN, ask, state
@@ -20,42 +20,42 @@ class TestUnknown:
         for now, node_id, error in told:
             said = answer(topic(name, [] if error else [(1, 1)], error=error))
             decoding = MetadataResponse.decode_steps(said.encode(12), 12)
-            question = Ask((name,), True, 99, at=now - 0.5)
-            for _ in meta.absorb_steps(question, decoding, 12, now, node_id):
+            question = MetadataRefresh((name,), True, 99, at=now - 0.5)
+            for _ in meta.apply_response_steps(question, decoding, 12, now, node_id):
                 pass
         return meta
 
     def test_two_brokers_must_say_so_for_as_long_as_asked(self) -> None:
         early = (10.0, 1, UNKNOWN), (11.0, 2, UNKNOWN)
-        assert not self._told(*early).unknown_topics.surely("t", 2, 0.0, 5.0)
+        assert not self._told(*early).unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
         meta = self._told(*early, (14.9, 1, UNKNOWN))
-        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
         meta = self._told(*early, (15.0, 1, UNKNOWN))
-        assert meta.unknown_topics.surely("t", 2, 0.0, 5.0)
+        assert meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
 
     def test_one_broker_of_several_must_say_so_for_twice_as_long(self) -> None:
         early = (10.0, 1, UNKNOWN), (15.0, 1, UNKNOWN), (16.0, -1, UNKNOWN)
         meta = self._told(*early, (19.9, 1, UNKNOWN))
-        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
         meta = self._told(*early, (20.0, 1, UNKNOWN))
-        assert meta.unknown_topics.surely("t", 2, 0.0, 5.0)
+        assert meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
 
     def test_the_time_counts_from_when_it_is_asked_for(self) -> None:
         early = [(now, node, UNKNOWN) for now in (10.0, 101.0) for node in (1, 2)]
         meta = self._told(*early, (104.9, 1, UNKNOWN))
-        assert not meta.unknown_topics.surely("t", 2, 100.0, 5.0)
+        assert not meta.unknown_topics.is_confirmed("t", 2, 100.0, 5.0)
         meta = self._told(*early, (105.0, 1, UNKNOWN))
-        assert meta.unknown_topics.surely("t", 2, 100.0, 5.0)
+        assert meta.unknown_topics.is_confirmed("t", 2, 100.0, 5.0)
 
     def test_what_was_asked_before_counts_for_nothing(self) -> None:
         early = (10.0, 1, UNKNOWN), (11.0, 2, UNKNOWN)
-        assert not self._told(*early).unknown_topics.surely("t", 1, 90.0, 5.0)
+        assert not self._told(*early).unknown_topics.is_confirmed("t", 1, 90.0, 5.0)
         meta = self._told(*early, (109.9, 2, UNKNOWN))  # one of two
-        assert not meta.unknown_topics.surely("t", 2, 100.0, 5.0)
+        assert not meta.unknown_topics.is_confirmed("t", 2, 100.0, 5.0)
         meta = self._told(*early, (110.0, 2, UNKNOWN))
-        assert meta.unknown_topics.surely("t", 2, 100.0, 5.0)
+        assert meta.unknown_topics.is_confirmed("t", 2, 100.0, 5.0)
         meta = self._told(*early, (110.4, 2, UNKNOWN))  # it was asked at 109.9
-        assert not meta.unknown_topics.surely("t", 1, 110.0, 0.0)
+        assert not meta.unknown_topics.is_confirmed("t", 1, 110.0, 0.0)
 
     def test_a_topic_that_was_there_is_asked_for_until_its_absence_is_sure(self) -> None:
         known = self._told((9.0, 1, 0), (10.0, 1, UNKNOWN))
@@ -72,17 +72,17 @@ class TestUnknown:
     @pytest.mark.parametrize("error", [0, LEADERLESS, FORBIDDEN])
     def test_another_answer_ends_it(self, error: int) -> None:
         meta = self._told((10.0, 1, UNKNOWN), (11.0, 2, UNKNOWN), (20.0, 1, error))
-        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
         early = (10.0, 1, UNKNOWN), (12.0, 1, error), (13.0, 2, UNKNOWN)
         meta = self._told(*early, (22.9, 2, UNKNOWN))
-        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)
 
     def test_nothing_is_known_of_what_nobody_asked_for(self) -> None:
         meta = self._told((10.0, 1, UNKNOWN), (99.0, 2, UNKNOWN))
-        assert not meta.unknown_topics.surely("u", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.is_confirmed("u", 2, 0.0, 5.0)
 
     def test_it_is_forgotten_with_the_topic(self) -> None:
         meta = self._told((10.0, 1, UNKNOWN), (99.0, 2, UNKNOWN))
         meta.unpin("t", 100.0)
         assert ask(meta, 9999.0).topics == ()
-        assert not meta.unknown_topics.surely("t", 2, 0.0, 5.0)
+        assert not meta.unknown_topics.is_confirmed("t", 2, 0.0, 5.0)

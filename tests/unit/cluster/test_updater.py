@@ -189,7 +189,7 @@ def test_a_leader_that_hangs_is_not_asked_whether_another_one_leads() -> None:
     class Troubled(FakeNetwork):
         """Broker 1 lost its connections, and may be dialed."""
 
-        def trouble_with(self, node_id: int) -> Exception | None:
+        def connection_error(self, node_id: int) -> Exception | None:
             return BrokerUnreachable("lost") if node_id == 1 else None
 
     async def main() -> None:

@@ -151,16 +151,16 @@ class TestCluster:
 
     def test_tells_whether_a_topic_is_led_alike(self) -> None:
         view, name = cluster(), "orders"
-        assert view.leads_like(cluster(), name)
-        assert view.leads_like(with_partition(view, partition(0, isr=(1,))), name)
-        assert not view.leads_like(with_partition(view, partition(0, leader=2)), name)
-        assert not view.leads_like(with_partition(view, partition(0, leader_epoch=8)), name)
-        assert not view.leads_like(with_partition(view, partition(2)), name)
-        assert not view.leads_like(without_topic(view, name), name)
-        assert not without_topic(view, name).leads_like(view, name)
-        assert without_topic(view, name).leads_like(without_topic(view, name), name)
+        assert view.has_same_leaders(cluster(), name)
+        assert view.has_same_leaders(with_partition(view, partition(0, isr=(1,))), name)
+        assert not view.has_same_leaders(with_partition(view, partition(0, leader=2)), name)
+        assert not view.has_same_leaders(with_partition(view, partition(0, leader_epoch=8)), name)
+        assert not view.has_same_leaders(with_partition(view, partition(2)), name)
+        assert not view.has_same_leaders(without_topic(view, name), name)
+        assert not without_topic(view, name).has_same_leaders(view, name)
+        assert without_topic(view, name).has_same_leaders(without_topic(view, name), name)
         anew = topic_of(name, [partition(0), partition(1, leader=None, isr=())])
-        assert not view.leads_like(with_topic(view, anew), name)
+        assert not view.has_same_leaders(with_topic(view, anew), name)
 
     def test_looks_up_topic_ids(self) -> None:
         view = with_topic(cluster(), topic_of("old", [Partition("old", 0)]))

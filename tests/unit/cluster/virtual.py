@@ -121,7 +121,7 @@ class FakeNetwork:
         ids = [*self.nodes, *bootstrap] if node_ids is None else list(node_ids)
         return next((n for n in ids if n not in self.down), None)
 
-    def trouble_with(self, node_id: int) -> Exception | None:
+    def connection_error(self, node_id: int) -> Exception | None:
         return BrokerUnreachable("down") if node_id in self.down else None
 
     def snapshot(self) -> tuple[()]:
@@ -135,7 +135,7 @@ class FakeNetwork:
         api: type[Request] | None = None,
         lane: int = 0,
         timeout: float | None = None,
-        limit: float = math.inf,
+        caller_deadline: float = math.inf,
         max_version: int | None = None,
         raw: bool = False,
     ) -> RequestFuture[Any]:

@@ -49,7 +49,7 @@ class _Keeper(Unsupervised):
     def __init__(self, on_fault: Callable[[Exception], None]) -> None:
         self._on_fault = on_fault
 
-    def fault(self, error: Exception) -> None:
+    def listener_failed(self, error: Exception) -> None:
         self._on_fault(error)
 
 
@@ -78,7 +78,7 @@ class Bench:
             hooks=Hooks([self.recorder]),
             counters=self.counters,
             rng=random.Random(1),
-            keeper=_Keeper(on_fault or self.faults.append),
+            supervisor=_Keeper(on_fault or self.faults.append),
         )
         await client.start()
         self._stack.push_async_callback(client.close, CLOSE_TIMEOUT)
@@ -138,7 +138,7 @@ class Room:
     def __init__(self, client: NetworkClient) -> None:
         self.calls: list[tuple[int, Lane]] = []
         self._event = asyncio.Event()
-        client.add_room_listener(self)
+        client.add_ready_listener(self)
 
     def __call__(self, node_id: int, lane: Lane) -> None:
         self.calls.append((node_id, lane))

@@ -10,7 +10,7 @@ from kclient.network.connection import (
     ConnectionState,
 )
 from kclient.network.frames import FramePool
-from kclient.network.handshake import Identity
+from kclient.network.handshake import ClientInformation
 from kclient.network.in_flight import PendingRequest
 from kclient.network.nodes import ConnectionKey, Lane
 from kclient.protocol.headers import decode_request_header
@@ -38,7 +38,7 @@ def new_connection(
     return Connection(
         ConnectionKey(2, Lane.GENERAL),
         "kafka:9092",
-        Identity("my-client", "kclient", "1.2.3"),
+        ClientInformation("my-client", "kclient", "1.2.3"),
         pool=FramePool(),
         frame_limit=frame_limit,
         in_flight_limit=limit,
@@ -88,7 +88,7 @@ def pending(
         type(message),
         build or message,
         timeout=deadline - 1.0,
-        asked_at=1.0,  # when ``submit`` writes it
+        created_at=1.0,  # when ``submit`` writes it
         deadline=deadline,
         raw=raw,
         expect_response=expect_response,
@@ -107,7 +107,7 @@ def answer(request: PendingRequest, response: Response | None = None) -> bytes:
 
 
 def outcome(connection: Connection) -> object:
-    ((_, value),) = connection.take_answers()
+    ((_, value),) = connection.take_outcomes()
     return value
 
 

@@ -8,7 +8,7 @@ from kclient.errors import ClientClosed, ConnectionLost
 from kclient.network.channel import Channel
 from kclient.network.connection import Connection
 from kclient.network.frames import FramePool
-from kclient.network.handshake import Identity
+from kclient.network.handshake import ClientInformation
 from kclient.network.in_flight import PendingRequest
 from kclient.network.nodes import ConnectionKey, Lane
 from kclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -44,7 +44,7 @@ class NotedOwner:
     def channel_ready(self, channel: Channel) -> None:
         self.told.append("ready")
 
-    def channel_answered(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
+    def channel_completed(self, channel: Channel, request: PendingRequest, outcome: object) -> None:
         self.told.append("answered")
         self.answers.append(outcome)
 
@@ -70,7 +70,7 @@ class Wired:
         connection = Connection(
             ConnectionKey(1, Lane.GENERAL),
             "kafka:9092",
-            Identity("c", "kclient", "1"),
+            ClientInformation("c", "kclient", "1"),
             pool=FramePool(),
             frame_limit=10_000,
             in_flight_limit=limit,
@@ -203,9 +203,9 @@ def test_a_timeout_drops_the_transport_with_what_it_holds() -> None:
 def test_an_end_in_good_order_lets_the_transport_write_what_it_holds() -> None:
     wired = Wired()
     wired.make_ready()
-    wired.channel.end(ClientClosed("closed"), abort=False, blameless=True)
+    wired.channel.end(ClientClosed("closed"), abort=False, intentional=True)
     assert wired.transport.ended == "closed"
-    assert wired.channel.blameless
+    assert wired.channel.intentional
     assert wired.owner.told == ["closed"]
 
 
@@ -213,10 +213,10 @@ def test_the_end_is_told_once() -> None:
     wired = Wired()
     wired.make_ready()
     wired.channel.end(ClientClosed("closed"))
-    wired.channel.end(ConnectionLost("again"), blameless=True)
+    wired.channel.end(ConnectionLost("again"), intentional=True)
     wired.channel.connection_lost(None)
     assert wired.owner.told == ["closed"]
-    assert not wired.channel.blameless
+    assert not wired.channel.intentional
     assert isinstance(wired.channel.connection.error, ClientClosed)
 
 

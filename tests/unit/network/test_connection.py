@@ -81,7 +81,7 @@ class TestRequests:
         submit(connection, request)
         assert len(connection.in_flight) == 0
         assert connection.take_output()
-        assert connection.take_answers() == [(request, None)]
+        assert connection.take_outcomes() == [(request, None)]
 
     def test_are_refused_before_ready(self) -> None:
         connection = new_connection()
@@ -108,10 +108,10 @@ class TestAnswers:
                 answer(r, MetadataResponse(cluster_id=str(n))) for n, r in enumerate(requests)
             ),
         )
-        answers = connection.take_answers()
+        answers = connection.take_outcomes()
         assert [request for request, _ in answers] == requests
         assert [value.cluster_id for _, value in answers] == ["0", "1", "2"]  # type: ignore[attr-defined]
-        assert connection.take_answers() == []
+        assert connection.take_outcomes() == []
 
     def test_out_of_order_close_the_connection(self) -> None:
         connection = ready()
@@ -119,7 +119,7 @@ class TestAnswers:
         submit(connection, *requests)
         deliver(connection, answer(requests[1]) + answer(requests[0]))
         assert connection.is_closed
-        for _, error in connection.take_answers():
+        for _, error in connection.take_outcomes():
             assert isinstance(error, ConnectionLost)
             assert error.retriable
             assert error.maybe_written
@@ -137,7 +137,7 @@ class TestAnswers:
         submit(connection, *requests)
         broken = struct.pack(">iiB", 8, requests[0].correlation_id, 0) + b"\xff\xff\xff"
         deliver(connection, broken + answer(requests[1]))
-        (_, error), (_, value) = connection.take_answers()
+        (_, error), (_, value) = connection.take_outcomes()
         assert isinstance(error, ProtocolError)
         assert error.node_id == 2
         assert isinstance(value, MetadataResponse)

@@ -14,7 +14,7 @@ from kclient.network.connection import (
     ConnectionState,
 )
 from kclient.network.frames import FramePool
-from kclient.network.handshake import Identity
+from kclient.network.handshake import ClientInformation
 from kclient.network.nodes import ConnectionKey, Lane
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
@@ -25,7 +25,7 @@ from kclient.protocol.messages.fetch import (
 from kclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kclient.protocol.versions import LONGEST_SILENCE
+from kclient.protocol.versions import MAX_THROTTLE_TIME
 from tests.unit.network.connections import (
     SETUP_DEADLINE,
     answer,
@@ -56,7 +56,7 @@ class TestThrottling:
         submit(connection, *requests)
         deliver(connection, answer(requests[0], MetadataResponse(throttle_time_ms=2000)), now=5.0)
         deliver(connection, answer(requests[1]), now=5.1)
-        assert len(connection.take_answers()) == 2
+        assert len(connection.take_outcomes()) == 2
 
     def test_a_shorter_one_does_not_cut_a_longer_one_short(self) -> None:
         connection = ready()
@@ -80,7 +80,7 @@ class TestThrottling:
         submit(connection, request)
         damaged = fetch_response(b"", throttle_ms=2**31 - 1)
         deliver(connection, answer(request, damaged), now=5.0)
-        assert connection.throttled_until == 5.0 + LONGEST_SILENCE
+        assert connection.throttled_until == 5.0 + MAX_THROTTLE_TIME
 
     @pytest.mark.parametrize(("highest", "silent"), [(5, False), (6, True)])
     def test_old_versions_were_delayed_by_the_broker_already(
@@ -121,7 +121,7 @@ class TestDeadlines:
         assert not connection.is_closed
         connection.expire(20.0)
         assert connection.is_closed
-        outcomes = dict(connection.take_answers())
+        outcomes = dict(connection.take_outcomes())
         assert isinstance(outcomes[expired], RequestTimedOut)
         assert "within 19 s" in str(outcomes[expired])
         for other in (first, behind):
@@ -141,26 +141,26 @@ class TestDeadlines:
         assert not connection.is_closed
         connection.expire(34.0)
         assert connection.is_closed
-        assert "within 19 s" in str(dict(connection.take_answers())[request])
+        assert "within 19 s" in str(dict(connection.take_outcomes())[request])
 
     def test_a_caller_without_more_time_is_told_and_the_connection_stays(self) -> None:
         connection = ready()
         hasty, patient = pending(deadline=20.0), pending(deadline=20.0)
-        hasty.limit = 20.0
+        hasty.caller_deadline = 20.0
         submit(connection, hasty, patient, now=15.0)
         assert connection.next_deadline() == 20.0
         connection.expire(20.0)
         assert not connection.is_closed
-        ((told, error),) = connection.take_answers()
+        ((told, error),) = connection.take_outcomes()
         assert told is hasty
         assert isinstance(error, RequestTimedOut)
         assert error.maybe_written
         assert "waited 14 s for a connection, and 5 s for the answer" in str(error)
         assert connection.next_deadline() == 34.0  # it still has the place of its answer
         connection.expire(21.0)
-        assert connection.take_answers() == []
+        assert connection.take_outcomes() == []
         deliver(connection, answer(hasty) + answer(patient), now=22.0)
-        assert [request for request, _ in connection.take_answers()] == [hasty, patient]
+        assert [request for request, _ in connection.take_outcomes()] == [hasty, patient]
         assert connection.next_deadline() is None
 
     def test_a_drip_of_bytes_does_not_put_the_deadline_off(self) -> None:
@@ -191,7 +191,7 @@ class TestEnds:
         submit(connection, *requests)
         cause = ConnectionResetError(104, "Connection reset by peer")
         connection.lost(cause)
-        answers = connection.take_answers()
+        answers = connection.take_outcomes()
         assert [request for request, _ in answers] == requests
         errors = [error for _, error in answers]
         assert errors[0] is not errors[1]
@@ -255,14 +255,14 @@ class TestEnds:
         assert connection.state is ConnectionState.DRAINING
         deliver(connection, answer(requests[1]))
         assert connection.is_closed
-        assert all(isinstance(value, MetadataResponse) for _, value in connection.take_answers())
+        assert all(isinstance(value, MetadataResponse) for _, value in connection.take_outcomes())
 
     def test_gives_its_buffer_back(self) -> None:
         pool = FramePool()
         connection = Connection(
             ConnectionKey(1, Lane.FETCH),
             "kafka:9092",
-            Identity("c", "kclient", "1"),
+            ClientInformation("c", "kclient", "1"),
             pool=pool,
             frame_limit=1000,
             in_flight_limit=1,

@@ -14,7 +14,7 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.network import Lane
-from kclient.network.node_connection import Line
+from kclient.network.node_connection import NodeConnection
 from kclient.network.selector import Selector
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -162,7 +162,7 @@ class TestFailures:
             def fails(node_id: int, lane: Lane) -> None:
                 raise KeyError(node_id)
 
-            client.add_room_listener(fails)
+            client.add_ready_listener(fails)
             await connected(client, lane=Lane.FETCH)
             assert {type(fault) for fault in faults} == {ZeroDivisionError, KeyError}
 
@@ -248,7 +248,7 @@ class TestTimeouts:
             if isinstance(loop, asyncio.BaseEventLoop):
                 timers = [h for h in vars(loop)["_scheduled"] if not h.cancelled()]
                 owners = [getattr(h._callback, "__self__", None) for h in timers]
-                assert sum(isinstance(owner, Line) for owner in owners) == 1
+                assert sum(isinstance(owner, NodeConnection) for owner in owners) == 1
                 assert sum(isinstance(owner, Selector) for owner in owners) == 1
             script.release()
             await await_all[-1]

@@ -55,7 +55,7 @@ class TestNegotiation:
         assert connection.versions is not None
         assert connection.versions.latest_usable(MetadataRequest) == 12
         assert connection.can_send(1.0)
-        assert connection.take_answers() == []
+        assert connection.take_outcomes() == []
 
     def test_falls_back_to_what_the_broker_names_of_this_one_api(self) -> None:
         """Brokers 2.4 to 3.x answer v4 with UNSUPPORTED_VERSION in v0, listing only key 18."""

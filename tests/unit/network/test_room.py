@@ -13,7 +13,7 @@ from kclient.errors import (
 )
 from kclient.hooks import ConnectionClosed, Throttled
 from kclient.network import Lane, Node
-from kclient.network.node_connection import Line
+from kclient.network.node_connection import NodeConnection
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -145,13 +145,13 @@ class TestRoom:
             futures = [client.send(FIRST, big, timeout=60.0) for _ in range(20)]
             room = Room(client)
             await room.until(lambda: client.is_connected(FIRST))
-            line = client._lines[FIRST, Lane.GENERAL]
+            node_connection = client._connections[FIRST, Lane.GENERAL]
             await broker.until(lambda: broker.sessions)
-            assert line.channel is not None
-            assert line.channel.full_since is not None
-            assert line.waiting
+            assert node_connection.channel is not None
+            assert node_connection.channel.full_since is not None
+            assert node_connection.waiting
             assert not client.can_send(FIRST)
-            assert line.channel.bytes_out < 10 * 400_000
+            assert node_connection.channel.bytes_out < 10 * 400_000
             broker.sessions[0].go_on_reading()
             for future in futures:
                 assert isinstance(await future, MetadataResponse)
@@ -204,7 +204,7 @@ class TestRoom:
             while client.can_send(1):
                 client.send(1, big, expect_response=False)
                 await asyncio.sleep(0)
-            channel = client._lines[1, Lane.GENERAL].channel
+            channel = client._connections[1, Lane.GENERAL].channel
             client.update_nodes([])  # it finishes what is under way, which is nothing
             assert not client.is_connected(1)
             assert channel is not None
@@ -265,14 +265,14 @@ class TestBackOff:
         client = await bench.client(broker, reconnect_backoff=0.02, reconnect_backoff_max=0.02)
         await outcome(client.send(FIRST, MetadataRequest()))
         turns = 0
-        on_timer = Line._on_timer
+        on_timer = NodeConnection._on_timer
 
-        def counted(line: Line) -> None:
+        def counted(node_connection: NodeConnection) -> None:
             nonlocal turns
             turns += 1
-            on_timer(line)
+            on_timer(node_connection)
 
-        monkeypatch.setattr(Line, "_on_timer", counted)
+        monkeypatch.setattr(NodeConnection, "_on_timer", counted)
         async with broker:
             futures = [client.send(FIRST, MetadataRequest(), lane=lane) for lane in Lane]
             await broker.until(lambda: broker.requests)
@@ -294,7 +294,11 @@ class TestBackOff:
             futures = [client.send(FIRST, MetadataRequest(), lane=lane) for lane in Lane]
             await broker.until(lambda: broker.requests)
             broker.script = good_answer
-            (probing,) = (line for line in client._lines.values() if line.channel is not None)
+            (probing,) = (
+                node_connection
+                for node_connection in client._connections.values()
+                if node_connection.channel is not None
+            )
             probing.retire("it moved")
             assert await all_answered(futures)
 

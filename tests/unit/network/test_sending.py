@@ -73,7 +73,7 @@ class TestSending:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker)
             await connected(client)
-            channel = client._lines[FIRST, Lane.GENERAL].channel
+            channel = client._connections[FIRST, Lane.GENERAL].channel
             assert channel is not None
             transport = channel._transport
             assert transport is not None

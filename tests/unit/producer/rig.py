@@ -21,7 +21,7 @@ from kclient.producer.ending import UnseenFailures
 from kclient.producer.hot import Delivery, NoRoom
 from kclient.producer.idempotence import ProducerIdentity
 from kclient.producer.intake import Intake
-from kclient.producer.sender import Sender, Wakeup
+from kclient.producer.sender import Sender, SenderWakeup
 from kclient.producer.settlement import Settlement
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.support.views import view_of, with_topic
@@ -88,7 +88,7 @@ class HandMetadata:
     def touch(self, topic: str) -> None:
         self.touched.append(topic)
 
-    def surely_unknown(self, topic: str, since: float, grace: float) -> bool:
+    def confirmed_unknown(self, topic: str, since: float, grace: float) -> bool:
         return self.unknown.get(topic, -1.0) >= grace
 
     def request_update(self, topic: str | None = None) -> None:
@@ -98,7 +98,7 @@ class HandMetadata:
         self.missed.append(node_id)
         self.request_update()
 
-    def doubt_leader(self, node_id: int, lane: Lane) -> None:
+    def suspect_leader(self, node_id: int, lane: Lane) -> None:
         self.doubted.append(node_id)
 
     def add_listener(self, listener: Callable[[Cluster], object]) -> None:
@@ -149,7 +149,7 @@ class HandNetwork:
         self.disconnected: set[int] = set()
         self.renewed: list[int] = []
 
-    def add_room_listener(self, listener: Callable[[int, Lane], object]) -> None: ...
+    def add_ready_listener(self, listener: Callable[[int, Lane], object]) -> None: ...
 
     def can_send(self, node_id: int, lane: Lane) -> Room:
         mine = [sent for sent in self.pending if sent.node_id == node_id]
@@ -163,10 +163,10 @@ class HandNetwork:
     def retry_at(self, node_id: int) -> float:
         return 0.0
 
-    def renew(self, node_id: int, lane: Lane) -> None:
+    def replace_connection(self, node_id: int, lane: Lane) -> None:
         self.renewed.append(node_id)
 
-    def trouble_with(self, node_id: int) -> None:
+    def connection_error(self, node_id: int) -> None:
         return None
 
     def send(self, node_id: int, build: Any, **how: Any) -> RequestFuture[Any]:
@@ -249,7 +249,7 @@ class Rig:
             self.identity,
             self.core,  # type: ignore[arg-type]
         )
-        self.wakeup = Wakeup()
+        self.wakeup = SenderWakeup()
         self.sender = Sender(
             self.core,  # type: ignore[arg-type]
             self.config,
