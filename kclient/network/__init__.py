@@ -11,10 +11,11 @@ from kclient.network.client import NetworkClient
 from kclient.network.frames import RawResponse
 from kclient.network.future import RequestFuture
 from kclient.network.in_flight import RequestBuilder
-from kclient.network.node_connection import Room
+from kclient.network.node_connection import Capacity
 from kclient.network.nodes import ConnectionKey, Lane, Node
 
 __all__ = [
+    "Capacity",
     "ConnectionKey",
     "Lane",
     "NetworkClient",
@@ -22,5 +23,4 @@ __all__ = [
     "RawResponse",
     "RequestBuilder",
     "RequestFuture",
-    "Room",
 ]

@@ -17,7 +17,7 @@ from kclient.network.dialer import TcpDialer
 from kclient.network.future import RequestFuture
 from kclient.network.handshake import ClientInformation
 from kclient.network.in_flight import PendingRequest
-from kclient.network.node_connection import NodeConnection, Room, unknown_node
+from kclient.network.node_connection import Capacity, NodeConnection, unknown_node
 from kclient.network.nodes import AddressBook, ConnectionKey, Lane, Node, NodeStates
 from kclient.network.reporter import Reporter
 from kclient.network.selector import Selector
@@ -284,7 +284,7 @@ class NetworkClient:
         if node_connection is not None:
             node_connection.fail_waiting(error)
 
-    def can_send(self, node_id: int, lane: Lane = Lane.GENERAL) -> Room:
+    def can_send(self, node_id: int, lane: Lane = Lane.GENERAL) -> Capacity:
         """Whether a request would be written now, or once a connection that may be made is there.
 
         Not where the node is unknown or in back-off, and where the connection has as many requests
@@ -292,11 +292,11 @@ class NetworkClient:
         are called.
         """
         if not self._running:
-            return Room.NONE
+            return Capacity.NONE
         node_connection = self._connections.get((node_id, lane))
         if node_connection is None:
             if self.book.get(node_id) is None:
-                return Room.NONE
+                return Capacity.NONE
             node_connection = self._new_connection(node_id, lane)
         return node_connection.can_send(self.clock.now())
 

@@ -47,7 +47,7 @@ DRAIN_TIME = 1.0
 _NEVER = math.inf
 
 
-class Room(enum.IntEnum):
+class Capacity(enum.IntEnum):
     """Whether a node takes a request. Where it is NONE, which is false, it is told when it ends."""
 
     NONE = 0
@@ -55,7 +55,7 @@ class Room(enum.IntEnum):
     NOW = 2
 
 
-_NOW = Room.NOW
+_NOW = Capacity.NOW
 
 
 class NodeConnection:
@@ -104,17 +104,17 @@ class NodeConnection:
         """There is a usable connection."""
         return self.channel is not None and self.channel.connection.state is _READY
 
-    def can_send(self, now: float) -> Room:
+    def can_send(self, now: float) -> Capacity:
         """Whether a request would be written, now or by a connection that may be made."""
         channel = self.channel
         if channel is not None and not self.waiting and channel.connection.can_send(now):
             return _NOW
         if self._can_send(now):
-            return Room.ONCE_CONNECTED
+            return Capacity.ONCE_CONNECTED
         self._notify_when_ready = True
         if channel is None:
             self._await_back_off(now)
-        return Room.NONE
+        return Capacity.NONE
 
     def _can_send(self, now: float) -> bool:
         channel = self.channel

@@ -21,7 +21,7 @@ from kclient.errors import (
     NoCommonVersion,
     ProtocolError,
 )
-from kclient.network import Lane, Room
+from kclient.network import Capacity, Lane
 from kclient.producer.accumulator import NO_LEADER
 from kclient.producer.cargo import Cargo
 from kclient.producer.idempotence import Identity, IdentityState
@@ -48,7 +48,7 @@ logger = logging.getLogger("kclient.producer")
 
 # Names of the module: a look into an enum's class costs ten times as much.
 _PRODUCE = Lane.PRODUCE
-_NOW = Room.NOW
+_NOW = Capacity.NOW
 _ACKS = {"all": -1, 1: 1, 0: 0}
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _EXPIRED_AT_ONCE = 5000
@@ -260,8 +260,8 @@ class Sender:
         """
         sent = 0
         while sent < most and (ready := self._accumulator.ready.get(node_id)):
-            room = self._network.can_send(node_id, _PRODUCE)
-            if room is not _NOW and not self._may_wait(node_id, room):
+            capacity = self._network.can_send(node_id, _PRODUCE)
+            if capacity is not _NOW and not self._may_wait(node_id, capacity):
                 break
             most_lingered = _LINGERED_AT_ONCE if self._config.linger else 0
             queues = list(ready)
@@ -275,14 +275,14 @@ class Sender:
             sent += len(batches)
         return sent
 
-    def _may_wait(self, node_id: int, room: Room) -> bool:
+    def _may_wait(self, node_id: int, capacity: Capacity) -> bool:
         """Whether a request may wait for a connection, where it can't go now: only the first."""
         if self._network.is_connected(node_id, _PRODUCE):
             return False
         if node_id not in self._metadata.view.brokers:
             self._metadata.request_update()  # a leader without an address
         self._metadata.suspect_leader(node_id, _PRODUCE)
-        return bool(room) and not self.in_flight.get(node_id)
+        return bool(capacity) and not self.in_flight.get(node_id)
 
     def _collect(
         self, queues: list[PartitionQueue], node_id: int, now: float

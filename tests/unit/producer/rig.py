@@ -15,7 +15,7 @@ from kclient.cluster.view import Broker, Cluster
 from kclient.config import ProducerConfig
 from kclient.errors import ConnectionLost, KafkaError
 from kclient.hooks import Counters, Event, Hooks
-from kclient.network import Lane, RequestFuture, Room
+from kclient.network import Capacity, Lane, RequestFuture
 from kclient.producer.accumulator import Accumulator
 from kclient.producer.ending import UnseenFailures
 from kclient.producer.hot import Delivery, NoRoom
@@ -151,11 +151,11 @@ class HandNetwork:
 
     def add_ready_listener(self, listener: Callable[[int, Lane], object]) -> None: ...
 
-    def can_send(self, node_id: int, lane: Lane) -> Room:
+    def can_send(self, node_id: int, lane: Lane) -> Capacity:
         mine = [sent for sent in self.pending if sent.node_id == node_id]
         if node_id in self.blocked or len(mine) >= self.room:
-            return Room.NONE
-        return Room.NOW if self.is_connected(node_id, lane) else Room.ONCE_CONNECTED
+            return Capacity.NONE
+        return Capacity.NOW if self.is_connected(node_id, lane) else Capacity.ONCE_CONNECTED
 
     def is_connected(self, node_id: int, lane: Lane) -> bool:
         return node_id not in self.disconnected
