@@ -1,6 +1,6 @@
-"""The network room: one broker connection at a time, and the client that keeps them.
+"""The network package: one broker connection at a time, and the client that keeps them.
 
-``client.NetworkClient`` is the door for the rooms above. The imports here are the whole surface,
+``client.NetworkClient`` is the entry point for the packages above. The imports here are all of it,
 but for the values of ``health``; what lies behind is described in the files themselves, the states
 of a connection in ``connection.py``.
 """

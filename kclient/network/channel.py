@@ -29,12 +29,12 @@ class Channel(asyncio.BufferedProtocol):
 
     Args:
         connection: The machine.
-        owner: The line, which is told what happens, on the loop, and must not raise.
+        owner: The node connection, which is notified, on the loop, and must not raise.
         now: Reads the clock.
         setup_deadline: When the handshake must be over.
 
     Attributes:
-        full_since: Since when the transport's buffer has no room; None while it has.
+        full_since: Since when the transport's buffer is full; None while it isn't.
         intentional: It was ended for a reason that says nothing about the node.
         bytes_in: Received so far.
         bytes_out: Handed to the transport so far.
@@ -120,7 +120,7 @@ class Channel(asyncio.BufferedProtocol):
             self._settle(abort=abort)
 
     def close(self, why: str, *, abort: bool = True) -> None:
-        """Close for a reason that is nobody's fault; ``abort`` as in ``end``."""
+        """Close for a reason that says nothing about the node; ``abort`` as in ``end``."""
         where, node_id = self.connection.where, self.connection.key.node_id
         error = ConnectionLost(f"the connection to {where} was closed: {why}", node_id=node_id)
         self.end(error, abort=abort, intentional=True)
@@ -200,7 +200,7 @@ class Channel(asyncio.BufferedProtocol):
     # Consequences
 
     def _settle(self, *, abort: bool = True) -> None:
-        """Write, hand over and tell, after the machine may have moved."""
+        """Write, complete requests and notify the owner, after the machine may have moved."""
         connection = self.connection
         if connection.is_closed:
             if abort:

@@ -1,4 +1,4 @@
-"""NetworkClient: the door of the network room. Requests go in, RequestFutures come out.
+"""NetworkClient: the entry point of the package. Requests go in, RequestFutures come out.
 
 Made by ``cluster.core`` for each client. It joins the address book, the back-off of nodes, the
 selector and the node connections, and chooses the least loaded node. It must not retry a request,
@@ -46,7 +46,7 @@ class TaskSupervisor(Protocol):
         ...
 
     def task_restarted(self, name: str, why: str) -> None:
-        """A task of ``spawn_owned`` was killed by somebody else; another will take its place."""
+        """A task of ``spawn_owned`` was killed from outside; another will take its place."""
         ...
 
     def listener_failed(self, error: Exception) -> None:
@@ -180,8 +180,8 @@ class NetworkClient:
                     node_connection.close(unknown_node(node_id))
                     del self._connections[node_connection.key]
         if gone or moved:
-            # Who waited for the outcome of a dial may wait at another address now, or that dial
-            # may have been given up: nobody else would tell them.
+            # What waited for the outcome of a dial may wait at another address now, or that dial
+            # may have been given up: nothing else would notify it.
             now = self.clock.now()
             for node_connection in list(self._connections.values()):
                 node_connection.retry_dial(now)
@@ -272,7 +272,7 @@ class NetworkClient:
     def disconnect(self, node_id: int, lane: Lane, why: str) -> None:
         """Close the present connection at once, if it is usable: what is under way on it fails.
 
-        For an answer that nobody waits for any more and that everything else would wait behind.
+        For a response that is of no use any more and that everything else would wait behind.
         """
         node_connection = self._connections.get((node_id, lane))
         if node_connection is not None:
@@ -288,7 +288,7 @@ class NetworkClient:
         """Whether a request would be written now, or once a connection that may be made is there.
 
         Not where the node is unknown or in back-off, and where the connection has as many requests
-        under way as it may, is throttled, or doesn't take bytes. When that changes, room listeners
+        under way as it may, is throttled, or doesn't take bytes. When that changes, ready listeners
         are called.
         """
         if not self._running:
@@ -340,7 +340,7 @@ class NetworkClient:
     def add_ready_listener(self, listener: Callable[[int, Lane], object]) -> None:
         """Have ``listener(node_id, lane)`` called when sending may have become possible.
 
-        That is when a connection becomes ready, gains room after ``can_send`` said no, takes
+        That is when a connection becomes ready, has capacity after ``can_send`` said no, takes
         bytes again, or goes away.
         """
         self._ready_listeners.append(listener)
@@ -354,7 +354,7 @@ class NetworkClient:
         one that is being connected, then one that may be dialed.
 
         Args:
-            node_ids: Whom to choose from. All known brokers by default; where none of them can be
+            node_ids: Which to choose from. All known brokers by default; where none of them can be
                 asked, the bootstrap nodes.
             lane: On which connection it would be asked.
         """
@@ -391,25 +391,23 @@ class NetworkClient:
                 found.append(node_health(node, node_connections, self.states, now))
         return found
 
-    # What node connections tell
+    # What node connections report
 
     def dial_finished(self, node_connection: NodeConnection) -> None:
-        """Its dial has an outcome, or was given up: whoever left the probing to it goes on."""
+        """Its dial has an outcome, or was given up: those that left the probing to it go on."""
         now = self.clock.now()
         for other in self._connections_beside(node_connection):
             other.retry_dial(now)
 
     def node_unreachable(self, node_connection: NodeConnection, error: KafkaError) -> None:
-        """The node is out of reach: whoever waits for that address is told."""
+        """The node is unreachable: fail what waits for that address."""
         for each in (node_connection, *self._connections_beside(node_connection)):
             if each.channel is None:
                 each.fail_waiting(error)
-        self.dial_finished(
-            node_connection
-        )  # those without requests were told to wait for this outcome, too
+        self.dial_finished(node_connection)  # those without requests wait for this outcome, too
 
     def capacity_changed(self, node_connection: NodeConnection) -> None:
-        """Tell those who wait for room; forget the connection of a node that is gone."""
+        """Notify the ready listeners; forget the connection of a node that was removed."""
         node_id, lane = node_connection.key
         if node_connection.channel is None and self.book.get(node_id) is None:
             node_connection.close(unknown_node(node_id))
@@ -418,7 +416,7 @@ class NetworkClient:
             try:
                 listener(node_id, lane)
             except Exception as error:
-                self.reporter.listener_failed(error, f"room on {node_connection.key}")
+                self.reporter.listener_failed(error, f"ready listener on {node_connection.key}")
 
     # Inside
 

@@ -45,7 +45,7 @@ class ConnectionState(enum.Enum):
 
     DIALING = "The transport isn't open yet."
     NEGOTIATING = "ApiVersions was asked; what the broker speaks isn't known yet."
-    AUTHENTICATING = "Versions are known; the peers prove to each other who they are."
+    AUTHENTICATING = "Versions are known; the peers authenticate each other."
     READY = "Requests may be written."
     DRAINING = "No new requests; those under way are still awaited, then it closes."
     CLOSED = "The end. Nothing comes in or goes out any more."
@@ -100,7 +100,7 @@ class Connection:
     Args:
         key: Node and lane, for texts.
         address: ``host:port``, for texts.
-        identity: Who we are.
+        identity: Name and version of this client.
         pool: Buffers for received frames.
         frame_limit: Largest response in bytes, over what its request asked for.
         in_flight_limit: Requests under way at once.
@@ -116,7 +116,7 @@ class Connection:
         answered: Requests answered since READY.
         lost_requests: Requests that were under way when it closed.
         setup_timed_out: It closed since the handshake took too long.
-        output: What ``take_output`` gives, in pieces; for whoever wants to know if there is any.
+        output: What ``take_output`` gives, in pieces; to see whether there is any.
         outcomes: What ``take_outcomes`` gives, likewise.
         buffer: To be called for where the transport shall put the next bytes.
     """
@@ -196,7 +196,7 @@ class Connection:
             self.outcomes = []
         return outcomes
 
-    # What the driver tells
+    # What the driver reports
 
     def opened(self, now: float, setup_deadline: float) -> None:
         """The transport is open. ``setup_deadline`` is when the handshake must be over."""
@@ -392,7 +392,7 @@ class Connection:
         self.error = error
         requests = self.in_flight.clear()
         if in_handshake:
-            return  # those were our own; the driver tells the ones that wait
+            return  # those were our own; the driver fails the ones that wait
         self.lost_requests = len(requests)
         for request in requests:
             if expired_at is not None and request.deadline <= expired_at:
@@ -402,7 +402,7 @@ class Connection:
             self.outcomes.append((request, outcome))
 
     # Its errors. ``maybe_written`` is True in all that concern a request under way: it was handed
-    # to the transport, and nobody can say how far it came.
+    # to the transport, and how far it came can't be known.
 
     def _timed_out(self, request: PendingRequest) -> RequestTimedOut:
         """For the request whose deadline is over."""

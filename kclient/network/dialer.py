@@ -40,7 +40,7 @@ Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[SocketAddress]]]
 async def resolve(host: str, port: int) -> Sequence[SocketAddress]:
     """All stream addresses of ``host``, looked up in a thread that ends with the look-up.
 
-    A slow name server so holds up neither the loop, nor whoever else uses the loop's own threads,
+    A slow name server so holds up neither the loop, nor others that use the loop's own threads,
     nor the end of the process. An address in digits needs no thread.
     """
     try:
@@ -65,7 +65,7 @@ async def resolve(host: str, port: int) -> Sequence[SocketAddress]:
             addresses = _addresses(host, port, 0)
         except Exception as failure:
             error = failure
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter any more
             loop.call_soon_threadsafe(tell, addresses, error)
 
     threading.Thread(target=look_up, name="kclient-dns", daemon=True).start()

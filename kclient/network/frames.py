@@ -99,7 +99,7 @@ class FramePool:
                 buffer.pop()
                 buffer.append(0)
             except BufferError:
-                continue  # somebody still reads it: it is theirs now
+                continue  # it is still read: it belongs to its reader now
             return buffer
         return None
 

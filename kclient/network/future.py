@@ -1,4 +1,4 @@
-"""RequestFuture: the outcome of a request, without a loop until somebody awaits it.
+"""RequestFuture: the outcome of a request, without a loop until it is awaited.
 
 Made by ``NetworkClient.send`` for each request. An outcome is given once, by ``complete`` or
 ``fail``, and listeners run at once in the callback that gave it. An exception is never a value, so

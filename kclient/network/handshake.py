@@ -33,7 +33,7 @@ Step: TypeAlias = "tuple[Request, int]"
 
 
 class ClientInformation(NamedTuple):
-    """Who we say we are: in each request header, and once per connection (KIP-511)."""
+    """Name and version of this client: in each request header, and per connection (KIP-511)."""
 
     client_id: str
     software_name: str
@@ -44,14 +44,14 @@ class Handshake:
     """The handshake of one connection.
 
     Args:
-        identity: Who we are.
+        identity: Name and version of this client.
         authenticator: The SASL step machine; None where none is configured.
         where: The peer, for texts.
         node_id: The peer's id, for errors.
 
     Attributes:
-        versions: What the broker speaks; None before it said so.
-        throttle_ms: Silence that it asked for while it said so (KIP-219).
+        versions: What the broker supports; None before its response.
+        throttle_ms: Throttle time of the ApiVersions response (KIP-219).
     """
 
     def __init__(

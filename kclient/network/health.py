@@ -1,4 +1,4 @@
-"""What ``NetworkClient`` tells about its connections and nodes, as frozen values.
+"""What ``NetworkClient`` reports about its connections and nodes, as frozen values.
 
 Read by ``health()`` of the clients and by people; nothing decides by it.
 """

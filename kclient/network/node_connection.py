@@ -1,7 +1,7 @@
-"""The way to one node on one lane: who waits for its connection, the connection, and one timer.
+"""The connection to one node on one lane: waiting requests, the connection itself, one timer.
 
 ``NetworkClient`` makes one when a ConnectionKey is first used and keeps it. Requests queue here
-while there is no usable connection and are written, in order, when it has room. It owns the one
+while there is no usable connection and are written, in order, when it has capacity. It owns the one
 timer of the connection, which stands at the earliest of its deadlines. Rules of a connection are
 in ``connection.py``, those of back-off in ``nodes.py``.
 """
@@ -48,7 +48,7 @@ _NEVER = math.inf
 
 
 class Capacity(enum.IntEnum):
-    """Whether a node takes a request. Where it is NONE, which is false, it is told when it ends."""
+    """Whether a node takes a request. When NONE, which is false, ends, listeners are notified."""
 
     NONE = 0
     ONCE_CONNECTED = 1
@@ -83,9 +83,7 @@ class NodeConnection:
         self._established = False
         self._proved = False  # the present connection was of use
         self._opened_at = 0.0
-        self._notify_when_ready = (
-            False  # somebody was told that there is no room: say when there is
-        )
+        self._notify_when_ready = False  # a caller was refused: notify when there is capacity
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = _NEVER
         self._closed = False
@@ -134,7 +132,7 @@ class NodeConnection:
         node = self._owner.book.get(self.key.node_id)
         return node.address if node is not None else ""
 
-    # What the client tells
+    # What the client calls
 
     def send(self, request: PendingRequest, now: float) -> None:
         """Write the request, or let it wait for the connection."""
@@ -182,7 +180,7 @@ class NodeConnection:
         # Else another lane probes the node: its outcome brings us here again.
 
     def retry_dial(self, now: float) -> None:
-        """The node may be dialed again: do so for those who wait, or say so to those who asked."""
+        """The node may be dialed again: do so for waiting requests, or notify refused callers."""
         if self.channel is not None:
             return
         if self.waiting:
@@ -239,7 +237,7 @@ class NodeConnection:
         self.fail_waiting(error)
         self._disarm()
 
-    # What the channel tells
+    # What the channel reports
 
     def channel_ready(self, channel: Channel) -> None:
         """A usable connection: write what waited."""
@@ -317,7 +315,7 @@ class NodeConnection:
     # Requests
 
     def _pump(self, channel: Channel, now: float) -> None:
-        """Write what waits, as far as there is room, in one piece or a few large ones."""
+        """Write what waits, as far as there is capacity, in one piece or a few large ones."""
         unwritten = 0
         while self.waiting and channel.connection.can_send(now):
             request = self.waiting.popleft()
@@ -361,7 +359,7 @@ class NodeConnection:
     # The timer
 
     def _await_back_off(self, now: float) -> None:
-        """See to it that whoever was refused hears of the end of the node's back-off, if any."""
+        """Have refused callers notified at the end of the node's back-off, if any."""
         if (retry_at := self._owner.states.of(self.address).retry_at) > now:
             self._arm(retry_at)
 
@@ -402,7 +400,7 @@ class NodeConnection:
             self.disconnect("the broker has another address now")
         patience = self._owner.selector.request_timeout
         if channel.full_since is not None and now >= channel.full_since + patience:
-            # Requests without an answer have no deadline that would tell of a peer that is gone.
+            # Requests without a response have no deadline by which a lost peer would be noticed.
             error = ConnectionLost(
                 f"the connection to {connection.where} was closed, since it took no bytes for "
                 f"{patience:g} s",

@@ -147,7 +147,7 @@ class NodeStates:
         self._nodes: dict[str, NodeState] = {}
 
     def can_dial(self, address: str, now: float) -> bool:
-        """A connection may be opened now: no back-off, and nobody else is probing a failed one."""
+        """A connection may be opened now: no back-off, no other one probes a failed one."""
         state = self.of(address)
         return now >= state.retry_at and not (state.failures and state.probing)
 

@@ -1,4 +1,4 @@
-"""Tells the outside what happens in the network room: log, hooks, counters, and faults.
+"""Reports what happens in the network package: log, hooks, counters, and faults.
 
 Called by the node connections of one client. A *fault* is an exception out of a listener: it must
 not break a channel, and must not be swallowed either, so it is logged with its traceback and
@@ -28,7 +28,7 @@ WARN_SELDOM = 640.0
 """While it stays away the time between them doubles, up to this."""
 
 REMEMBERED = 1000
-"""Addresses whose latest trouble is remembered."""
+"""Addresses of which the latest trouble is remembered."""
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class Reporter:
             self._emit_completed(key, request, error, clock.now())
 
     def listener_failed(self, error: Exception, where: str) -> None:
-        """A listener raised: a defect of whoever registered it."""
+        """A listener raised: a defect of its owner."""
         self._counters.add("network.faults")
         self._log.error("a listener failed on %s", where, exc_info=error)
         if self._hooks.active:
@@ -184,9 +184,9 @@ class Reporter:
         trouble = self._troubles.get(connection.address)
         if trouble is None or not trouble.failures:
             return
-        told = trouble.warned_at >= trouble.since
+        warned = trouble.warned_at >= trouble.since
         self._log.log(
-            logging.INFO if told else logging.DEBUG,
+            logging.INFO if warned else logging.DEBUG,
             "usable again %s address=%s failures=%d after=%.1fs",
             connection.key,
             connection.address,

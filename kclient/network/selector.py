@@ -48,8 +48,8 @@ class Selector:
         config: Limits, TLS and idle time.
         clock: Reads the time.
         dialer: Opens transports.
-        identity: Who we say we are.
-        supervisor: Knows the dials, and hears where one is killed by somebody else.
+        identity: Name and version of this client.
+        supervisor: Knows the dials, and is notified where one is killed from outside.
         authenticator: Makes the SASL step machine of a connection; None where none is configured.
     """
 

@@ -1,4 +1,4 @@
-"""The seat of SASL: what a connection asks of whoever authenticates it.
+"""The seat of SASL: what a connection asks of its authenticator.
 
 ``connection.py`` makes one ``Authenticator`` per connection through a factory, and drives it in its
 state AUTHENTICATING: each step is one request (SaslHandshake, then SaslAuthenticate as often as
@@ -31,6 +31,6 @@ class Authenticator(Protocol):
 
         Raises:
             KafkaError: The peer refused, or what it said can't be trusted. The connection closes
-                and whoever waits for it gets this error.
+                and its waiters get this error.
         """
         ...
