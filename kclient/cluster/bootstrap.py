@@ -95,7 +95,7 @@ class Bootstrap:
                     await self._updater.apply_response(ask, future.result())
                     return True
                 except (ClientClosed, BackgroundTaskDied):
-                    raise  # the client ended while it started: nobody wants an answer any more
+                    raise  # the client ended while it started: there is nothing to report to
                 except KafkaError as error:
                     self._note(node_id, error)
         return False

@@ -1,4 +1,4 @@
-"""Calls: one request to whoever is responsible, repeated until it succeeds or time is up.
+"""Calls: one request to the responsible node, repeated until it succeeds or its deadline.
 
 For all requests but Produce and Fetch, whose loops have state of their own. Finds the node, sends,
 lets the caller's ``check`` find the error in the response, and follows ``retry.retry_action``:
@@ -72,7 +72,7 @@ class LeaderTarget:
 
 
 Target: TypeAlias = AnyNode | NodeTarget | ControllerTarget | LeaderTarget
-"""Who a request is for. A plain value: the node behind it is found anew for each attempt."""
+"""What a request is for. A plain value: its node is looked up again for each attempt."""
 
 
 class Calls:
@@ -129,7 +129,7 @@ class Calls:
 
         Raises:
             BrokerError: What ``check`` found, if trying again won't help.
-            RequestTimedOut: The deadline came first. The text tells how the attempts failed, and
+            RequestTimedOut: The deadline came first. The text says how the attempts failed, and
                 ``__cause__`` is the last of the failures.
             NoCommonVersion: The broker is too old or too new for this API.
             ClientClosed, BackgroundTaskDied: The client ended meanwhile.
@@ -183,7 +183,7 @@ class Calls:
         return f"broker {node_id}"
 
     def end(self, error: KafkaError) -> None:
-        """No attempt will be made any more: all who back off get ``error``."""
+        """Make no further attempt: all calls in back-off fail with ``error``."""
         self._ended = error
         self._end.notify()
 

@@ -68,7 +68,7 @@ logger = logging.getLogger("kclient.cluster")
 T = TypeVar("T")
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` takes at most, unless told otherwise: few things but sockets are left."""
+"""Seconds that ``close`` takes at most by default: few things but sockets are left."""
 LAST_MOMENT = 0.1
 """Seconds for what was written to leave, where the close of a client has no time left."""
 
@@ -97,7 +97,7 @@ class Health(Snapshot, Frozen):
         nodes: One entry per broker, and per bootstrap address that was tried: how long ago it
             last answered and last failed, and what is under way to it.
         tasks: Names of the internal tasks that run.
-        restarts: How often an internal task was started anew after somebody had killed it.
+        restarts: How often an internal task was restarted after it had been killed from outside.
         ok: It runs, and the latest refresh of metadata succeeded. Without requests that is known
             only after ``metadata_max_age`` seconds.
     """
@@ -132,7 +132,7 @@ class ClientCore:
         config: Settings.
         dialer: Opens connections; sockets by default.
         clock: Time; the loop's by default.
-        observers: Are told of events.
+        observers: Receive events.
         rng: For the jitter of waits.
 
     Raises:
@@ -274,7 +274,7 @@ class ClientCore:
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """End all internal tasks and connections. Twice, or before ``start``, is fine.
 
-        Those who wait inside the client get ``ClientClosed``. What a client wants to finish first
+        Waiters inside the client get ``ClientClosed``. What a client wants to finish first
         (flush, commit), it does before it calls this.
 
         Args:
@@ -305,7 +305,7 @@ class ClientCore:
         try:
             async with self._closing.limit():
                 await self.network.close(self._closing.time_left)
-        except TimeoutError:  # somebody else came, in more of a hurry
+        except TimeoutError:  # another caller has less time
             await self.network.close(0.0)
 
     def _fail(self, error: KafkaError) -> None:
@@ -320,7 +320,7 @@ class ClientCore:
         self._tell(self._end_listeners, error)
 
     def _tell(self, listeners: Sequence[Callable[[KafkaError], object]], error: KafkaError) -> None:
-        """Nobody waits in vain because somebody else's listener is broken, too."""
+        """Call each, also where another one raises."""
         for listener in listeners:
             try:
                 listener(error)
@@ -330,7 +330,7 @@ class ClientCore:
     def add_end_listener(self, listener: Callable[[KafkaError], object]) -> None:
         """Have ``listener(error)`` called when an internal task dies, and when ``close`` begins.
 
-        For those who keep callers waiting: they must give them ``error``. It must not raise.
+        For components with waiting callers: they must fail them with ``error``. It must not raise.
         """
         self._end_listeners.append(listener)
 
@@ -407,11 +407,11 @@ class ClientCore:
         )
 
     def metrics(self) -> dict[str, float]:
-        """All counters and gauges by name, ``room.what``."""
+        """All counters and gauges by name, ``package.what``."""
         return self.counters.snapshot()
 
 
 def _name_of(config: CommonConfig) -> str:
-    """Such as ``kclient producer-3``: clients of one ``client_id`` are told apart by number."""
+    """Such as ``kclient producer-3``: clients of one ``client_id`` are numbered."""
     kind = type(config).__name__.removesuffix("Config").lower()
     return f"{config.client_id} {kind}-{next(_made)}"

@@ -1,7 +1,7 @@
 """One question about many things: split by broker, asked at once, repeated for what failed.
 
-``offset_lookup`` and Admin use it. A ``FanoutRequest`` is the sans-IO part: whom to ask about a
-key, the request for some keys, and what a response says of each. Here is the loop around it;
+``offset_lookup`` and Admin use it. A ``FanoutRequest`` is the sans-IO part: which node to ask about
+a key, the request for some keys, and what a response says of each. Here is the loop around it;
 requests are futures of the network and cost no tasks, only waiting for several unknown topics does.
 """
 
@@ -26,9 +26,9 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class FanoutRequest(Protocol[K, V_co]):
-    """What is asked, of whom, and how an answer is read. Sans-IO.
+    """What is asked, of which node, and how a response is read. Sans-IO.
 
-    Where keys are partitions, their topics are known before ``node_for`` has to tell.
+    Where keys are partitions, their topics are known before ``node_for`` is called.
     """
 
     @property
@@ -45,7 +45,7 @@ class FanoutRequest(Protocol[K, V_co]):
         """The node to ask about ``key``, and a tag: keys of unequal tags go in requests apart.
 
         Raises:
-            KafkaError: Nobody can be asked at the moment; counts as a failed attempt.
+            KafkaError: No node can be asked at the moment; counts as a failed attempt.
         """
         ...
 
@@ -76,8 +76,8 @@ async def fan_out(
         question: What to ask.
         keys: About what; the result has their order.
         timeout: Seconds for all; ``api_timeout`` by default.
-        found: Called with answers as they come, for who needn't wait for the keys that are asked
-            about again.
+        found: Called with results as they come, for callers that needn't wait for keys that are
+            asked about again.
 
     Raises:
         ClientClosed, BackgroundTaskDied: The client ended meanwhile. All other errors are results.

@@ -2,23 +2,23 @@
 
 The rules in one place:
 
-- what is asked for are the topics that somebody wants: pinned ones until they are unpinned, used
+- what is requested are the wanted topics: pinned ones until they are unpinned, used
   ones until they have not been touched for ``max_idle`` seconds;
-- while somebody watches all topics (to subscribe by pattern), all are listed by age, and by need as
+- while all topics are watched (to subscribe by pattern), all are listed by age, and by need as
   long as that takes no more than a tenth of the time. Everything else still asks by name for those
   that are wanted: looks for a leader, and those that are not listed, to learn why;
-- a refresh is due by need (``need``: a broker refused a leader, somebody waits for a topic) or by
+- a refresh is due by need (``need``: a broker refused a leader, a caller waits for a topic) or by
   age (``max_age``), and only a topic that was never asked for doesn't wait for the back-off;
 - the back-off grows while attempts fail, and also while answers change nothing: ten partitions
   whose leader refuses don't make a storm of equal requests (KIP-580);
-- a leader that can't be reached is looked after until another one leads, it is back, or nobody
+- an unreachable leader is followed up until another one leads, it is back, or nothing
   wants it any more. For as long as elections take, the back-off stays short then: a new leader must
   not be found late;
 - an answer that changes less than all is merged in (``metadata_merge``: epochs and topic ids);
 - a topic that was there and is said to be none is asked for again until that is sure: one broker
-  that lags behind must not be believed because nobody else was asked;
+  that lags behind must not be believed because no other one was asked;
 - a topic id that was left behind for another one is not believed again at once: ids are never used
-  twice, so whoever still tells the old one lags behind;
+  twice, so a broker that still reports the old one lags behind;
 - brokers that can't be reached one after another, or not for long, or that say so (KIP-1102), send
   us back to the bootstrap addresses (KIP-899).
 """
@@ -84,8 +84,8 @@ class MetadataRefresh(Frozen):
         at: When it was decided on.
         serial: Needs up to this number are met by the answer.
         bootstrap: Ask one of the bootstrap addresses, not a known broker.
-        untried_broker: The latest answer was no help: ask who wasn't asked yet. A broker that lags
-            behind must not be asked again and again, just because a connection to it is there.
+        untried_broker: The latest response was no help: ask a broker that wasn't asked yet. One
+            that lags behind must not be asked again and again, just because it is connected.
     """
 
     topics: tuple[str, ...]
@@ -99,7 +99,7 @@ class MetadataRefresh(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class LeaderHint:
-    """A broker's word on who leads a partition now (KIP-951)."""
+    """A broker's hint at the new leader of a partition (KIP-951)."""
 
     topic: str
     partition: int
@@ -223,7 +223,7 @@ class MetadataState:
             self._needs.listing = 0
 
     def need_listing(self) -> None:
-        """If somebody watches all topics, they are to be listed; a request under way won't do."""
+        """While all topics are watched, list them; a request in flight is not enough."""
         if self._watchers:
             self._needs.serial += 1
             self._needs.listing = self._needs.serial
@@ -265,7 +265,7 @@ class MetadataState:
         if at > now:
             return at
         if lists_at <= now:
-            # Lists are enough for those who need all, so the others have to come in between.
+            # Lists are enough for pattern subscriptions, so named topics must come in between.
             unlisted = tuple(name for name in self._unlisted if name in self._needs.topics)
             if unlisted and not self.failures:
                 return self._ask(unlisted, now, full=False)
@@ -348,7 +348,7 @@ class MetadataState:
             decoding: ``MetadataResponse.decode_steps`` of the answer.
             version: Of the answer.
             now: For the schedule.
-            node_id: Whose answer it is; below 0 for a bootstrap address.
+            node_id: The broker that answered; below 0 for a bootstrap address.
 
         Raises:
             BrokerError: The answer as a whole is a refusal. Call ``failed`` with it.
@@ -405,8 +405,8 @@ class MetadataState:
         self._ask_for_missed()
         self._unlisted = tuple(unlisted)
         for name in unlisted:
-            self.need(name)  # why, is told (and it is created) only where it is asked for by name
-        return self.view  # no step lies in between: whoever sees it must find the network knows too
+            self.need(name)  # the reason comes (and it is created) only for a request by name
+        return self.view  # no step in between: the network must know of it as soon as readers do
 
     def _note_missed(self, new: TopicFields, old: TopicFields | None) -> None:
         if new[ERROR] != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -533,7 +533,7 @@ def metadata_request(
 
     All topics are null from version 1 on. Version 0 can't ask for none: its empty list means all,
     and so the answer is filtered unless all were asked for.
-    From version 4 on the broker is told whether it may create what it doesn't know.
+    From version 4 on the request says whether the broker may create unknown topics.
     """
     from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 

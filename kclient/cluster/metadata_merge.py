@@ -3,14 +3,14 @@
 Called by ``metadata`` topic by topic. The rules, from Java's ``Metadata`` and KIP-320/KIP-516:
 
 - a leader epoch doesn't go back for the same topic id: a broker that lags behind is not believed.
-  Only when all who are asked say so many times in a row, the higher one was a lie (or bytes that
+  Only when all brokers report it many times in a row, the higher one was a lie (or bytes that
   were damaged on the way), which must not keep us from the leader for ever;
 - another topic id is another topic: everything of the old one is forgotten. Ids are never used
-  twice, so a broker that still tells the old one afterwards lags behind, and isn't believed either;
-- what looks like the past but can't be told from a topic that was created again (no ids, or an id
-  that was left behind) is believed when it is told again and again;
+  twice, so a broker that still reports the old one lags behind, and isn't believed either;
+- what looks like the past but may be a recreated topic (no ids, or an id that was left behind) is
+  believed when it is reported again and again;
 - an answer without epochs is taken as it is, since brokers older than 2.4 (Metadata before
-  version 9) tell stale epochs or none, in the middle of a rolling upgrade too;
+  version 9) report stale epochs or none, in the middle of a rolling upgrade too;
 - partitions are never taken away from what may be the same topic.
 
 ``UnknownTopics`` counts the brokers that say that there is no such topic: producers and consumers
@@ -56,7 +56,7 @@ class _Unknown:
     Attributes:
         since: When that was first said.
         latest: When it was said again.
-        nodes: Who said it, and when the latest request was made that they answered so.
+        nodes: The brokers that reported it, and when their latest request was made.
     """
 
     since: float
@@ -80,7 +80,7 @@ class UnknownTopics:
         found.nodes[node_id], found.latest = asked, now
 
     def forget(self, name: str) -> None:
-        """Nobody wants that topic any more."""
+        """That topic isn't wanted any more."""
         self._unknown.pop(name, None)
 
     def is_confirmed(self, topic: str, brokers: int, since: float, grace: float) -> bool:
@@ -199,7 +199,7 @@ def _in_order(listed: Sequence[MetadataResponsePartition]) -> list[MetadataRespo
 
 
 def is_stale(old: Topic, new: Topic) -> bool:
-    """Whether ``new`` tells less than ``old`` about what may be the same topic."""
+    """Whether ``new`` knows less than ``old`` of what may be the same topic."""
     if NO_TOPIC_ID not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
         return False
     if len(new.leaders) < len(old.leaders):
@@ -246,7 +246,7 @@ class TopicHistory:
         self._former_ids: dict[str, tuple[bytes, ...]] = {}
 
     def forget(self, name: str) -> None:
-        """Nobody wants that topic any more."""
+        """That topic isn't wanted any more."""
         for memory in (self._lost, self._doubts, self._former_ids):
             memory.pop(name, None)
 

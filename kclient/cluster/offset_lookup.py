@@ -42,7 +42,7 @@ SINCE = {
 """ListOffsets version, and Kafka release, that brought a symbolic offset."""
 
 CONSUMER = -1
-"""Replica id of one who is not a broker."""
+"""Replica id of a client."""
 
 NOT_FOUND = -1
 """The offset that stands for none: no record is so young."""

@@ -1,4 +1,4 @@
-"""What to do after a failed attempt of a request, and how to tell the user in the end. Sans-IO.
+"""What to do after a failed attempt of a request, and the error to raise in the end. Sans-IO.
 
 ``calls`` and ``fanout`` ask ``retry_action`` after each failure; this is the one place of the
 package where facts about errors become decisions. ``Attempts`` remembers them for the final error.

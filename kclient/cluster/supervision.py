@@ -1,15 +1,15 @@
 """Supervisor: the task group of one client, and the context in which it may be used; its Closing.
 
 ``ClientCore`` has one, and every task of the client is in it. One that ends before its time must
-reach the user: the error is remembered, told to all who wait, and raised by ``check`` from then
-on, and the others are stopped, as they are of no more use. ``check`` also refuses another loop,
-thread or process than the client was entered in; it is called per record, so it is one comparison
-unless something is wrong.
+reach the user: the error is kept, given to all waiters, and raised by ``check`` from then on, and
+the others are stopped, as they are of no more use. ``check`` also refuses another loop, thread or
+process than the client was entered in; it is called per record, so it is one comparison unless
+something is wrong.
 
-``Closing`` is the end of a client as one piece of work, done once, whoever asks for it and whoever
-stops waiting. It runs in a task of its own, so that a caller who is cancelled doesn't interrupt it;
-where that task itself is killed, whoever waits starts it again, so the work must be able to go on
-from any point. Its time is that of the caller who has the least.
+``Closing`` is the end of a client as one piece of work, done once for any number of callers. It
+runs in a task of its own, so that a cancelled caller doesn't interrupt it; where that task itself
+is killed, a waiter starts it again, so the work must be able to go on from any point. Its deadline
+is the earliest of its callers'.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Supervisor:
     """Tasks and context of one client.
 
     Tasks: those of ``spawn`` and ``spawn_owned``, until they end. ``stop``, ``close`` and the death
-    of one of ``spawn`` end those of ``spawn``; the others belong to whoever asked for them.
+    of one of ``spawn`` end those of ``spawn``; the others belong to their owners.
 
     Args:
         on_death: Called with the error when an internal task died, so that waiters hear of it.
@@ -142,8 +142,8 @@ class Supervisor:
     ) -> asyncio.Task[Any]:
         """Run an internal task that the client can't do without.
 
-        Where it raises, where somebody else cancels it, and where one that is ``endless`` returns,
-        the client has failed.
+        Where it raises, is cancelled from outside, or returns although it is ``endless``, the
+        client has failed.
         """
         return self._start(coroutine, name, TaskKind.ENDLESS if endless else TaskKind.VITAL)
 
@@ -291,7 +291,7 @@ class Closing(Generic[T]):
 
     @property
     def begun(self) -> bool:
-        """Somebody asked for it."""
+        """It was requested."""
         return self._task is not None
 
     @property
@@ -303,7 +303,7 @@ class Closing(Generic[T]):
         """Begin if need be, and wait for the end.
 
         Args:
-            timeout: Seconds for what is under ``limit``, also where somebody else began it.
+            timeout: Seconds for what is under ``limit``, also where another caller began it.
 
         Raises:
             Exception: What the work raised each time; CancelledError where it was cancelled each
@@ -314,10 +314,10 @@ class Closing(Generic[T]):
         self.shorten_deadline(timeout)
         while True:
             task = self._task if self._task is not None else self._begin()
-            # Not a shield: that can't tell the cancellation of the work from that of the caller.
+            # Not a shield: there the cancellation of the work looks like that of the caller.
             await asyncio.wait([task])
             if task is not self._task:
-                continue  # somebody else has started it again
+                continue  # another waiter has started it again
             why = _killed_by(task)
             if why is None or self._attempts >= ATTEMPTS:
                 return task.result()

@@ -2,7 +2,7 @@
 
 A cluster of 100,000 partitions is refreshed every few minutes, so what a refresh builds per
 partition is three small integers and a shared row; ``Partition`` and ``Replica`` objects are built
-when somebody looks at one. Offsets are put in by those who looked them up.
+when somebody looks at one. Offsets are put in by their lookups.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Replica:
         is_leader: It takes the writes.
         in_sync: It is in the in-sync replica set (ISR): it may become the leader without loss.
         offline: Its broker or its disk is down.
-        log_end_offset: The offset that its next record gets; None where nobody asked.
+        log_end_offset: The offset that its next record gets; None where it wasn't looked up.
     """
 
     node_id: int
@@ -46,14 +46,14 @@ class Partition:
         topic: Topic name.
         index: Its number within the topic, from 0.
         leader: Node id of the leader; None while there is none.
-        leader_epoch: Counts the leaders that it has had; -1 where the brokers don't tell.
+        leader_epoch: Counts the leaders that it has had; -1 where the brokers don't report it.
         replicas: Node ids of all assigned replicas (AR), the preferred leader first.
         isr: Node ids of those in sync.
         offline_replicas: Node ids of those whose broker or disk is down.
         high_watermark: The first offset that is not yet on all in-sync replicas, so the end of
-            what a consumer can see; None where nobody asked.
+            what a consumer can see; None where it wasn't looked up.
         log_end_offset: The offset that the leader gives to its next record (LEO), never below the
-            high watermark; None where nobody asked.
+            high watermark; None where it wasn't looked up.
         error: Kafka's error code of this partition in the metadata; 0 for none.
     """
 
@@ -84,7 +84,7 @@ class Partition:
 
     @property
     def offline(self) -> bool:
-        """It has no leader: nobody can write or read it."""
+        """It has no leader: it can't be written or read."""
         return self.leader is None
 
     @property
@@ -125,7 +125,7 @@ class Partition:
 
 
 NO_TOPIC_ID = bytes(16)
-"""The topic id of a broker that doesn't tell ids (Metadata before version 10)."""
+"""The topic id where brokers don't report ids (Metadata before version 10)."""
 
 NO_NODE = -1
 """The leader of a partition that has none."""
@@ -204,7 +204,7 @@ class Topic:
     def topic_id(self) -> bytes:
         """16 bytes that are new whenever the topic is created again.
 
-        ``NO_TOPIC_ID`` where the brokers don't tell.
+        ``NO_TOPIC_ID`` where the brokers don't report it.
         """
         return self.facts[1]
 

@@ -21,7 +21,7 @@ LONGEST_LOOK = 0.4
 ELECTION = 30.0
 """Seconds that an election may take; from then on there is no election_pending."""
 FORGOTTEN = 60.0
-"""Seconds after which a leader that nobody asked for any more isn't looked after."""
+"""Seconds after which a leader that isn't wanted any more is forgotten."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class UnreachableLeaders:
         return missing is not None
 
     def review(self, view: Cluster, is_unreachable: Callable[[int], bool], now: float) -> None:
-        """Forget who is back, who leads nothing any more, and whom nobody wants."""
+        """Forget brokers that are back, lead nothing any more, or aren't wanted."""
         for node_id, missing in list(self._nodes.items()):
             unwanted = now - missing.wanted_at >= FORGOTTEN
             if unwanted or not is_unreachable(node_id) or not _leads(view, node_id):

@@ -111,13 +111,13 @@ class MetadataUpdater:
             self._wakeup.notify()
 
     def remove_topic(self, topic: str) -> None:
-        """Take back one ``add_topic``. The topic then expires unless somebody uses it."""
+        """Take back one ``add_topic``. The topic then expires unless it is used."""
         self._state.unpin(topic, self._clock.now())
 
     def touch(self, topic: str) -> None:
         """Keep ``topic`` in the view for another ``metadata_max_idle`` seconds.
 
-        Cheap; for those who use a topic as long as records for it come (once per batch, say).
+        Cheap; for use by the batch, as long as records for the topic come.
         """
         if self._state.touch(topic, self._clock.now()):
             self._wakeup.notify()
@@ -125,22 +125,21 @@ class MetadataUpdater:
     def watch_all(self) -> None:
         """Keep all topics that there are in the view, until ``unwatch_all``; calls are counted.
 
-        For who subscribes by pattern: what is new or gone is seen at each ``metadata_max_age`` and
-        after ``request_update()``. A topic that is also kept by ``add_topic`` or ``touch`` stays in
-        the view when it is gone, with the error that the brokers answer for it. See
-        ``Cluster.listed``.
+        For subscriptions by pattern: new and deleted topics are seen at each ``metadata_max_age``
+        and after ``request_update()``. A topic that is also kept by ``add_topic`` or ``touch``
+        stays in the view when it is deleted, with the error of the brokers. See ``Cluster.listed``.
         """
         if self._state.watch_all():
             self._wakeup.notify()
 
     def unwatch_all(self) -> None:
-        """Take back one ``watch_all``. After the last, what nobody else uses leaves the view."""
+        """Take back one ``watch_all``. After the last, unwanted topics leave the view."""
         self._state.unwatch_all()
 
     def request_update(self, topic: str | None = None) -> None:
         """Have the view refreshed soon: of ``topic`` only, if given and wanted, else of all.
 
-        All are those that somebody wants, or, while somebody watches all, all that there are.
+        Refreshes wanted topics, or every topic for pattern subscriptions.
         Returns at once. Many calls make one request, and requests keep a back-off between them,
         which grows as long as the answers bring nothing new.
         """
@@ -312,7 +311,7 @@ class MetadataUpdater:
         )
 
     def end(self, error: KafkaError) -> None:
-        """No refresh will come any more: all who wait, now or later, get ``error``."""
+        """Refresh no more: all waiters, present and later ones, get ``error``."""
         self._ended = error
         for timer in self._suspects.values():
             timer.cancel()
@@ -397,7 +396,7 @@ class MetadataUpdater:
         return network.least_loaded(bootstrap)
 
     def _likely(self, known: Iterable[int]) -> list[int]:
-        """Where a leader is missing nobody is asked who is away: who hangs would let it wait."""
+        """While a leader is unreachable, ask no unreachable broker: it might hang."""
         known = list(known)
         if not self._state.unreachable_leaders:
             return known
@@ -424,7 +423,7 @@ class MetadataUpdater:
     async def apply_response(
         self, ask: MetadataRefresh, raw: RawResponse, node_id: int = -1
     ) -> Cluster:
-        """Decode an answer and merge it into the view, in slices; tell everybody."""
+        """Decode an answer and merge it into the view, in slices; notify all."""
         from kclient.protocol.messages.metadata import MetadataResponse
 
         started = self._clock.now()

@@ -1,6 +1,6 @@
 """Cluster: everything that the client knows of the cluster, as one frozen snapshot.
 
-Made by ``metadata``, read by everybody who needs a leader, a partition count or a topic id; a
+Made by ``metadata``, read wherever there is need of a leader, a partition count or a topic id; a
 ``Broker`` is where one node listens. Sans-IO. A ``Cluster`` is replaced, never edited.
 """
 
@@ -34,7 +34,7 @@ class Broker:
         host: Advertised host name or address, IPv6 without brackets.
         port: Advertised port.
         rack: Its rack or availability zone; None where the cluster has none.
-        fenced: Registered, but not allowed to lead anything (KRaft; only ``Admin`` can tell).
+        fenced: Registered, but not allowed to lead anything (KRaft; only ``Admin`` knows).
     """
 
     node_id: int
@@ -54,7 +54,7 @@ class Broker:
 
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Kafka's own; brokers that tell of them mark them, too."""
+"""Kafka's own; brokers that list them mark them, too."""
 
 
 @frozen
@@ -65,7 +65,7 @@ class Cluster(Frozen):
 
     Attributes:
         version: Counts the snapshots of one client; a newer one has a higher number.
-        cluster_id: The cluster's own id; None where the brokers don't tell.
+        cluster_id: The cluster's own id; None where the brokers don't report it.
         controller_id: The broker to send topic administration to; None while unknown.
         brokers: By node id.
         topics: By name, those with an error included.
@@ -116,21 +116,21 @@ class Cluster(Frozen):
     def is_internal(self, topic: str) -> bool:
         """Whether a topic is one of Kafka's own, such as ``__consumer_offsets``."""
         found = self.topics.raw.get(topic)
-        # Metadata version 0 doesn't tell, and neither does a view without the topic.
+        # Metadata version 0 doesn't have it, and neither does a view without the topic.
         return topic in INTERNAL_TOPICS or (found is not None and found[IS_INTERNAL])
 
     @property
     def listed(self) -> Iterator[str]:
         """The names of the topics that are there and can be used, internal ones included.
 
-        Of all topics while somebody watches all; see ``MetadataUpdater.watch_all``.
+        Of all topics while all are watched; see ``MetadataUpdater.watch_all``.
         """
         for name, facts in self.topics.raw.items():
             if facts[LEADERS] and not facts[ERROR]:
                 yield name
 
     def has_same_leaders(self, other: Cluster, topic: str) -> bool:
-        """Whether both tell the same of a topic: its id, its error, its leaders, their epochs."""
+        """Whether both know the same of a topic: its id, its error, its leaders, their epochs."""
         mine, others = self.topics.raw.get(topic), other.topics.raw.get(topic)
         if mine is None or others is None or mine is others:
             return mine is others

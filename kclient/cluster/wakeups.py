@@ -1,7 +1,7 @@
 """Waiting for something to happen, or for a while; and long work in slices, so that others may run.
 
 ``Wakeup`` is one sleeper (a task of a client), ``Broadcast`` any number of them (polls, callers,
-whoever waits for metadata). ``run_sliced`` runs a generator that yields wherever it may be
+waiters for metadata). ``run_sliced`` runs a generator that yields wherever it may be
 interrupted, as the metadata refresh, and Admin's responses of thousands of topics. They decide
 nothing.
 """
@@ -16,11 +16,11 @@ from typing import TypeVar
 from kclient.clock import work_clock
 
 LONGEST_SLEEP = 3600.0
-"""Seconds; whoever has nothing to wait for is woken by an event, and looks again then."""
+"""Seconds; a task with nothing to wait for is woken by an event, and looks again then."""
 
 
 class Wakeup:
-    """Wakes one sleeper. What rings while nobody sleeps ends the next sleep at once."""
+    """Wakes one sleeper. A notification while none sleeps ends the next sleep at once."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] | None = None
@@ -50,14 +50,14 @@ class Wakeup:
 
 
 class Broadcast:
-    """Wakes all who wait."""
+    """Wakes all waiters."""
 
     def __init__(self) -> None:
         # In the order of their coming, so that a run can be repeated exactly.
         self._waiters: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
-        """Wake everybody; those who come later wait for the next time."""
+        """Wake all waiters; later ones wait for the next notification."""
         if self._waiters:
             waiters, self._waiters = self._waiters, {}
             for waiter in waiters:
