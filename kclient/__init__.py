@@ -1,6 +1,6 @@
 """An asyncio client SDK for Apache Kafka. The public names, and nothing else.
 
-Each name is imported from its room on first use, so that ``import kclient`` stays cheap. In a
+Each name is imported from its package on first use, so that ``import kclient`` stays cheap. In a
 service, ``from kclient import Producer`` at module level keeps that off the event loop.
 """
 

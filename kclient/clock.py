@@ -50,7 +50,7 @@ def loop_environment() -> LoopEnvironment | None:
 
 
 def work_clock(real: Callable[[], float]) -> Callable[[], float]:
-    """What tells a loop of work when to let others run: ``real``, or the environment's."""
+    """The clock by which long work yields to the loop: ``real``, or the environment's."""
     world = loop_environment()
     return real if world is None else world.effort
 
@@ -69,7 +69,7 @@ class Clock(Protocol):
 
 
 def wall_ns_of(clock: Clock) -> Callable[[], int]:
-    """What tells ``clock``'s wall time in nanoseconds, by the shortest way."""
+    """A function for ``clock``'s wall time in nanoseconds, by the shortest way."""
     if isinstance(clock, SystemClock):
         return clock.wall_ns
     return lambda: clock.wall_ms() * 1_000_000

@@ -1,7 +1,7 @@
-"""What observers are told: an event per request, batch or connection, never per record.
+"""What observers receive: an event per request, batch or connection, never per record.
 
-Users import them from ``kclient.hooks``. They are loaded by the first that is told, as most clients
-have no observer; their base class is in ``types``.
+Users import them from ``kclient.hooks``. They are loaded by the first that is emitted, as most
+clients have no observer; their base class is in ``types``.
 """
 
 from __future__ import annotations

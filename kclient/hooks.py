@@ -74,7 +74,7 @@ class Hooks:
     """The observers of one client; ``if hooks.active:`` before ``emit`` costs nothing idle.
 
     Args:
-        observers: Are told of events.
+        observers: Receive events.
         client: The name of the client in log lines.
     """
 
@@ -100,14 +100,14 @@ class Hooks:
                     self.log(logger).exception("an observer failed on %s", type(event).__name__)
 
     def log(self, room: logging.Logger) -> ClientLog:
-        """The log of a room, with the client's name in front of each line."""
+        """The log of a package, with the client's name in front of each line."""
         if room not in self._logs:
             self._logs[room] = ClientLog(room, {"client": self.client})
         return self._logs[room]
 
 
 class Counters:
-    """Named numbers of one client: ``room.what`` to a count or a gauge.
+    """Named numbers of one client: ``package.what`` to a count or a gauge.
 
     Plain dict arithmetic; updated per request, batch or connection. ``snapshot`` also asks the
     registered gauges.
@@ -206,7 +206,7 @@ class Deserializer(Protocol[T_co]):
 
 @frozen
 class MemberSubscription(Frozen):
-    """What one member of a group of consumers wants, as the leader's assignor is told.
+    """What one member of a group of consumers wants, as the leader's assignor receives it.
 
     Attributes:
         topics: Names.
@@ -390,7 +390,7 @@ def require_callable(field: str, plugin: object) -> None:
 
 
 def _check_direction(field: str, kind: type) -> None:
-    """Both directions take (topic, data), so it is the name that tells ours apart."""
+    """Both directions take (topic, data), so ours are told apart by name."""
     wanted = field.rpartition("_")[2].capitalize()
     given = "Deserializer" if kind.__name__.endswith("Deserializer") else "Serializer"
     if kind.__module__ == "kclient.serializers" and given != wanted:

@@ -1,4 +1,4 @@
-"""How a client proves who it is and knows whom it talks to, as one value.
+"""How a client authenticates itself and its brokers, as one value.
 
 ``Security`` is made by its class methods only, so that combinations that can't work can't be
 written. SASL mechanisms get their own class methods here when they come.

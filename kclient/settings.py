@@ -70,7 +70,7 @@ def seconds(
 
 def _is_real(value: object) -> bool:
     """Whether it is a number such as a Fraction."""
-    import numbers  # which nobody needs who gives an int or a float
+    import numbers  # not needed for an int or a float
 
     return isinstance(value, numbers.Real)
 
@@ -95,7 +95,7 @@ def integer(minimum: int, maximum: int, *, optional: bool = False) -> Check:
 def choice(*options: Any, besides: str = "") -> Check:
     """One of the given values; the type counts too, so that True is not 1.
 
-    ``besides`` says in an error what else whoever calls this allows.
+    ``besides`` says in an error what else the caller allows.
     """
     allowed = "one of " + ", ".join(repr(option) for option in options) + besides
 
@@ -135,7 +135,7 @@ def iso_duration_ns(said: str) -> int:
     Raises:
         ValueError: It is none, or longer than 64 bits of seconds.
     """
-    import re  # which nobody needs who gives no such duration
+    import re  # not needed without such a duration
 
     found = re.fullmatch(_DURATION, said, re.ASCII | re.IGNORECASE)
     if found is None or not any(found.groups()[1:]):
@@ -318,7 +318,7 @@ class Settings(Frozen):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """What ``name`` was probably meant to be; None if nothing is near. For error messages."""
-    import difflib  # which nobody needs who spells right
+    import difflib  # needed for misspelt names only
 
     near = difflib.get_close_matches(name, known, n=1)
     return near[0] if near else None

@@ -1,6 +1,6 @@
 """The step of a state machine: looks it up in a table and refuses one that isn't there.
 
-Each machine keeps its theory, states and table in a file of its own room; nothing else belongs
+Each machine keeps its theory, states and table in a file of its own package; nothing else belongs
 here. ``IllegalTransition`` is a defect of ours, never of a user or a broker.
 """
 
@@ -19,7 +19,7 @@ EventT = TypeVar("EventT", bound="enum.Enum")
 
 
 class IllegalTransition(ClientError):
-    """A state machine was told of an event that its state has no answer to: a defect of ours."""
+    """A state machine got an event that its state has no transition for: a defect of ours."""
 
     fatal = True
 

@@ -32,7 +32,7 @@ class TopicPartition(NamedTuple):
 
 
 class Event:
-    """Base of what observers are told. Fields never hold a key, a value or a password."""
+    """Base of what observers receive. Fields never hold a key, a value or a password."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -62,8 +62,8 @@ class RecordMetadata(NamedTuple):
     Attributes:
         topic: Topic name.
         partition: Partition index.
-        offset: The record's offset; -1 where the broker doesn't tell (acks=0, or a duplicate of
-            a batch that it no longer remembers).
+        offset: The record's offset; -1 where the broker doesn't report it (acks=0, or a duplicate
+            of a batch that it no longer remembers).
         timestamp: Int milliseconds since the epoch: the record's, or the broker's where the topic
             uses LogAppendTime.
     """
@@ -94,7 +94,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """Who a consumer is in its group, for a transaction that commits its offsets (KIP-447).
+    """A consumer's identity in its group, for a transaction that commits its offsets (KIP-447).
 
     Attributes:
         group: The group.
@@ -116,7 +116,7 @@ class OffsetAndTimestamp:
     Attributes:
         offset: The offset found.
         timestamp: Int milliseconds of the record there; -1 for earliest and latest.
-        leader_epoch: Epoch of the leader that wrote it, None where the broker doesn't tell.
+        leader_epoch: Epoch of the leader that wrote it, None where the broker doesn't report it.
     """
 
     offset: int

@@ -1,4 +1,4 @@
-"""Admin: the facade for users who administer topics and look at the cluster. Thin.
+"""Admin: the facade for administration of topics and looks at the cluster. Thin.
 
 Each method checks its arguments, asks through ``cluster.calls`` or ``cluster.fanout``, and gives
 values. What is asked and how answers are read is in the S file of each subject.
@@ -31,7 +31,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 SHOWN = 5
-"""Other errors that the raised one tells of."""
+"""Other errors that the raised one names."""
 
 
 class Admin(AsyncOnly):
@@ -50,7 +50,7 @@ class Admin(AsyncOnly):
         bootstrap: ``"host:port"``, several with commas, or a sequence of them; None for
             that of ``config``.
         config: Settings, if they are kept in one value.
-        observers: Are told of events.
+        observers: Receive events.
         dialer: Opens connections; sockets by default.
         **settings: Single settings, over ``config``.
 
@@ -317,7 +317,7 @@ class Admin(AsyncOnly):
         timeout: float | None = None,
         return_errors: bool = False,
     ) -> Mapping[TopicRef, TopicDescription | KafkaError]:
-        """Tell partitions, leaders, replicas and ISR of topics, as a broker sees them now.
+        """Describe partitions, leaders, replicas and ISR of topics, as a broker sees them now.
 
         Args:
             topics: Names, or ids of 16 bytes (Apache Kafka 3.0 or newer).
@@ -362,7 +362,7 @@ class Admin(AsyncOnly):
     # Cluster and offsets
 
     async def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
-        """Tell the cluster's id, its controller and its brokers, as a broker sees them now.
+        """Describe the cluster: its id, its controller and its brokers, as a broker sees them now.
 
         Args:
             timeout: Seconds, see the class.

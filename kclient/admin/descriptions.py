@@ -2,7 +2,7 @@
 
 Sans-IO. Admin asks for metadata of its own instead of waiting for the client's view, since its user
 wants to know how things are now. DescribeCluster is there since Apache Kafka 2.8; older brokers
-tell the same of the cluster through Metadata.
+describe the cluster through Metadata.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TopicListing:
 
     Attributes:
         name: Its name.
-        topic_id: Its id of 16 bytes; None where the brokers don't tell (before 2.8).
+        topic_id: Its id of 16 bytes; None where the brokers don't report it (before 2.8).
         is_internal: It is one of Kafka's own, such as ``__consumer_offsets``.
         partitions: How many it has.
     """
@@ -56,7 +56,7 @@ class TopicDescription:
 
     Attributes:
         name: Its name.
-        topic_id: Its id of 16 bytes; None where the brokers don't tell (before 2.8).
+        topic_id: Its id of 16 bytes; None where the brokers don't report it (before 2.8).
         is_internal: It is one of Kafka's own, such as ``__consumer_offsets``.
         partitions: By index, each with leader, epoch, replicas (AR), ISR and offline replicas.
     """
@@ -87,7 +87,7 @@ class ClusterDescription:
     """The cluster as it is now.
 
     Attributes:
-        cluster_id: The cluster's own id; None where the brokers don't tell.
+        cluster_id: The cluster's own id; None where the brokers don't report it.
         controller_id: The node to send topic administration to (in KRaft clusters any broker,
             which forwards it); None while there is none.
         brokers: In order of their ids.
@@ -117,7 +117,7 @@ def request_for(refs: Sequence[TopicRef], version: int) -> MetadataRequest:
             else MetadataRequestTopic(name=None, topic_id=ref)
             for ref in refs
         ],
-        # Before version 4 a broker can't be told not to create what it doesn't know.
+        # Before version 4 a broker can't be asked not to create what it doesn't know.
         allow_auto_topic_creation=version < 4,
     )
 
@@ -147,7 +147,7 @@ def read_descriptions(
     found: dict[TopicRef, TopicDescription | KafkaError] = {}
     asked = set(refs)
     rows: dict[Row, Row] = {}
-    # Epochs are shown as the broker tells them, also by those that are no base for decisions.
+    # Epochs are shown as the broker reports them, also by those that are no base for decisions.
     for said in response.topics:
         ref: TopicRef = said.topic_id if said.topic_id in asked else said.name or ""
         topic = read_topic(said, IDS_SINCE, rows)

@@ -99,10 +99,10 @@ class CreatedTopic:
 
     Attributes:
         name: Its name.
-        topic_id: Its id of 16 bytes; None where the brokers don't tell (before 2.8).
-        partitions: How many it has; None where the brokers don't tell (before 2.4) nor were told.
+        topic_id: Its id of 16 bytes; None where the brokers don't report it (before 2.8).
+        partitions: How many it has; None where it wasn't given and brokers (before 2.4) don't say.
         replication_factor: Likewise.
-        configs: All settings that it has, by name; empty where the brokers don't tell.
+        configs: All settings that it has, by name; empty where the brokers don't report them.
     """
 
     name: str
@@ -118,7 +118,7 @@ class DeletedTopic:
 
     Attributes:
         name: Its name; None where it was deleted by id and may not be named to this client.
-        topic_id: Its id of 16 bytes; None where the brokers don't tell (before 2.8).
+        topic_id: Its id of 16 bytes; None where the brokers don't report it (before 2.8).
     """
 
     name: str | None

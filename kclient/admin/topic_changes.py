@@ -1,7 +1,7 @@
 """Changing topics: asks the controller, then waits until every broker shows what it has done.
 
 Called by ``Admin``; the questions are in ``topics``. A controller answers before all brokers have
-heard of a change, so a client that goes on to another broker might be told that its new topic
+heard of a change, so a client that goes on to another broker might hear that its new topic
 doesn't exist. The wait is for a moment only: the change itself is done, so running out of time is
 no error.
 
@@ -131,7 +131,7 @@ async def broker_defaults(core: ClientCore, timeout: float) -> tuple[int, int]:
         KafkaError: They can't be had; ClusterAuthorizationFailed where this client may not see
             them.
     """
-    # A broker's settings are told by that broker only.
+    # A broker's settings are known to that broker only.
     node_id = core.calls.controller()
     request = DescribeConfigsRequest(
         resources=[

@@ -344,7 +344,7 @@ class ClientCore:
         """Run an internal task under supervision.
 
         If it raises, is cancelled other than through ``stop``, or returns though it is
-        ``endless``, the client has failed: all other tasks and connections are ended, and whoever
+        ``endless``, the client has failed: all other tasks and connections are ended, and whatever
         waits, and the next call of any kind, gets ``BackgroundTaskDied`` with the reason.
         """
         return self._supervisor.spawn(coroutine, name, endless=endless)

@@ -2,7 +2,7 @@
 
 A cluster of 100,000 partitions is refreshed every few minutes, so what a refresh builds per
 partition is three small integers and a shared row; ``Partition`` and ``Replica`` objects are built
-when somebody looks at one. Offsets are put in by their lookups.
+on access. Offsets are put in by their lookups.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cluster in a test's own loop: one fixture for each scope that such a loop may have.
 
-Registered by ``kafka_cluster`` when the first test needs it, as nobody else needs pytest-asyncio.
+Registered by ``kafka_cluster`` when the first test needs it, as nothing else needs pytest-asyncio.
 The cluster is fresh for each test all the same: the scope only says which loop runs it.
 """
 

@@ -1,6 +1,6 @@
 """Records and batches: the codec of what is inside produce and fetch requests.
 
-The room's public names, and nothing else. ``IMPLEMENTATION`` says which of the two builds runs:
+The package's public names, and nothing else. ``IMPLEMENTATION`` says which of the two builds runs:
 "cython", or "pure" where nothing was compiled or ``KCLIENT_PURE=1`` is set.
 """
 

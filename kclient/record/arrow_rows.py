@@ -4,7 +4,7 @@ builds.
 Compiled a second time as ``kclient.record._arrow_rows_c``. ``producer.arrow_source`` wraps the
 buffers of a slice of columns; ``send_arrow`` has them checked, given partitions, and put into
 batches. Every place in a buffer is checked before it is read, since offsets may come from anywhere.
-It must not know about pyarrow, topics or who sends.
+It must not know about pyarrow, topics or the sender.
 """
 
 from __future__ import annotations
@@ -379,7 +379,7 @@ class ArrowRows:
             row: The first to look at.
             last: Where to end.
             largest: Bytes that a record may take.
-            keep: How many of those that are wrong to tell.
+            keep: How many of the wrong ones to report.
             partitions: How many the topic has.
 
         Returns:

@@ -191,7 +191,7 @@ class Record:
 
 
 if cython.compiled:
-    # Of the .pxd. Who reads key or value, as everybody does, gets a field where it was a call.
+    # Of the .pxd. Reading key or value, the most frequent access, is a field where it was a call.
     show_directly()  # type: ignore[name-defined]  # noqa: F821
 
 

@@ -103,7 +103,7 @@ class BatchBuilder:
         limit: Bytes of the uncompressed batch, its 61-byte header included. The first record is
             admitted whatever its size.
         expected: Bytes that it will probably take, for which memory is taken at once.
-        memory: What another builder gave back, and nobody else has.
+        memory: What another builder gave back, without other users.
         log_append_time: Write a batch whose timestamps the broker gave (for brokers).
         transactional: The batch is part of a transaction.
         control: Its records are markers of the transaction log and not data (for brokers).
@@ -208,7 +208,7 @@ class BatchBuilder:
         return self.put(timestamp, key, value, encode_headers(headers) if headers else _NO_HEADERS)
 
     def put(self, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes) -> int:
-        """``append`` for who knows that the arguments are right; ``headers`` are encoded.
+        """``append`` for arguments that are known to be right; ``headers`` are encoded.
 
         Returns:
             Its index in the batch, or -1 if there is no room or the batch is closed.
@@ -447,7 +447,7 @@ class BatchBuilder:
                     pass  # then it is kept: a batch must always be sealed as a whole
 
     def give_back(self) -> bytearray | None:
-        """The memory of a batch that is over, if nobody looks at it; None in the pure build."""
+        """The memory of a batch that is over, if there is no view of it; None in the pure build."""
         buffer = self._buffer
         if not cython.compiled or is_exported(buffer):  # type: ignore[name-defined] # noqa: F821
             return None

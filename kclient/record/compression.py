@@ -1,4 +1,4 @@
-"""The codecs of Kafka's batches: their names, their cost, and one door each way.
+"""The codecs of Kafka's batches: their names, their cost, and one function each way.
 
 ``builder.py`` compresses and ``record_batch.py`` inflates through here; both ask ``predicted_cost``
 whether that belongs in a thread. Framing is Java's. The codecs' packages are imported on first
@@ -180,7 +180,7 @@ _zstd_compressors = threading.local()
 
 
 def _compress_zstd(data: Bytes, level: int | None) -> bytes:
-    """One frame that tells its size; contexts are kept, as making one costs more than using it."""
+    """One frame that has its size; contexts are kept, as making one costs more than using it."""
     wanted = 3 if level is None else level
     kept: tuple[int, Any] | None = _zstd_compressors.__dict__.get("kept")
     if kept is None or kept[0] != wanted:

@@ -237,7 +237,7 @@ def _inflate_zstd(data: Bytes, cap: int) -> Iterator[bytes]:
 def _zstd_frames(data: bytes) -> Iterator[tuple[int, int]]:
     """Start and end of each data frame (RFC 8878); skippable frames are passed over.
 
-    The package doesn't tell of a broken stream: block headers are walked first, so that a payload
+    The package doesn't report a broken stream: block headers are walked first, so that a payload
     which ends in the middle, or has bytes behind its last frame, is an error and no short result.
 
     Raises:
