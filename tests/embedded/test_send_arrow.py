@@ -335,7 +335,8 @@ async def test_rows_in_one_run_are_a_range_and_those_of_others_are_not_named(
 
 
 async def test_rows_of_an_expired_batch_may_be_written(cluster: Cluster) -> None:
-    settings: Any = {"delivery_timeout": 0.4, "request_timeout": 0.2, "linger": 0.0, **QUICK}
+    settings: Any = {"delivery_timeout": 0.4, "request_timeout": 0.2, "linger": 0.1, **QUICK}
+    # It lingers, or rows would be two batches on a machine that is slow between them.
     async with kclient.Producer(cluster.bootstrap, **settings) as out:
         await out.send("t", b"v", partition=2)
         held = cluster.faults.hold("Produce", times=None, after=True)
