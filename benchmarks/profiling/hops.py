@@ -88,7 +88,7 @@ OUT_RULES = (
     Rule("8", r"record/(compression|crc|layout)"),
     Rule("5", r"record/"),
     Rule("6", r"producer/turns"),
-    Rule("6", r"producer/sender", r"wake|sleep|_arm|_disarm|_on_timer|_next_due|run"),
+    Rule("6", r"producer/sender", r"wake|_timer|_arm|run"),
     Rule("12", r"producer/(settlement|verdict|batch_states)"),
     Rule("12", r"producer/partition_queue", r"acknowl|retry|reject|conclude|split"),
     Rule("9", r"producer/(shipment|cargo)"),

@@ -51,6 +51,10 @@ class MetadataUpdater:
         state: The rules.
         network: To ask through; its address book follows the view.
         allow_auto_create: Let brokers create topics that are asked for.
+
+    Attributes:
+        view: The cluster as far as it is known now; set by ``_publish`` only, in the step in which
+            the rules change it.
     """
 
     def __init__(

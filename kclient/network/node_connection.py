@@ -319,7 +319,9 @@ class NodeConnection:
         unwritten = 0
         while self.waiting and channel.connection.can_send(now):
             request = self.waiting.popleft()
-            self._submit(channel, request, now)
+            if not self._submit(channel, request, now):
+                self.waiting.appendleft(request)
+                break
             unwritten += request.request_bytes
             if unwritten >= FLUSH_BYTES:
                 channel.flush()  # and see whether the transport takes more

@@ -1,8 +1,8 @@
 """Compression of batches, on the loop where it is quick and in a thread where it isn't.
 
-The sender asks ``ready`` before it puts a batch into a request. Codecs release the GIL, so a thread
-keeps the loop free; small batches of quick codecs cost less than the hop. No rules about order:
-a batch that is being compressed is simply not ready.
+With a codec, the sender asks ``ready`` before it puts a batch into a request. Codecs release the
+GIL, so a thread keeps the loop free; small batches of quick codecs cost less than the hop. No rules
+about order: a batch that is being compressed is simply not ready.
 """
 
 from __future__ import annotations

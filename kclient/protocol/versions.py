@@ -155,7 +155,7 @@ def should_client_throttle(api_key: int, version: int) -> bool:
 
 
 def throttle_ms_of_raw(api_key: int, body: memoryview) -> int:
-    """``throttle_time_ms`` of an undecoded response; 0 where it can't be read."""
+    """``throttle_time_ms`` of an undecoded response of a version that has it; 0 for other APIs."""
     if api_key not in _LEADING_FIELD:
         return 0
     return max(0, int(_INT32.unpack_from(body)[0])) if body.nbytes >= _INT32.size else 0

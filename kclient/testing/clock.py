@@ -114,7 +114,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _clock_resolution(self, value: float) -> None:
         """The base class sets that of the machine's clock."""
 
-    # What clients of kclient look for: ``surroundings.LoopEnvironment``
+    # What clients of kclient look for: ``clock.LoopEnvironment``
 
     @property
     def kclient_surroundings(self) -> VirtualLoop:

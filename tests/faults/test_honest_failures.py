@@ -145,7 +145,7 @@ async def test_failures_under_expiry_say_whether_a_record_is_written(
     name, history, rng = await topic(partitions=PARTITIONS), History(lean=True), random.Random(SEED)
     records, phases = UNDER_EXPIRY[broker.kind], 5
     share = records // phases // 2 // 3
-    settings: Any = {"delivery_timeout": 1.0, "batch_size": 2048, "buffer_memory": 1_500_000}
+    settings: Any = {"delivery_timeout": 1.0, "batch_size": 1024, "buffer_memory": 1_500_000}
     async with (
         sending(history, "one", name, proxy.bootstrap, request_timeout=30.0, **settings) as one,
         sending(history, "two", name, proxy.bootstrap, request_timeout=0.3, **settings) as two,

@@ -8,7 +8,7 @@ from benchmarks.profiling.stacks import count, module_of, place
 RUN = "run_on_loop (/src/benchmarks/clients/loops.py:20)"
 MAIN = "_send (/src/benchmarks/clients/kclient_produce.py:62)"
 SEND = "Producer.send (/src/kclient/producer/producer.py:333)"
-WRITE = "Channel._write (/src/kclient/network/channel.py:200)"
+WRITE = "Channel.flush (/src/kclient/network/channel.py:200)"
 
 
 def test_modules_are_known_from_source_generated_source_and_binary() -> None:

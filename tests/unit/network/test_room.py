@@ -12,7 +12,7 @@ from kclient.errors import (
     RequestTimedOut,
 )
 from kclient.hooks import ConnectionClosed, Throttled
-from kclient.network import Lane, Node
+from kclient.network import Capacity, Lane, Node
 from kclient.network.node_connection import NodeConnection
 from kclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -76,7 +76,7 @@ class TestThrottling:
             client = await bench.client(broker)
             await connected(client)
             room = Room(client)
-            await room.until(lambda: client.can_send(FIRST))
+            await room.until(lambda: client.can_send(FIRST) is Capacity.NOW)
 
 
 class TestRoom:
@@ -121,7 +121,7 @@ class TestRoom:
     async def test_can_send_counts_what_waits_while_dialing(self, bench: Bench) -> None:
         async with ScriptedBroker() as broker:
             client = await bench.client(broker, max_in_flight=2)
-            assert client.can_send(FIRST, Lane.PRODUCE)
+            assert client.can_send(FIRST, Lane.PRODUCE) is Capacity.ONCE_CONNECTED
             first = client.send(FIRST, MetadataRequest(), lane=Lane.PRODUCE)
             assert client.can_send(FIRST, Lane.PRODUCE)
             second = client.send(FIRST, MetadataRequest(), lane=Lane.PRODUCE)

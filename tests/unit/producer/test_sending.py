@@ -47,6 +47,29 @@ def test_without_linger_full_batches_do_not_wait_for_the_answer() -> None:
     assert len(rig.network.pending) > 1
 
 
+@pytest.mark.parametrize(("linger", "wakes"), [(0.01, False), (0.0, True)])
+def test_an_answer_that_leaves_nothing_to_send_wakes_only_without_linger(
+    linger: float, wakes: bool
+) -> None:
+    rig, broker = Rig(linger=linger), ModelBroker()
+    rig.send(b"x")
+    rig.pass_time(0.01)
+    rig.wakeup.woken = False
+    serve(rig, broker)
+    assert rig.wakeup.woken is wakes
+
+
+def test_an_answer_wakes_where_a_batch_waits_for_it() -> None:
+    rig, broker = Rig(linger=0.01), ModelBroker()
+    rig.send(b"first of its identity, which goes alone")
+    rig.pass_time(0.01)
+    rig.send(b"second")
+    rig.pass_time(0.01)
+    rig.wakeup.woken = False
+    serve(rig, broker)
+    assert rig.wakeup.woken
+
+
 def test_with_linger_a_batch_waits_and_fills() -> None:
     rig = Rig(linger=0.5)
     rig.send(b"0")
