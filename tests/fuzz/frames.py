@@ -40,6 +40,7 @@ from tests.support.response_frames import encode_response
 from tests.unit.protocol.random_messages import random_message
 
 FRAME_LIMIT = 1_000_000
+ASKED_AT = 1.0
 SETUP, DEADLINE, LATER = 5.0, 10.0, 11.0
 FRAME_DAMAGE = 0.12
 """Share of the mutants whose frame is spoiled, and not their message."""
@@ -157,7 +158,8 @@ class Asked:
             max_version=version,
             raw=raw,
         )
-        self.connection.submit(pending, 1.0)
+        if not self.connection.submit(pending, ASKED_AT):
+            raise Broken("a connection that is usable refused a request")
         return pending
 
     def outcomes(self, mutant: Mutant) -> tuple[object, object]:
@@ -199,7 +201,7 @@ class Frames:
         asked = Asked(connection, seed, self._request(seed), raw=False)
         first, second = asked.outcomes(mutant)
         usable = connection.state is ConnectionState.READY
-        if usable and connection.throttled_until <= LATER:
+        if usable and connection.throttled_until <= ASKED_AT:
             self._connections[seed.key] = connection
         whole = answer.size == 4 + len(mutant.data) and answer.correlation == 0
         if whole:
