@@ -133,8 +133,6 @@ class Renaming:
 
     def note(self, row: dict[str, Any]) -> None:
         """A row was applied before: only remember where its file is."""
-        if "to" in row and "into" not in row and not row["from"].endswith(".py"):
-            return  # of a name
         if not row.get("part"):
             old, new = row["from"], row.get("into") or row["to"]
             self.moved[old] = new

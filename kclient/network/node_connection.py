@@ -317,7 +317,7 @@ class NodeConnection:
     def _pump(self, channel: Channel, now: float) -> None:
         """Write what waits, as far as there is capacity, in one piece or a few large ones."""
         unwritten = 0
-        while self.waiting and channel.connection.can_send(now):
+        while self.waiting:
             request = self.waiting.popleft()
             if not self._submit(channel, request, now):
                 self.waiting.appendleft(request)

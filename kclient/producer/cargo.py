@@ -205,22 +205,24 @@ class CargoReply(Response):
 Cargo.RESPONSE = CargoReply  # type: ignore[assignment]
 
 
+def _count(data: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """A count plus one."""
+    count = data[pos]
+    return (count, pos + 1) if count < _ONE_BYTE else read_uvarint(data, pos, end)
+
+
 def _read_quickly(data: Buffer, version: int, pos: int) -> CargoReply | None:
     """The answer, if it has no more than fixed rows. Raises DECODE_ERRORS."""
     end = len(data)
     topics: dict[str | bytes, dict[int, Row]] = {}
-    topic_count, pos = data[pos], pos + 1  # plus one, as the counts of partitions
-    if topic_count >= _ONE_BYTE:
-        topic_count, pos = read_uvarint(data, pos - 1, end)
+    topic_count, pos = _count(data, pos, end)
     for _ in range(topic_count - 1):
         name: str | bytes
         if version >= FIRST_WITH_TOPIC_IDS:
             name, pos = bytes(data[pos : pos + _UUID_BYTES]), pos + _UUID_BYTES
         else:
             name, pos = read_compact_string(data, pos, end)
-        count, pos = data[pos], pos + 1
-        if count >= _ONE_BYTE:
-            count, pos = read_uvarint(data, pos - 1, end)
+        count, pos = _count(data, pos, end)
         stop = pos + (count - 1) * _ROW.size
         if not 0 < count <= end or stop >= end or data[stop] or name in topics:
             return None

@@ -214,7 +214,7 @@ class Intake:
         queue = topic.queues[partition] or accumulator.queue(topic, partition)
         if deadline is not None:
             accumulator.separate(queue, deadline)
-        delivery = None if queue.open is None else accumulator.append(queue, content)
+        delivery = accumulator.append(queue, content)
         if delivery is None:
             if sticky and topic.sticky.due():
                 if queue.open is not None:
