@@ -90,7 +90,7 @@ class SystemClock:
         self.wall_ns = time.time_ns
 
     def use_environment(self) -> None:
-        """Take the wall clock of the running loop's loop_environment, if it has any."""
+        """Take the wall clock of the running loop's environment, if it has any."""
         world = loop_environment()
         if world is not None:
             self.wall_ns = world.wall_ns

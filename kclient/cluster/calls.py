@@ -167,7 +167,7 @@ class Calls:
             await retry_state.recover(error, self.name_of(node_id), view.version)
 
     def retry_state(self, what: str, timeout: float | None = None) -> RetryState:
-        """A new retry_state, ``api_timeout`` seconds long by default."""
+        """A new ``RetryState``, ``api_timeout`` seconds long by default."""
         return RetryState(self, what, self.config.api_timeout if timeout is None else timeout)
 
     def name_of(self, node_id: int | None) -> str:
@@ -293,18 +293,18 @@ class RetryState:
         """
         self._calls.check_ended()
         self.attempts.add(where, error)
-        verdict = retry_action(error, self.elapsed)
-        if verdict is RetryAction.RAISE:
+        action = retry_action(error, self.elapsed)
+        if action is RetryAction.RAISE:
             raise self.attempts.explain(error)
-        await self.wait(verdict, version)
+        await self.wait(action, version)
 
-    async def wait(self, verdict: RetryAction, version: int) -> None:
-        """Do what ``verdict`` (not RAISE) asks for, until the deadline at most."""
+    async def wait(self, action: RetryAction, version: int) -> None:
+        """Do what ``action`` (not RAISE) asks for, until the deadline at most."""
         calls = self._calls
         calls.counters.add("calls.retries")
-        if verdict is not RetryAction.BACK_OFF and calls.metadata.view.version <= version:
+        if action is not RetryAction.BACK_OFF and calls.metadata.view.version <= version:
             calls.metadata.request_update()
-        if verdict is RetryAction.REFRESH:
+        if action is RetryAction.REFRESH:
             await self._newer_view(version)
         else:
             delay = calls.backoff.delay(self._waits, calls.rng)

@@ -33,6 +33,22 @@ if TYPE_CHECKING:
     from kclient.network.health import ConnectionHealth, NodeHealth
 
 
+logger = logging.getLogger("kclient.cluster")
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that ``close`` takes at most by default: few things but sockets are left."""
+LAST_MOMENT = 0.1
+"""Seconds for what was written to leave, where the close of a client has no time left."""
+
+_made = itertools.count(1)
+"""Numbers the clients of this process."""
+BACKOFF_FLOOR = 0.01
+"""Seconds before metadata, fetches, lookups and commits are tried again at least, even where
+``retry_backoff`` is 0."""
+
+
 class AsyncOnly:
     """A client that is entered with ``async with``."""
 
@@ -61,22 +77,6 @@ def missing_attribute(client: object, name: str) -> Any:
         if instead is not None:
             text = f"{text}: {instead}"
     raise AttributeError(text)
-
-
-logger = logging.getLogger("kclient.cluster")
-
-T = TypeVar("T")
-
-CLOSE_TIMEOUT = 5.0
-"""Seconds that ``close`` takes at most by default: few things but sockets are left."""
-LAST_MOMENT = 0.1
-"""Seconds for what was written to leave, where the close of a client has no time left."""
-
-_made = itertools.count(1)
-"""Numbers the clients of this process."""
-BACKOFF_FLOOR = 0.01
-"""Seconds before metadata, fetches, lookups and commits are tried again at least, even where
-``retry_backoff`` is 0."""
 
 
 @frozen

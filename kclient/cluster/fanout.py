@@ -146,19 +146,19 @@ class _Fanout:
                 outcomes.append((key, "no broker", error))
         outcomes += await self._ask(groups, view)
         self.calls.check_ended()  # no answer of a key, but the end of the client
-        verdicts, found = {}, {}
+        actions, found = {}, {}
         for key, where, outcome in outcomes:
             if isinstance(outcome, KafkaError):
-                verdict = self._judge(key, where, outcome)
-                if verdict is not RetryAction.RAISE:
-                    verdicts[key] = verdict
+                action = self._action_for(key, where, outcome)
+                if action is not RetryAction.RAISE:
+                    actions[key] = action
             else:
                 found[key] = outcome
         self.results.update(found)
         if found and self.found is not None:
             self.found(found)
-        if verdicts:
-            await self._wait(verdicts, view.version)
+        if actions:
+            await self._wait(actions, view.version)
         return [key for key in keys if key not in self.results]
 
     async def _ask(
@@ -194,30 +194,30 @@ class _Fanout:
             outcomes += [(key, where, answers.get(key, missing)) for key in keys]
         return outcomes
 
-    def _judge(self, key: Any, where: str, error: KafkaError) -> RetryAction:
+    def _action_for(self, key: Any, where: str, error: KafkaError) -> RetryAction:
         attempts = self.attempts.get(key)
         if attempts is None:
             what = f"{self.question.what} of {key}"
             attempts = self.attempts[key] = Attempts(what, self.retry_state.attempts.started)
         attempts.add(where, error)
-        verdict = retry_action(error, self.retry_state.elapsed)
-        if verdict is RetryAction.RAISE or self.question.is_final(error):
+        action = retry_action(error, self.retry_state.elapsed)
+        if action is RetryAction.RAISE or self.question.is_final(error):
             self.results[key] = attempts.explain(error)
             return RetryAction.RAISE
-        return verdict
+        return action
 
-    async def _wait(self, verdicts: Mapping[Any, RetryAction], version: int) -> None:
-        """Wait as the most urgent verdict says; out of time, every open key gets its error."""
-        wanted = set(verdicts.values())
-        verdict = next(
+    async def _wait(self, actions: Mapping[Any, RetryAction], version: int) -> None:
+        """Wait as the most urgent action says; out of time, every open key gets its error."""
+        wanted = set(actions.values())
+        action = next(
             v
             for v in (RetryAction.REFRESH, RetryAction.REFRESH_AND_BACK_OFF, RetryAction.BACK_OFF)
             if v in wanted
         )
         self.calls.check_ended()
         try:
-            await self.retry_state.wait(verdict, version)
+            await self.retry_state.wait(action, version)
         except RequestTimedOut:
             now = self.calls.clock.now()
-            for key in verdicts:
+            for key in actions:
                 self.results[key] = self.attempts[key].timeout_error(now)

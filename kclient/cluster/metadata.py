@@ -14,7 +14,7 @@ The rules in one place:
 - an unreachable leader is followed up until another one leads, it is back, or nothing
   wants it any more. For as long as elections take, the back-off stays short then: a new leader must
   not be found late;
-- an answer that changes less than all is merged in (``metadata_merge``: epochs and topic ids);
+- a response that changes less than all is merged in (``metadata_merge``: epochs and topic ids);
 - a topic that was there and is said to be none is asked for again until that is sure: one broker
   that lags behind must not be believed because no other one was asked;
 - a topic id that was left behind for another one is not believed again at once: ids are never used

@@ -49,6 +49,22 @@ SEVERAL = 2
 """Brokers that must not know a topic, where there are as many."""
 
 
+RELIABLE_EPOCHS_FROM = 9
+"""Metadata version from which leader epochs can be believed (KAFKA-9212)."""
+
+BELIEVE_AFTER = 3
+"""Answers in a row after which what looks like the past is taken for the present."""
+
+OUTVOTED_AFTER = 10
+"""Answers in a row after which a higher epoch of the same topic id is taken for a lie."""
+
+REMEMBERED_IDS = 4
+"""Former ids of one topic that are kept, to know an answer from the past by."""
+
+HOLES_ALLOWED = 1000
+"""Partitions missing in an answer that we would still number around: more is nonsense."""
+
+
 @dataclass(slots=True)
 class _Unknown:
     """One topic that no broker has known since.
@@ -105,22 +121,6 @@ class UnknownTopics:
         # A bootstrap address is that of a broker, and counts for none.
         asked = sum(at > since for node_id, at in found.nodes.items() if node_id >= 0)
         return asked >= min(SEVERAL, brokers)
-
-
-RELIABLE_EPOCHS_FROM = 9
-"""Metadata version from which leader epochs can be believed (KAFKA-9212)."""
-
-BELIEVE_AFTER = 3
-"""Answers in a row after which what looks like the past is taken for the present."""
-
-OUTVOTED_AFTER = 10
-"""Answers in a row after which a higher epoch of the same topic id is taken for a lie."""
-
-REMEMBERED_IDS = 4
-"""Former ids of one topic that are kept, to know an answer from the past by."""
-
-HOLES_ALLOWED = 1000
-"""Partitions missing in an answer that we would still number around: more is nonsense."""
 
 
 def read_topics(

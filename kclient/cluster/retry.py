@@ -48,7 +48,7 @@ class RetryAction(enum.Enum):
 
 
 def retry_action(error: KafkaError, waited: float) -> RetryAction:
-    """The verdict on one failed attempt.
+    """What to do after one failed attempt.
 
     Args:
         error: Why it failed.

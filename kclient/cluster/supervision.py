@@ -44,6 +44,12 @@ LEFT_OPEN = (
 )
 
 
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""How often the work is started before its error is the caller's."""
+
+
 class TaskKind(Enum):
     """What the end of a task means."""
 
@@ -253,12 +259,6 @@ class Supervisor:
         self.shut()
         current = asyncio.current_task()
         await self.stop(*[task for task in self._vital() if task is not current])
-
-
-T = TypeVar("T")
-
-ATTEMPTS = 3
-"""How often the work is started before its error is the caller's."""
 
 
 class Closing(Generic[T]):

@@ -416,7 +416,7 @@ class MetadataUpdater:
         return untried or list(known)
 
     def send(self, ask: MetadataRefresh, node_id: int) -> RequestFuture[RawResponse]:
-        """Ask ``node_id``; the answer is not decoded yet, hand it to ``apply_response``."""
+        """Ask ``node_id``; the response is not decoded yet, hand it to ``apply_response``."""
         from kclient.protocol.messages.metadata import MetadataRequest
 
         def build(version: int) -> MetadataRequest:
@@ -427,7 +427,7 @@ class MetadataUpdater:
     async def apply_response(
         self, ask: MetadataRefresh, raw: RawResponse, node_id: int = -1
     ) -> Cluster:
-        """Decode an answer and merge it into the view, in slices; notify all."""
+        """Decode a response and merge it into the view, in slices; notify all."""
         from kclient.protocol.messages.metadata import MetadataResponse
 
         started = self._clock.now()

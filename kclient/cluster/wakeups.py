@@ -15,8 +15,12 @@ from typing import TypeVar
 
 from kclient.clock import work_clock
 
+T = TypeVar("T")
+
 LONGEST_SLEEP = 3600.0
 """Seconds; a task with nothing to wait for is woken by an event, and looks again then."""
+SLICE = 0.010
+"""Seconds of thread CPU time after which the loop gets a turn."""
 
 
 class Wakeup:
@@ -82,12 +86,6 @@ class Broadcast:
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-T = TypeVar("T")
-
-SLICE = 0.010
-"""Seconds of thread CPU time after which the loop gets a turn."""
 
 
 async def run_sliced(steps: Generator[None, None, T], budget: float = SLICE) -> T:

@@ -151,19 +151,19 @@ class GroupOffsets:
             answers = await self._ask(question, OffsetFetchRequest, left, retry_state.deadline)
             self._core.calls.check_ended()
             outcomes.update(answers)
-            verdicts = self._judge(answers, failures, retry_state)
-            left = list(verdicts)
+            actions = self._actions_for(answers, failures, retry_state)
+            left = list(actions)
             if not left:
                 break
             try:
-                await retry_state.wait(min(verdicts.values(), key=_BY_URGENCY.index), view.version)
+                await retry_state.wait(min(actions.values(), key=_BY_URGENCY.index), view.version)
             except RequestTimedOut:
                 now = self._core.clock.now()
                 outcomes.update((key, failures[key].timeout_error(now)) for key in left)
                 break
         return {key: outcomes[key] for key in ordered}
 
-    def _judge(
+    def _actions_for(
         self,
         answers: Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None],
         failures: dict[TopicPartition, Attempts],
@@ -171,7 +171,7 @@ class GroupOffsets:
     ) -> dict[TopicPartition, RetryAction]:
         """What to ask about again."""
         where = self._core.calls.name_of(self._coordinator.node_id)
-        verdicts: dict[TopicPartition, RetryAction] = {}
+        actions: dict[TopicPartition, RetryAction] = {}
         for key, error in answers.items():
             if not isinstance(error, KafkaError):
                 continue
@@ -179,10 +179,10 @@ class GroupOffsets:
                 what = f"OffsetFetch of {key} in group {self.group_id}"
                 failures[key] = Attempts(what, retry_state.attempts.started)
             failures[key].add(where, error)
-            verdict = retry_action(error, retry_state.elapsed)
-            if verdict is not RetryAction.RAISE:
-                verdicts[key] = verdict
-        return verdicts
+            action = retry_action(error, retry_state.elapsed)
+            if action is not RetryAction.RAISE:
+                actions[key] = action
+        return actions
 
     async def _ask(
         self,

@@ -154,7 +154,7 @@ class ProtocolHost:
     Args:
         core: The client's inside.
         protocol: The user's.
-        broadcast: Notified whenever those who wait should look again.
+        broadcast: Notified whenever its waiters should look again.
         patience: Seconds that one of the user's functions may take, ``rebalance_timeout``.
 
     Attributes:

@@ -78,7 +78,7 @@ class Handshake:
         return request, self._version
 
     def advance(self, frame: memoryview, request: PendingRequest) -> Step | None:
-        """Take the answer to ``request``; return what to write next, None where it is over.
+        """Take the response to ``request``; return what to write next, None where it is over.
 
         Raises:
             ProtocolError: The answer can't be read.

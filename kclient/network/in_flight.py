@@ -28,21 +28,21 @@ class PendingRequest:
     Attributes:
         api: The request's class.
         build: The message or its builder.
-        timeout: Seconds to wait for a connection that takes it, and again for its answer.
+        timeout: Seconds to wait for a connection that takes it, and again for its response.
         created_at: When the caller asked; for texts.
         deadline: When it is given up; once it is written, together with its connection.
         caller_deadline: When the caller must have an outcome, whatever becomes of the request.
         max_version: Highest version that the caller can make use of.
-        raw: The answer is wanted as a ``RawResponse``.
+        raw: The response is wanted as a ``RawResponse``.
         expect_response: False where the broker sends none (Produce with acks=0).
-        response_bytes: How large an answer it asks for; raises the frame limit.
+        response_bytes: How large a response it asks for; raises the frame limit.
         future: Its outcome.
         version: The negotiated version, -1 before.
         correlation_id: -1 until it is written.
         sent_at: When it was written.
         request_bytes: Its size on the wire.
-        received_bytes: The size of its answer.
-        throttle: Seconds of silence that its answer asked for.
+        received_bytes: The size of its response.
+        throttle: Throttle time of its response, in seconds.
     """
 
     api: type[Request]

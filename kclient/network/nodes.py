@@ -86,7 +86,7 @@ class AddressBook:
         return self.bootstrap.get(node_id) if node_id < 0 else self.nodes.get(node_id)
 
     def replace(self, nodes: Iterable[Node]) -> tuple[set[int], set[int]]:
-        """Take ``nodes`` for all known brokers; give (ids that are gone, ids that moved).
+        """Take ``nodes`` for all known brokers; give (ids that were removed, ids that moved).
 
         A node has moved when its host or port is another one than before.
         """

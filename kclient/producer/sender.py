@@ -76,7 +76,7 @@ def _goes_on(queue: PartitionQueue, now: float) -> bool:
 
 
 class SenderWakeup:
-    """What the sender sleeps by: whoever has something for it wakes it, now or at a time.
+    """What the sender sleeps by; woken at once, or at a time, when there is something for it.
 
     Made before the sender, as those that the sender is made of wake it, too.
 
@@ -276,7 +276,10 @@ class Sender:
         return sent
 
     def _may_wait(self, node_id: int, capacity: Capacity) -> bool:
-        """Whether a request may wait for a connection, where it can't go now: only the first."""
+        """Have a connection seen to, where a request can't go now; whether it may wait for one.
+
+        Only the first may: it makes room for others.
+        """
         if self._network.is_connected(node_id, _PRODUCE):
             return False
         if node_id not in self._metadata.view.brokers:
@@ -389,7 +392,7 @@ class Sender:
         waiting = self._accumulator.account.waiting
         if waiting:
             self._intake.admit()
-        # Without linger, who sent this may send the next one before the sender has its turn.
+        # Without linger, the caller may send the next record before the sender has its turn.
         if waiting or self._accumulator.ready or not self._config.linger:
             self.wake()
 

@@ -21,10 +21,10 @@ class Authenticator(Protocol):
     """A step machine that authenticates one connection once."""
 
     def step(self, response: Response | None, /) -> Request | None:
-        """Take the answer to the last step's request; give the next request.
+        """Take the response to the last step's request; give the next request.
 
         Args:
-            response: The decoded answer; None at the first step.
+            response: The decoded response; None at the first step.
 
         Returns:
             The next request, or None when both sides are satisfied: the connection is usable.
