@@ -11,12 +11,13 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 PAGE = PROJECT / "ARCHITECTURE.md"
-ROW = re.compile(r"^\| (?P<concept>[^|`]+|`with` [^|]+) \| (?P<where>`.+`) \|$", re.M)
 
 
 def rows() -> list[tuple[str, str]]:
     text = PAGE.read_text().partition("\n## Index\n")[2].partition("\n## ")[0]
-    return [(row["concept"], row["where"]) for row in ROW.finditer(text)]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    return [(concept, where) for concept, where in cells]
 
 
 @cache
