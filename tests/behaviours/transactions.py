@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ class Transaction(Protocol):
         ...
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort it, and wait for the markers."""
+        """Commit or abort it: the coordinator's word; the markers may follow a moment later."""
         ...
 
 
@@ -39,10 +40,31 @@ async def begin(broker: Any) -> Transaction:
 
 
 async def transact(broker: Any, topic: str, values: Sequence[bytes], *, commit: bool) -> None:
-    """One whole transaction."""
+    """One whole transaction with its marker, in partition 0, where none is open."""
     transaction = await begin(broker)
     await transaction.write(topic, values)
     await transaction.end(commit=commit)
+    if broker.kind != "embedded":
+        await asyncio.to_thread(_await_marker, broker.bootstrap, topic)
+
+
+def _await_marker(bootstrap: str, topic: str) -> None:
+    """Wait until the last stable offset is the high watermark."""
+    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    admin, partition = AdminClient({"bootstrap.servers": bootstrap}), TopicPartition(topic, 0)
+
+    def end(level: IsolationLevel) -> int:
+        asked = {partition: OffsetSpec.latest()}
+        found = admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT)
+        return int(found[partition].result().offset)
+
+    deadline = time.monotonic() + _TIMEOUT
+    while end(IsolationLevel.READ_COMMITTED) < end(IsolationLevel.READ_UNCOMMITTED):
+        if time.monotonic() > deadline:
+            raise TimeoutError("the coordinator wrote no marker in time")
+        time.sleep(0.01)
 
 
 class ConfluentTransaction:

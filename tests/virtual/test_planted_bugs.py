@@ -16,6 +16,7 @@ SEEDS = 200
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_checker_names_what_is_wrong_with_a_client_in_which(bug: Planted) -> None:
     with quiet():

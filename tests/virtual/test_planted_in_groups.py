@@ -22,6 +22,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
 def test_a_bug_of_a_client_in_a_group_is_found(plant: Plant) -> None:
     for seed in range(SEEDS):

@@ -32,6 +32,18 @@ async def brokers_of(run: Run, group: str) -> tuple[int, int]:
     return coordinator, next(node for node in run.up if node != coordinator)
 
 
+async def commit_once_ready(
+    run: Run, group: str, topic: str, offset: int, *, metadata: str = "", node: int
+) -> None:
+    """Commit at a coordinator, which may hear of a new topic later than the other brokers."""
+
+    async def committed() -> bool:
+        response = await run.quietly(commit(group, topic, offset, metadata=metadata), 9, node=node)
+        return not response.topics[0].partitions[0].error_code
+
+    await until(committed)
+
+
 async def ask_another(run: Run, group: str, *asked: tuple[Request, int]) -> None:
     """What a broker answers that isn't the coordinator."""
     _, another = await brokers_of(run, group)
@@ -140,7 +152,7 @@ async def groups_deleted_by_another_broker(run: Run) -> None:
 async def groups_are_listed_by_their_coordinator(run: Run) -> None:
     topic, group = await run.topic(replicas=[[1]]), await new_group(run)
     coordinator, another = await brokers_of(run, group)
-    await run.quietly(commit(group, topic, 1), 9, node=coordinator)
+    await commit_once_ready(run, group, topic, 1, node=coordinator)
     asked = ListGroupsRequest()
     await run.ask(asked, 5, "the coordinator", node=coordinator, listing=True)
     await run.ask(asked, 5, "another broker", node=another, listing=True)
@@ -150,7 +162,7 @@ async def groups_are_listed_by_their_coordinator(run: Run) -> None:
 async def offsets_survive_their_coordinator(run: Run) -> None:
     topic, group = await run.topic(replicas=[[1, 2, 3]]), await new_group(run)
     coordinator, another = await brokers_of(run, group)
-    await run.quietly(commit(group, topic, 7, metadata="note"), 9, node=coordinator)
+    await commit_once_ready(run, group, topic, 7, metadata="note", node=coordinator)
     await run.stop(coordinator)
     found: list[int] = []
 

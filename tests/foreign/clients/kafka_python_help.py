@@ -73,12 +73,18 @@ def write(
 
 
 def take(reader: Any, count: int) -> list[Any]:
-    """The next records of a consumer."""
+    """The next records of a consumer.
+
+    A poll waits for as long as there is: one that ends while its group is being joined, which takes
+    a busy machine longer than a moment, leaves this client without partitions for good.
+    """
     found: list[Any] = []
     deadline = time.monotonic() + PATIENCE
     while len(found) < count:
-        true(time.monotonic() < deadline, f"only {len(found)} of {count} records came")
-        for records in reader.poll(timeout_ms=200, max_records=count - len(found)).values():
+        left = deadline - time.monotonic()
+        true(left > 0, f"only {len(found)} of {count} records came")
+        polled = reader.poll(timeout_ms=int(left * 1000) + 1, max_records=count - len(found))
+        for records in polled.values():
             found.extend(records)
     return found
 
