@@ -28,6 +28,10 @@ from tests.faults import FaultProxy
 TOPIC = "chaos"
 FULL_RATE = 12_000.0
 """Records per second once all faults are through and only records are missing."""
+FLOWING = 0.8
+"""Acknowledged of offered, within a second, of a load that nodes keep up with."""
+FLOWING_WITHIN = 60.0
+_WARMING = 1.0
 _LOOK = 0.2
 
 
@@ -80,6 +84,7 @@ class _Run:
                 for reader in readers:
                     await reader.start()
                 await load.start()
+                await self._until_flowing()
                 await self._while_it_breaks(nemesis, load, readers)
                 begun = self._took("load", begun)
                 await load.stop()
@@ -147,6 +152,18 @@ class _Run:
             seed=wishes.seed,
             restless=restless,
         )
+
+    async def _until_flowing(self) -> None:
+        """Wait until as much is acknowledged as is offered, or the first fault is too late.
+
+        Nodes that just started are slow at first, which must not pass for the work of a fault.
+        """
+        ledger, deadline = self._ledger, time.monotonic() + FLOWING_WITHIN
+        while time.monotonic() < deadline:
+            offered, acked = ledger.offered, ledger.acked
+            await asyncio.sleep(_WARMING)
+            if ledger.acked - acked >= (ledger.offered - offered) * FLOWING > 0:
+                return
 
     async def _while_it_breaks(
         self, nemesis: Nemesis, load: Load, readers: Sequence[Reader]
