@@ -34,8 +34,6 @@ LEAVES = (
     "hooks.py",
     "protocol/headers.py",
     "protocol/primitives.py",
-    "protocol/registry.py",
-    "record/crc.py",
     "record/layout.py",
     "testing/clock.py",
 )

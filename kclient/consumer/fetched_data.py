@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed, fresh
-from kclient.record.inflate import DEFAULT_CAP
+from kclient.record.compression import DEFAULT_CAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

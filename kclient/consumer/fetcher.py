@@ -19,7 +19,7 @@ from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, CorruptRecord, KafkaError, broker_error
 from kclient.network import Lane
-from kclient.record.inflate import CHUNK
+from kclient.record.compression import CHUNK
 from kclient.types import TopicPartition
 
 if TYPE_CHECKING:

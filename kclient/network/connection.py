@@ -29,15 +29,19 @@ from kclient.errors import (
 from kclient.network.frames import TLS_LISTENER, FramePool, FrameReader, RawResponse
 from kclient.network.handshake import ClientInformation, Handshake, Step
 from kclient.network.in_flight import InFlightRequests, PendingRequest
+from kclient.protocol.api_versions import (
+    MAX_THROTTLE_TIME,
+    should_client_throttle,
+    throttle_ms_of_raw,
+)
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.message import Request
-from kclient.protocol.versions import MAX_THROTTLE_TIME, should_client_throttle, throttle_ms_of_raw
 from kclient.transitions import step
 
 if TYPE_CHECKING:
     from kclient.network.nodes import ConnectionKey
     from kclient.network.sasl import Authenticator
-    from kclient.protocol.versions import NodeApiVersions
+    from kclient.protocol.api_versions import NodeApiVersions
 
 
 class ConnectionState(enum.Enum):

@@ -13,9 +13,9 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kclient.errors import BrokerUnreachable, broker_error
+from kclient.protocol.api_versions import NodeApiVersions, should_client_throttle
 from kclient.protocol.headers import decode_response_header
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kclient.protocol.versions import NodeApiVersions, should_client_throttle
 
 if TYPE_CHECKING:
     from kclient.network.in_flight import PendingRequest

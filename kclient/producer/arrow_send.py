@@ -22,11 +22,10 @@ from kclient.errors import (
     SerializationFailed,
 )
 from kclient.producer.arrow_source import ArrowSource
-from kclient.producer.bulk import Bulk, watch
 from kclient.producer.hot import fill
 from kclient.producer.intake import PARTITION_PATIENCE, unknown_partition
+from kclient.producer.send_many import TURN, Bulk, watch
 from kclient.producer.sent_rows import SentRows
-from kclient.producer.turns import TURN
 from kclient.record.arrow_rows import (
     BAD_HEADER,
     BAD_NAME,

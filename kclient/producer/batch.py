@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     import cython  # type: ignore[import-untyped]
 
     from kclient.errors import KafkaError
-    from kclient.producer.cargo import Parcel
     from kclient.producer.flush import FlushWait
     from kclient.producer.partition_queue import PartitionQueue
-    from kclient.producer.shipment import Shipment
+    from kclient.producer.produce_request import Parcel, Shipment
 else:
     from kclient.record import _cython as cython
 

@@ -1,21 +1,39 @@
-"""What a ``flush`` or ``send_many`` waits for: a count of batches, and what failed among them.
+"""``flush`` and ``close``: waits until what was sent is settled, or gives it up.
 
-The producer registers one ``FlushWait`` with every batch and parked record of the moment; each
-reports when it is settled. Sans-IO: the waiter's callback comes in.
+``Ending`` does both. It registers one ``FlushWait`` with every batch and parked record of the
+moment; each reports when it is settled. Whoever flushes is told what failed: among those, and
+before that without anyone looking, which ``UnseenFailures`` counts. No rules about batches here,
+and no task.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from kclient.errors import FlushFailed
+from kclient.cluster.wakeups import run_sliced
+from kclient.errors import ClientClosed, FlushFailed
+from kclient.producer.hot import LoopOnly, told_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.errors import KafkaError
+    from kclient.clock import Clock
+    from kclient.cluster.supervision import Closing
+    from kclient.errors import FlushFailed, KafkaError
+    from kclient.hooks import ClientLog, Counters
+    from kclient.producer.accumulator import Accumulator
+    from kclient.producer.hot import BatchOutcome
+    from kclient.producer.intake import Intake
+    from kclient.producer.produce_response import Settlement
 
 ERRORS_KEPT = 10
+logger = logging.getLogger("kclient.producer")
+LOG_EVERY = 10.0
+"""Seconds between two log lines about one topic: an outage fails thousands of batches at once."""
 
 
 class FailureTally:
@@ -96,3 +114,176 @@ class FlushWait:
         """One of the awaited was given up with ``count`` records."""
         self.tally.add(count, error)
         self.settled(delivered)
+
+
+class UnseenFailures:
+    """Failures that nobody looked at: counted, logged now and then, and told to the next flush.
+
+    The host of all deliveries of one producer: a failed batch reports here when the last handle to
+    it is gone without having been awaited.
+
+    Attributes:
+        loop: The producer's loop, set by ``begin``.
+        of_written: The host of batches that were written.
+        log: Where they are told; the producer puts its own in place.
+        tally: Unseen failures since the last ``take``.
+    """
+
+    def __init__(self, counters: Counters) -> None:
+        self.loop: asyncio.AbstractEventLoop
+        self.of_written: LoopOnly
+        self.tally = FailureTally()
+        self.log: logging.Logger | ClientLog = logger
+        self._counters = counters
+        self._logged_at: dict[str, float] = {}
+        self._not_logged: dict[str, int] = {}
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The producer runs on ``loop``."""
+        self.loop = loop
+        self.of_written = LoopOnly(loop)
+
+    def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
+        """``count`` records of a failed batch were dropped without anyone looking."""
+        if outcome.error is None:
+            return
+        self.tally.add(count, outcome.error)
+        self._counters.add("producer.unseen_failures", count)
+        topic, now = outcome.topic, self.loop.time()
+        if now - self._logged_at.get(topic, -LOG_EVERY) < LOG_EVERY:
+            self._not_logged[topic] = self._not_logged.get(topic, 0) + count
+            return
+        self._logged_at[topic] = now
+        self.log.error(
+            "records were not delivered, and nobody looked: topic=%s partition=%d records=%d "
+            "since_last_line=%d maybe_written=%s error=%s",
+            topic,
+            outcome.partition,
+            count,
+            self._not_logged.pop(topic, 0) + count,
+            outcome.error.maybe_written,
+            outcome.error,
+        )
+
+    def take(self) -> FailureTally:
+        """The tally so far, which then starts anew."""
+        tally, self.tally = self.tally, FailureTally()
+        return tally
+
+
+class Ending:
+    """The waits for the end of what was sent, of one producer."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        intake: Intake,
+        settlement: Settlement,
+        failures: UnseenFailures,
+        clock: Clock,
+    ) -> None:
+        self._accumulator = accumulator
+        self._intake = intake
+        self._settlement = settlement
+        self._failures = failures
+        self._clock = clock
+        self._close_began: float | None = None
+        self._not_flushed = FailureTally()
+
+    async def flush(self) -> FlushFailed | None:
+        """Send without lingering, wait until all is settled and callbacks were called; what failed.
+
+        Cancellation: stops the wait only; the next flush tells what failed.
+        """
+        earlier, wait = self._begin()
+        try:
+            await self.until_settled(wait)
+            for _ in range(told_within(self._settlement.largest)):
+                await asyncio.sleep(0)
+        except BaseException:
+            self.abandon(wait, earlier)
+            raise
+        earlier.merge(wait.tally)
+        return earlier.failure()
+
+    async def until_settled(self, wait: FlushWait) -> None:
+        """Return when nothing of ``wait`` is pending.
+
+        Cancellation: leaves nothing behind.
+        """
+        if not wait.pending:
+            return
+        settled = asyncio.get_running_loop().create_future()
+
+        def notify() -> None:
+            if not wait.pending and not settled.done():
+                settled.set_result(None)
+
+        wait.notify = notify
+        await settled
+
+    def abandon(self, wait: FlushWait, earlier: FailureTally | None = None) -> None:
+        """Nobody waits any more: the next flush has to tell what failed."""
+        wait.listening = False
+        if earlier is not None:
+            self._failures.tally.merge(earlier)
+        self._failures.tally.merge(wait.tally)
+
+    async def close(self, closing: Closing[FlushFailed | None]) -> None:
+        """Take nothing more, flush as long as ``closing`` has time, give up what is left then.
+
+        Where it is killed it can be called again, and goes on; ``failure`` tells what failed.
+        """
+        if self._close_began is None:
+            self._close_began = self._clock.now()
+        ending = ClientClosed("the producer was closed", hint="make a new one", maybe_written=False)
+        await run_sliced(self._intake.refusing(ending, enqueued_only=True))
+        earlier, wait = self._begin()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with closing.limit():
+                    await self.until_settled(wait)
+            await run_sliced(self._giving_up(self._too_late(self._close_began)))
+        except BaseException:
+            self.abandon(wait, earlier)
+            raise
+        self._not_flushed.merge(earlier)
+        self._not_flushed.merge(wait.tally)
+
+    @property
+    def failure(self) -> FlushFailed | None:
+        """What ``close`` could not deliver."""
+        return self._not_flushed.failure()
+
+    def give_up(self, error: KafkaError) -> None:
+        """Fail everything that isn't settled, at once: the producer is at its end."""
+        for _ in self._giving_up(error):
+            pass
+
+    def _giving_up(self, error: KafkaError) -> Generator[None, None, None]:
+        """The same, one parked record or one batch per step; answers may come in between."""
+        yield from self._intake.refusing(error)
+        while unsettled := [(b, b.outcome) for b in self._accumulator.hurry()]:
+            for batch, outcome in unsettled:
+                if batch.outcome is outcome and not outcome.done:
+                    self._settlement.give_up(batch, error)
+                    yield
+        self._accumulator.let_go()
+
+    def _too_late(self, began: float) -> ClientClosed:
+        return ClientClosed(
+            f"the producer was closed, and {self._clock.now() - began:.3g} s were not enough to "
+            "deliver",
+            hint="give close() more time, or look at health() for what is wrong",
+            maybe_written=False,
+        )
+
+    def _begin(self) -> tuple[FailureTally, FlushWait]:
+        """What failed unseen before, and the wait for all that is here now."""
+        wait = FlushWait(urgent=True)
+        for batch in self._accumulator.hurry():
+            batch.watch(wait)
+        for parked in self._intake.lot.everybody():
+            if parked.waiter is None:
+                parked.watch(wait)
+        return self._failures.take(), wait

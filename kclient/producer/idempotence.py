@@ -33,9 +33,11 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kclient.errors import InvalidConfig
 from kclient.transitions import step
 
 if TYPE_CHECKING:
+    from kclient.config import ProducerConfig
     from kclient.errors import KafkaError
 
 MAX_EPOCH = 32767
@@ -160,3 +162,14 @@ SEQUENCE_TRANSITIONS: dict[SequenceState, dict[SequenceEvent, SequenceState]] = 
     },
     _Q.BROKEN: {_R.GIVE_UP: _Q.BROKEN, _R.BREAK: _Q.BROKEN, _R.RENEW: _Q.STEADY},
 }
+
+
+def refuse_transactions(config: ProducerConfig) -> None:
+    """Raise InvalidConfig if ``config`` asks for transactions."""
+    if config.transactional_id is not None:
+        raise InvalidConfig(
+            f"transactional_id={config.transactional_id!r}: transactions are not in this release",
+            hint="without it retries of an idempotent producer write no duplicates; but what is "
+            "read, processed and written again after a crash is written twice: have readers "
+            "recognise it",
+        )

@@ -25,14 +25,14 @@ from kclient.errors import (
     broker_error,
 )
 from kclient.producer.hot import Delivery, NoRoom, QuickWay
-from kclient.producer.parking import Parked, ParkingLot
-from kclient.producer.serializing import (
+from kclient.producer.outgoing import (
     checked_partition,
     checked_timestamp,
     plain_bytes,
     plain_headers,
     serialized,
 )
+from kclient.producer.parking import Parked, ParkingLot
 from kclient.record import partition_of_key
 from kclient.record.layout import RECORD_OVERHEAD
 from kclient.types import check_topic_name

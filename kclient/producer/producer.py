@@ -18,16 +18,14 @@ from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, FlushFailed, fresh
 from kclient.hooks import require_callable, require_method
 from kclient.producer.accumulator import Accumulator
-from kclient.producer.bulk import ManySend, admission
-from kclient.producer.ending import Ending, UnseenFailures
+from kclient.producer.flush import Ending, UnseenFailures
 from kclient.producer.hot import Doors, NoRoom
-from kclient.producer.idempotence import IdentityState, ProducerIdentity
+from kclient.producer.idempotence import IdentityState, ProducerIdentity, refuse_transactions
 from kclient.producer.intake import Intake
 from kclient.producer.parking import Parked
+from kclient.producer.produce_response import Settlement
+from kclient.producer.send_many import ManySend, admission, take_turn, turns
 from kclient.producer.sender import Sender, SenderWakeup
-from kclient.producer.settlement import Settlement
-from kclient.producer.transactions import refuse_transactions
-from kclient.producer.turns import take_turn, turns
 from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
@@ -39,10 +37,10 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer
     from kclient.keywords import ProducerSettings
-    from kclient.producer.bulk import Bulk
     from kclient.producer.health import ProducerHealth
     from kclient.producer.hot import Delivery
     from kclient.producer.outgoing import ArrowData, BytesLike, HeadersArgument, Outgoing
+    from kclient.producer.send_many import Bulk
 
 logger = logging.getLogger("kclient.producer")
 

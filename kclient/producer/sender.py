@@ -1,7 +1,7 @@
 """Sender: takes ready batches to their leaders, and keeps the producer's time.
 
 One task per producer. It sleeps until something is ready, due or answered; what may be sent is
-decided in ``partition_queue``, what an answer means in ``settlement``. It also fetches the
+decided in ``partition_queue``, what a response means in ``produce_response``. It also fetches the
 producer id. Nothing here happens per record.
 """
 
@@ -23,9 +23,8 @@ from kclient.errors import (
 )
 from kclient.network import Capacity, Lane
 from kclient.producer.accumulator import NO_LEADER
-from kclient.producer.cargo import Cargo
 from kclient.producer.idempotence import Identity, IdentityState
-from kclient.producer.shipment import Shipment
+from kclient.producer.produce_request import Cargo, Shipment
 from kclient.producer.squeezer import Squeezer
 from kclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from kclient.producer.hot import PartitionQueue, ProducerBatch
     from kclient.producer.idempotence import ProducerIdentity
     from kclient.producer.intake import Intake
-    from kclient.producer.settlement import Settlement
+    from kclient.producer.produce_response import Settlement
 
 logger = logging.getLogger("kclient.producer")
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kclient.errors import ProtocolError
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.message import PiecewiseRequest, Request
 from kclient.protocol.primitives import DECODE_ERRORS, Buffer, put_string, read_unknown_tags
 
@@ -102,7 +102,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         if size >= 0:
             client_id = str(frame[pos : pos + size], "utf-8")
             pos += size
-        if key in registry.BY_KEY and registry.is_flexible(key, version):
+        if key in api_versions.BY_KEY and api_versions.is_flexible(key, version):
             _, pos = read_unknown_tags(frame, pos, end)
     except DECODE_ERRORS:
         raise _header_fault("RequestHeader", None, 0) from None
@@ -118,7 +118,7 @@ def decode_response_header(frame: Buffer, api_key: int, version: int) -> tuple[i
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame, 0)
         pos = _CORRELATION.size
-        if api_key != API_VERSIONS_KEY and registry.is_flexible(api_key, version):
+        if api_key != API_VERSIONS_KEY and api_versions.is_flexible(api_key, version):
             if frame[pos]:
                 _, pos = read_unknown_tags(frame, pos, len(frame))
             else:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kclient.record.compression import Compression, compress, predicted_cost
-from kclient.record.crc import crc32c
+from kclient.record.compression import (
+    DEFAULT_CAP,
+    Compression,
+    compress,
+    decompress,
+    predicted_cost,
+)
 from kclient.record.implementation import codec as _codec
-from kclient.record.inflate import DEFAULT_CAP, decompress
+from kclient.record.layout import crc32c
 from kclient.record.reader import read_batches
 from kclient.record.record_batch import Batch
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import InvalidArgument, RecordTooLarge, SerializationFailed
-from kclient.record.compression import Compression, compress
-from kclient.record.inflate import decompress
+from kclient.record.compression import Compression, compress, decompress
 from kclient.record.layout import (
     BATCH_HEADER_BYTES,
     CONTROL_BIT,

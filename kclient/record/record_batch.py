@@ -1,7 +1,7 @@
 """``Batch``: one batch of a fetch response, of which records are taken in portions.
 
 ``reader`` makes one of each batch; the consumer checks its CRC and inflates it where need be.
-Nothing is copied before that: a ``Batch`` is a window on the given bytes. ``legacy`` has the same
+Nothing is copied before that: a ``Batch`` is a window on the given bytes. ``reader`` has the same
 face for message sets. It must not do I/O or know about positions.
 """
 
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
 from kclient.record.batch import SMALLEST_RECORD_BYTES
-from kclient.record.compression import Compression, predicted_cost
-from kclient.record.crc import crc32c
+from kclient.record.compression import CHUNK, DEFAULT_CAP, Compression, decompress, predicted_cost
 from kclient.record.implementation import codec
-from kclient.record.inflate import CHUNK, DEFAULT_CAP, decompress
 from kclient.record.layout import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -26,6 +24,7 @@ from kclient.record.layout import (
     PREFIX,
     REST,
     TRANSACTIONAL_BIT,
+    crc32c,
 )
 from kclient.types import TimestampType
 

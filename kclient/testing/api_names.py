@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from kclient.errors import InvalidArgument
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.message import Request
 from kclient.testing.arguments import meant
 
@@ -59,12 +59,12 @@ def api_key_of(api: ApiName) -> int:
     if isinstance(api, type) and issubclass(api, Request):
         return api.API_KEY
     if isinstance(api, (str, int)) and not isinstance(api, bool):
-        for key, name in registry.API_NAMES.items():
+        for key, name in api_versions.API_NAMES.items():
             if api in (key, name):
                 return key
     raise InvalidArgument(
         f"api {api!r} is neither a request class, nor a name or number of Kafka's"
-        + meant(api, registry.API_NAMES.values())
+        + meant(api, api_versions.API_NAMES.values())
     )
 
 
@@ -76,5 +76,5 @@ def served_key_of(api: ApiName) -> int:
     """
     key = api_key_of(api)
     if key not in VERSIONS:
-        raise InvalidArgument(f"{registry.API_NAMES[key]} isn't served by the embedded cluster")
+        raise InvalidArgument(f"{api_versions.API_NAMES[key]} isn't served by the embedded cluster")
     return key

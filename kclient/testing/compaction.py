@@ -15,15 +15,14 @@ from typing import NamedTuple
 
 from kclient.protocol.primitives import put_varint
 from kclient.record.batch import parse_record
-from kclient.record.compression import Compression, compress
-from kclient.record.crc import crc32c
-from kclient.record.inflate import decompress
+from kclient.record.compression import Compression, compress, decompress
 from kclient.record.layout import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     HEAD,
     LOG_OVERHEAD,
     REST,
+    crc32c,
 )
 from kclient.testing.log import INFLATE_CAP_BYTES
 from kclient.testing.log_state import ProducerStates

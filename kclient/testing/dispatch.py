@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.errors import ProtocolError
+from kclient.protocol.api_versions import API_NAMES, request_class
 from kclient.protocol.headers import API_VERSIONS_KEY, decode_request_header
 from kclient.protocol.message import Request, Response
-from kclient.protocol.registry import API_NAMES, request_class
 from kclient.testing.call import Call
 from kclient.testing.deferred import Deferred
 from kclient.testing.fault import Answer, Unframed

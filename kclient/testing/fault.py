@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument
+from kclient.protocol.api_versions import API_NAMES
 from kclient.protocol.message import Response
-from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.deferred import Deferred

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kclient.errors import ProtocolError
+from kclient.protocol.api_versions import API_NAMES
 from kclient.protocol.headers import decode_request_header
 from kclient.protocol.message import Request, Response, Struct
-from kclient.protocol.registry import API_NAMES
 
 if TYPE_CHECKING:
     from kclient.testing.call import Call

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kclient.error_codes import ErrorCode
+from kclient.protocol.api_versions import API_NAMES
 from kclient.protocol.message import Response, Struct
 from kclient.protocol.messages.fetch import FetchResponse
-from kclient.protocol.registry import API_NAMES
 from kclient.testing.api_names import ApiName, served_key_of
 from kclient.testing.arguments import whole
 from kclient.testing.fault_arguments import counted

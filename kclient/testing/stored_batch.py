@@ -11,7 +11,6 @@ import struct
 from dataclasses import dataclass
 
 from kclient.error_codes import ErrorCode
-from kclient.record.crc import crc32c
 from kclient.record.layout import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -23,6 +22,7 @@ from kclient.record.layout import (
     MAGIC_POSITION,
     REST,
     TRANSACTIONAL_BIT,
+    crc32c,
 )
 from kclient.testing.refused import Refused
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from kclient.error_codes import ErrorCode
 from kclient.protocol.message import Struct
-from kclient.record.crc import crc32c
-from kclient.record.layout import CRC_START, HEAD, LOG_OVERHEAD, REST
+from kclient.record.layout import CRC_START, HEAD, LOG_OVERHEAD, REST, crc32c
 
 
 def plain(message: Struct, version: int) -> dict[str, Any]:

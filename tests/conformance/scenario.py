@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kclient.error_codes import ErrorCode
-from kclient.protocol.registry import API_NAMES
+from kclient.protocol.api_versions import API_NAMES
 from tests.conformance.run import Run
 
 Play: TypeAlias = Callable[[Run], Awaitable[None]]

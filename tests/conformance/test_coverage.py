@@ -10,7 +10,7 @@ import pytest
 
 import kclient.testing
 from kclient.error_codes import ErrorCode
-from kclient.protocol.registry import API_NAMES
+from kclient.protocol.api_versions import API_NAMES
 from kclient.testing.dispatch import HANDLERS
 from tests.conformance.known import KNOWN
 from tests.conformance.normalisation import MOST_RULES, load

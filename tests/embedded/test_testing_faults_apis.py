@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kclient.error_codes import ErrorCode
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.message import Request
 from kclient.protocol.messages import (
     alter_configs,
@@ -112,7 +112,7 @@ BY_NAME = {0: 9, 1: 12, 2: 8, 8: 7, 9: 5, 10: 3, 14: 4, 20: 5}
 
 
 def asked(key: int) -> tuple[Request, int]:
-    return ASKED.get(key) or registry.request_class(key)(), BY_NAME.get(key, VERSIONS[key][1])
+    return ASKED.get(key) or api_versions.request_class(key)(), BY_NAME.get(key, VERSIONS[key][1])
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ async def peer(cluster: Cluster) -> AsyncIterator[RawPeer]:
         yield one
 
 
-@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: registry.API_NAMES[key])
+@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: api_versions.API_NAMES[key])
 async def test_an_api_can_be_answered_with_an_error(
     cluster: Cluster, peer: RawPeer, key: int
 ) -> None:
@@ -139,7 +139,7 @@ async def test_an_api_can_be_answered_with_an_error(
     assert (served.errors, fault.hits) == ([BROKEN], 1)
 
 
-@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: registry.API_NAMES[key])
+@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: api_versions.API_NAMES[key])
 async def test_an_api_can_be_held_back_lost_and_looked_at(
     cluster: Cluster, peer: RawPeer, key: int
 ) -> None:
@@ -151,8 +151,8 @@ async def test_an_api_can_be_held_back_lost_and_looked_at(
     await held.wait_hits()
     held.release()
     if key != JoinGroupRequest.API_KEY:  # which waits for others to join
-        await peer.read(registry.request_class(key), asked(key)[1], correlation)
-    name = registry.API_NAMES[key]
+        await peer.read(api_versions.request_class(key), asked(key)[1], correlation)
+    name = api_versions.API_NAMES[key]
     assert seen[0] == (name, True)
     assert {one for one, _ in seen} == {name}
     cluster.faults.lose_answers(key)

@@ -13,7 +13,7 @@ import pyarrow  # noqa: F401 - loaded before a probe looks
 import pytest
 
 import kclient
-from kclient.producer import turns
+from kclient.producer import send_many
 from kclient.testing import Cluster, LoopProbe
 from tests.support.holds import held, run_held, scaled
 from tests.support.users_work import UsersWork
@@ -77,7 +77,7 @@ def test_a_loop_that_writes_lets_others_run_every_few_milliseconds(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = UsersWork()
-    monkeypatch.setattr("kclient.producer.turns.monotonic", work.clock)
+    monkeypatch.setattr("kclient.producer.send_many.monotonic", work.clock)
 
     def slow() -> Iterator[bytes]:
         for _ in range(1000):
@@ -97,6 +97,6 @@ def test_a_loop_that_writes_lets_others_run_every_few_milliseconds(
                     await producer.send_many(T, slow())
                 others.cancel()
             assert work.now > 0.25
-            assert work.longest() < turns.TURN + 10 * work.RECORD  # send_many looks at each 8th
+            assert work.longest() < send_many.TURN + 10 * work.RECORD  # send_many looks at each 8th
 
     run_held(main)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.headers import (
     API_VERSIONS_KEY,
     decode_request_header,
@@ -86,7 +86,7 @@ class Asked:
         if self._message is None:
             body = self.frame[4:]
             start = decode_request_header(body).body_offset
-            self._message = registry.request_class(self.api).decode(body, self.version, start)
+            self._message = api_versions.request_class(self.api).decode(body, self.version, start)
         return self._message
 
     @property
@@ -117,7 +117,7 @@ class Asked:
         version = self.version
         if self.api == API_VERSIONS_KEY and body[4:6] == _SHORT.pack(_UNSUPPORTED_VERSION):
             version = 0  # KIP-511: whom the version is too new answers in the oldest
-        return registry.request_class(self.api).RESPONSE.decode(body, version, start)
+        return api_versions.request_class(self.api).RESPONSE.decode(body, version, start)
 
     def encode_answer(self, message: Response | bytes) -> bytes:
         """A frame that answers this request; bytes are what follows the size field."""

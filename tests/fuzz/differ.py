@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 from kclient.errors import CorruptRecord, DecompressionFailed
-from kclient.record import legacy, reader, record_batch
+from kclient.record import reader, record_batch
 from kclient.record.implementation import Implementation, load
 from kclient.types import TimestampType
 from tests.fuzz.mutants import INFLATED_CAP, mutant, seeds
@@ -76,7 +76,7 @@ def columns(store: Any) -> tuple[Any, ...]:
 def seen(build: Implementation, data: bytes) -> list[Any]:
     """All that can be seen of ``data`` through one build."""
     found: list[Any] = []
-    record_batch.codec = legacy.codec = build
+    record_batch.codec = reader.codec = build
     store = build.ColumnStore()
     try:
         for batch in reader.read_batches(data):
@@ -96,7 +96,7 @@ def seen(build: Implementation, data: bytes) -> list[Any]:
                 found.append(batch.exhausted)
             except CorruptRecord as error:
                 found.append(said(error))
-            if not isinstance(again, legacy.LegacyBatch):
+            if not isinstance(again, reader.LegacyBatch):
                 try:
                     again.inflate(INFLATED_CAP)
                     again.fill(store, limit=3)

@@ -26,7 +26,7 @@ from kclient.network.frames import FramePool
 from kclient.network.handshake import ClientInformation
 from kclient.network.in_flight import PendingRequest
 from kclient.network.nodes import ConnectionKey, Lane
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.message import Message, Request, Response, SteppedResponse
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
@@ -87,7 +87,7 @@ def frame_damage(source: random.Random, size: int) -> tuple[str, FrameDamage]:
 
 def answer_mutant(source: random.Random, seed: Seed, others: list[bytes]) -> Mutant:
     """A mutant of one response, with its frame."""
-    about = f"{registry.BY_KEY[seed.key].name} response v{seed.version}"
+    about = f"{api_versions.BY_KEY[seed.key].name} response v{seed.version}"
     head = seed.header.raw if seed.header is not None else b""
     if source.random() < FRAME_DAMAGE:
         data = head + seed.root.raw
@@ -129,7 +129,7 @@ def deliver(connection: Connection, data: bytes, now: float) -> None:
 
 def usable_connection(key: int) -> Connection:
     """A connection to a broker that speaks one API, and ApiVersions."""
-    api = registry.BY_KEY[key]
+    api = api_versions.BY_KEY[key]
     spoken = [ApiVersion(key, api.min_version, api.max_version)]
     if key != ApiVersionsRequest.API_KEY:
         spoken.append(ApiVersion(ApiVersionsRequest.API_KEY, 0, 4))
@@ -218,7 +218,9 @@ class Frames:
         """Something that can be sent in that version."""
         wanted = (seed.key, seed.version)
         if wanted not in self._requests:
-            made = random_message(random.Random(7), registry.request_class(seed.key), seed.version)
+            made = random_message(
+                random.Random(7), api_versions.request_class(seed.key), seed.version
+            )
             self._requests[wanted] = made  # type: ignore[assignment]
         return self._requests[wanted]
 
@@ -280,7 +282,7 @@ def read_directly(seed: Seed, data: bytes, first: object) -> Verdict:
     """Decode the answer without a connection; ``first`` is what came through one."""
     if isinstance(first, ProtocolError) and first.struct == "ResponseHeader":
         return Verdict("header refused", False)
-    cls: type[Message] = registry.request_class(seed.key).RESPONSE
+    cls: type[Message] = api_versions.request_class(seed.key).RESPONSE
     frame = bytes(4) + data
     offset = 4
     if seed.header is not None:

@@ -12,7 +12,8 @@ import struct
 
 from kclient.errors import BrokerUnreachable, ConnectionLost, NoCommonVersion, ProtocolError
 from kclient.network.connection import Connection, ConnectionState
-from kclient.protocol import registry
+from kclient.protocol import api_versions
+from kclient.protocol.api_versions import NodeApiVersions
 from kclient.protocol.message import Request
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
@@ -21,7 +22,6 @@ from kclient.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kclient.protocol.versions import NodeApiVersions
 from tests.fuzz.frames import LATER, SETUP, answer_mutant, deliver, new_connection
 from tests.fuzz.seeds import response_seed, seeds_of
 from tests.fuzz.targets import Broken, Mutant, Verdict
@@ -31,12 +31,12 @@ UNSUPPORTED_VERSION = 35
 BODY_OFFSET = 4
 ROUNDS = 8
 """Answers after which the handshake must be over: there are five versions to ask in."""
-CLASSES = [registry.request_class(api.key) for api in registry.ALL]
+CLASSES = [api_versions.request_class(api.key) for api in api_versions.ALL]
 
 
 def sound_answers() -> list[ApiVersionsResponse]:
     """What brokers of several ages say."""
-    keys = [ApiVersion(api.key, api.min_version, api.max_version) for api in registry.ALL]
+    keys = [ApiVersion(api.key, api.min_version, api.max_version) for api in api_versions.ALL]
     fallback = ApiVersionsResponse(UNSUPPORTED_VERSION, [ApiVersion(API_VERSIONS, 0, 3)])
     features = [SupportedFeatureKey("metadata.version", 1, 27)]
     finalized = [FinalizedFeatureKey("metadata.version", 25, 25)]

@@ -14,7 +14,7 @@ from typing import cast
 
 from kclient.errors import ProtocolError
 from kclient.hooks import DialTarget
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.headers import (
     decode_request_header,
     decode_response_header,
@@ -88,11 +88,11 @@ class Requests:
         rng = random.Random(20130101)
         self._seeds: list[Seed] = []
         for key, (first, last) in VERSIONS.items():
-            message = cast(type[Message], registry.request_class(key))
+            message = cast(type[Message], api_versions.request_class(key))
             for version in range(first, last + 1):
                 good = sample(key, version, TOPIC_ID).encode(version)
                 for body in (good, good, filled(rng, message, version)):
-                    flexible = registry.is_flexible(key, version)
+                    flexible = api_versions.is_flexible(key, version)
                     self._seeds.append(Seed(key, version, message, body, header=flexible))
         self._others = [seed.root.raw for seed in self._seeds]
         self._errors = Errors()
@@ -103,7 +103,7 @@ class Requests:
     def mutant(self, source: random.Random) -> Mutant:
         """Of a request of any API and version that is served."""
         seed = source.choice(self._seeds)
-        about = f"{registry.BY_KEY[seed.key].name} request v{seed.version}"
+        about = f"{api_versions.BY_KEY[seed.key].name} request v{seed.version}"
         key, version, name = seed.key, seed.version, len(CLIENT_ID)
         operator, repaired, tags, body = operators.spoiled(source, seed, self._others)
         stale = 8 + 2 + len(CLIENT_ID) + len(tags) + len(seed.root.raw)
@@ -156,7 +156,9 @@ def reaches(mutant: Mutant) -> bool:
     frame = mutant.data[4 : 4 + struct.unpack_from(">i", mutant.data)[0]]
     try:
         header = decode_request_header(frame)
-        registry.request_class(header.api_key).decode(frame, header.api_version, header.body_offset)
+        api_versions.request_class(header.api_key).decode(
+            frame, header.api_version, header.body_offset
+        )
     except ProtocolError as error:
         return error.offset is not None and error.offset > HEADER_BYTES
     return True

@@ -11,7 +11,7 @@ import random
 from functools import cache
 from pathlib import Path
 
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.headers import API_VERSIONS_KEY
 from kclient.protocol.message import Message
 from tests.fuzz.shape import Part, parse, parse_tags
@@ -64,8 +64,8 @@ def _kinds(part: Part) -> list[str]:
 
 def response_seed(key: int, version: int, body: bytes) -> Seed:
     """A response with its header."""
-    tagged = key != API_VERSIONS_KEY and registry.is_flexible(key, version)
-    return Seed(key, version, registry.request_class(key).RESPONSE, body, header=tagged)
+    tagged = key != API_VERSIONS_KEY and api_versions.is_flexible(key, version)
+    return Seed(key, version, api_versions.request_class(key).RESPONSE, body, header=tagged)
 
 
 def filled(rng: random.Random, message: type[Message], version: int) -> bytes:
@@ -82,7 +82,7 @@ def response_seeds() -> list[tuple[Seed, ...]]:
     for line in GOLDENS.read_text().splitlines():
         key, version, body = line.split()
         number, spoken = int(key), int(version)
-        ours = filled(rng, registry.request_class(number).RESPONSE, spoken)
+        ours = filled(rng, api_versions.request_class(number).RESPONSE, spoken)
         bodies = (base64.b64decode(body), ours)
         found.append(tuple(response_seed(number, spoken, one) for one in bodies))
     return found

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kclient.errors import ProtocolError
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from tests.fuzz.seeds import Seed, response_seeds
 from tests.fuzz.shape import Edits
 
@@ -31,7 +31,7 @@ ONCE = 64 << 10
 NEWEST = [
     seeds[0]
     for seeds in response_seeds()
-    if seeds[0].version == registry.BY_KEY[seeds[0].key].max_version
+    if seeds[0].version == api_versions.BY_KEY[seeds[0].key].max_version
 ]
 
 
@@ -51,7 +51,7 @@ def dense(seed: Seed, size: int) -> Iterator[bytes]:
 def read(seed: Seed, body: bytes) -> None:
     """Decode and forget."""
     try:
-        registry.request_class(seed.key).RESPONSE.decode(body, seed.version)
+        api_versions.request_class(seed.key).RESPONSE.decode(body, seed.version)
     except ProtocolError:
         return
 
@@ -76,7 +76,7 @@ def instructions(call: Callable[[], None]) -> int:
     return count
 
 
-@pytest.mark.parametrize("seed", NEWEST, ids=lambda seed: registry.BY_KEY[seed.key].name)
+@pytest.mark.parametrize("seed", NEWEST, ids=lambda seed: api_versions.BY_KEY[seed.key].name)
 def test_the_work_for_a_byte_is_bounded(seed: Seed) -> None:
     for small, large in zip(dense(seed, SMALL), dense(seed, LARGE), strict=True):
         for cut in (0, 1):
@@ -87,7 +87,7 @@ def test_the_work_for_a_byte_is_bounded(seed: Seed) -> None:
             assert then <= GROWTH * first
 
 
-@pytest.mark.parametrize("seed", NEWEST, ids=lambda seed: registry.BY_KEY[seed.key].name)
+@pytest.mark.parametrize("seed", NEWEST, ids=lambda seed: api_versions.BY_KEY[seed.key].name)
 def test_the_memory_for_a_byte_is_bounded(seed: Seed) -> None:
     for body in dense(seed, MEASURED):
         for cut in (0, 1):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from tests.fuzz.shape import parse
 from tests.golden.kafka_side import ask_either, java_class
 
@@ -22,11 +22,11 @@ def listing() -> str:
     """The content of the file: API key, version and bytes, a line each."""
     wanted = [
         (api.key, version)
-        for api in registry.ALL
+        for api in api_versions.ALL
         for version in range(api.min_version, api.max_version + 1)
     ]
     questions = [
-        f"make\t{java_class(registry.request_class(key).RESPONSE)}\t{version}\t{seed}"
+        f"make\t{java_class(api_versions.request_class(key).RESPONSE)}\t{version}\t{seed}"
         for key, version in wanted
         for seed in range(CANDIDATES)
     ]
@@ -43,7 +43,7 @@ def _fullest(key: int, version: int, found: list[bytes]) -> bytes:
     small = [data for data in found if len(data) <= LARGEST_BYTES]
     if not small:
         return min(found, key=len)
-    response = registry.request_class(key).RESPONSE
+    response = api_versions.request_class(key).RESPONSE
     return max(small, key=lambda data: sum(1 for _ in parse(response, data, version).walk()))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.messages import UNSPOKEN
 from tests.golden.kafka_side import NEWER, OLDER, ask
 from tools.protocol.selection import BROKER_APIS
@@ -23,7 +23,7 @@ def test_the_apis_and_versions_are_the_union_of_both_releases() -> None:
     for key in (newer.keys() | older.keys()) - UNSPOKEN.keys():
         ranges = [one[key][1] for one in (newer, older) if key in one]
         expected[key] = (min(one.start for one in ranges), max(one.stop for one in ranges) - 1)
-    assert {api.key: (api.min_version, api.max_version) for api in registry.ALL} == expected
+    assert {api.key: (api.min_version, api.max_version) for api in api_versions.ALL} == expected
 
 
 def test_unspoken_apis_are_those_of_brokers_only_and_those_that_the_newer_release_dropped() -> None:
@@ -35,4 +35,4 @@ def test_unspoken_apis_are_those_of_brokers_only_and_those_that_the_newer_releas
 
 def test_every_api_is_named_as_the_newest_release_that_has_it_names_it() -> None:
     named = {**_stable(OLDER), **_stable(NEWER)}
-    assert {key: name for key, (name, _) in named.items()} == registry.API_NAMES
+    assert {key: name for key, (name, _) in named.items()} == api_versions.API_NAMES

@@ -11,7 +11,7 @@ import socket
 import struct
 from typing import Self, TypeVar
 
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.headers import decode_response_header, encode_request
 from kclient.protocol.message import Request, Response
 
@@ -44,7 +44,7 @@ class RawConnection:
 
     def ask(self, request: Request, version: int, kind: type[ANSWER]) -> ANSWER:
         """Send a request and wait for its answer, which is of the class ``kind``."""
-        if registry.request_class(request.API_KEY).RESPONSE is not kind:
+        if api_versions.request_class(request.API_KEY).RESPONSE is not kind:
             raise TypeError(f"{type(request).__name__} isn't answered by {kind.__name__}")
         self._asked += 1
         self._socket.sendall(encode_request(request, version, self._asked, CLIENT_ID))

@@ -26,7 +26,7 @@ from kclient.errors import (
     broker_error,
     text_of,
 )
-from kclient.producer.serializing import plain_headers, serialized
+from kclient.producer.outgoing import plain_headers, serialized
 
 
 def caused(error: KafkaError, cause: BaseException | None) -> KafkaError:

@@ -30,7 +30,7 @@ from kclient.consumer.arguments import (
     checked_times,
 )
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, a_or_an
-from kclient.producer.serializing import checked_timestamp, plain_bytes
+from kclient.producer.outgoing import checked_timestamp, plain_bytes
 from kclient.serializers import IntegerSerializer, JsonDeserializer, JsonSerializer
 from kclient.types import TopicPartition
 

@@ -21,8 +21,8 @@ from kclient.producer.accumulator import Accumulator, TopicQueues
 from kclient.producer.batch_states import BatchState
 from kclient.producer.hot import BatchOutcome, PartitionQueue, ProducerBatch
 from kclient.producer.intake import Intake
-from kclient.producer.settlement import Settlement
-from kclient.producer.shipment import Answer, Shipment
+from kclient.producer.produce_request import Answer, Shipment
+from kclient.producer.produce_response import Settlement
 from tests.history import Kind
 
 

@@ -10,7 +10,7 @@ import pytest
 import kclient
 from kclient.errors import KafkaError, NoCommonVersion, ProtocolError
 from kclient.network.node_connection import VERSIONS_MAX_AGE
-from kclient.protocol.versions import MAX_THROTTLE_TIME
+from kclient.protocol.api_versions import MAX_THROTTLE_TIME
 from kclient.testing import Cluster
 from kclient.types import TopicPartition
 from tests.unit.consumer.log_bytes import batch

@@ -13,7 +13,7 @@ import kclient
 from kclient.errors import BufferFull, ClientClosed, KafkaError
 from kclient.producer.flush import FlushWait
 from kclient.producer.hot import Account
-from kclient.producer.turns import PATIENCE, Pace, turns
+from kclient.producer.send_many import PATIENCE, Pace, turns
 from kclient.testing import Cluster
 
 VALUE = b"x" * 100

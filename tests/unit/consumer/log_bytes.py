@@ -47,7 +47,7 @@ def batch_of(
 
 def gapped(data: bytes, last_delta: int) -> bytes:
     """``data``, one batch, as compaction leaves it: it ends later than its last record."""
-    from kclient.record.crc import crc32c
+    from kclient.record.layout import crc32c
 
     out = bytearray(data)
     struct.pack_into(">i", out, 23, last_delta)

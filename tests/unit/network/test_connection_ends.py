@@ -16,6 +16,7 @@ from kclient.network.connection import (
 from kclient.network.frames import FramePool
 from kclient.network.handshake import ClientInformation
 from kclient.network.nodes import ConnectionKey, Lane
+from kclient.protocol.api_versions import MAX_THROTTLE_TIME
 from kclient.protocol.messages.api_versions import (
     ApiVersion,
 )
@@ -25,7 +26,6 @@ from kclient.protocol.messages.fetch import (
 from kclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kclient.protocol.messages.metadata import MetadataResponse
 from kclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kclient.protocol.versions import MAX_THROTTLE_TIME
 from tests.unit.network.connections import (
     SETUP_DEADLINE,
     answer,

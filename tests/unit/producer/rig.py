@@ -17,12 +17,12 @@ from kclient.errors import ConnectionLost, KafkaError
 from kclient.hooks import Counters, Event, Hooks
 from kclient.network import Capacity, Lane, RequestFuture
 from kclient.producer.accumulator import Accumulator
-from kclient.producer.ending import UnseenFailures
+from kclient.producer.flush import UnseenFailures
 from kclient.producer.hot import Delivery, NoRoom
 from kclient.producer.idempotence import ProducerIdentity
 from kclient.producer.intake import Intake
+from kclient.producer.produce_response import Settlement
 from kclient.producer.sender import Sender, SenderWakeup
-from kclient.producer.settlement import Settlement
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.support.views import view_of, with_topic
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kclient.errors import ProtocolError
-from kclient.producer.cargo import Cargo, CargoReply, TopicCargo
+from kclient.producer.produce_request import Cargo, CargoReply, TopicCargo
 from kclient.protocol.headers import encode_request
 from kclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -19,16 +19,16 @@ from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, Serializa
 from kclient.producer.due_list import DueList
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
 from kclient.producer.hot import StickyChoice
-from kclient.producer.outgoing import Outgoing
-from kclient.producer.serializing import (
+from kclient.producer.idempotence import refuse_transactions
+from kclient.producer.outgoing import (
+    Outgoing,
     checked_partition,
     checked_timestamp,
     plain_bytes,
     plain_headers,
     serialized,
 )
-from kclient.producer.transactions import refuse_transactions
-from kclient.producer.verdict import Verdict, judge, may_be_written, wants_metadata
+from kclient.producer.produce_response import Verdict, judge, may_be_written, wants_metadata
 from kclient.serializers import JsonSerializer, StringSerializer
 from tests.unit.producer.rig import Rig
 

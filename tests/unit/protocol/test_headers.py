@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kclient.errors import ProtocolError
-from kclient.protocol import headers, registry
+from kclient.protocol import api_versions, headers
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -90,8 +90,8 @@ def test_a_message_that_can_not_be_sent_leaves_no_frame() -> None:
 
 
 def test_every_api_is_found_by_its_key() -> None:
-    for api in registry.ALL:
-        request = registry.request_class(api.key)
+    for api in api_versions.ALL:
+        request = api_versions.request_class(api.key)
         response = request.RESPONSE
         assert (request.API_KEY, response.API_KEY) == (api.key, api.key)
         assert (request.NAME, response.NAME) == (api.name, api.name)
@@ -101,11 +101,11 @@ def test_every_api_is_found_by_its_key() -> None:
 
 
 def test_api_names_cover_what_brokers_list_and_clients_never_send() -> None:
-    assert registry.API_NAMES[3] == "Metadata"
-    assert registry.API_NAMES[4] == "LeaderAndIsr"
-    assert registry.API_NAMES[52] == "Vote"
-    assert registry.API_NAMES[74] == "ListConfigResources"
-    assert set(range(93)) <= set(registry.API_NAMES)
+    assert api_versions.API_NAMES[3] == "Metadata"
+    assert api_versions.API_NAMES[4] == "LeaderAndIsr"
+    assert api_versions.API_NAMES[52] == "Vote"
+    assert api_versions.API_NAMES[74] == "ListConfigResources"
+    assert set(range(93)) <= set(api_versions.API_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_api_names_cover_what_brokers_list_and_clients_never_send() -> None:
 )
 def test_an_api_that_is_not_spoken_is_a_protocol_error(key: int, text: str) -> None:
     with pytest.raises(ProtocolError, match=text):
-        registry.request_class(key)
+        api_versions.request_class(key)

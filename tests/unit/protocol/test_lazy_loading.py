@@ -18,16 +18,16 @@ def loaded_by(statement: str) -> set[str]:
     return {name[len(PREFIX) :] for name in json.loads(done.stdout) if name.startswith(PREFIX)}
 
 
-def test_registry_headers_and_versions_load_no_message() -> None:
-    assert not loaded_by("import kclient.protocol.headers, kclient.protocol.versions")
-    assert not loaded_by("from kclient.protocol import registry; registry.API_NAMES[3]")
+def test_headers_and_versions_load_no_message() -> None:
+    assert not loaded_by("import kclient.protocol.headers, kclient.protocol.api_versions")
+    assert not loaded_by("from kclient.protocol import api_versions; api_versions.API_NAMES[3]")
 
 
 def test_asking_for_a_message_loads_its_module_only() -> None:
     assert loaded_by("from kclient.protocol.messages.metadata import MetadataRequest") == {
         "metadata"
     }
-    statement = "from kclient.protocol import registry; registry.request_class(1)"
+    statement = "from kclient.protocol import api_versions; api_versions.request_class(1)"
     assert loaded_by(statement) == {"fetch"}
     assert loaded_by("from kclient.protocol.messages import EndTxnMarker") == {"control_records"}
 

@@ -16,7 +16,7 @@ import zstandard
 
 from kclient.errors import CodecUnavailable, DecompressionFailed, InvalidArgument, InvalidConfig
 from kclient.record import DEFAULT_CAP, Compression, compress, decompress, predicted_cost
-from kclient.record.inflate import CHUNK
+from kclient.record.compression import CHUNK
 
 CODECS = [codec for codec in Compression if codec]
 CAP = 8 * CHUNK
@@ -237,7 +237,7 @@ def test_an_lz4_frame_that_lies_about_its_size() -> None:
     data = sample(10_000)
     frame = bytearray(lz4.frame.compress(data, store_size=True))
     frame[6:14] = struct.pack("<Q", 2**60)
-    from kclient.record.legacy import mended_frame
+    from kclient.record.reader import mended_frame
 
     with pytest.raises(DecompressionFailed, match="the payload is not lz4"):
         decompress(Compression.LZ4, mended_frame(frame), DEFAULT_CAP)

@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from kclient.record import crc, crc32c
+from kclient.record import crc32c, layout
 from kclient.record.implementation import Implementation, load
 from tests.unit.record.conftest import BUILDS
 
@@ -61,9 +61,9 @@ def test_the_sum_comes_from_the_package_however_it_is_loaded(
     if there == "the package":
         import crc32c as package
 
-        assert crc._package() is package
+        assert layout._package() is package
     if there == "no C module inside":
         nothing = types.SimpleNamespace(find_spec=lambda *_: None)
-        monkeypatch.setattr(crc, "PathFinder", nothing)
-    assert crc._package().crc32c(b"123456789") == 0xE3069283
+        monkeypatch.setattr(layout, "PathFinder", nothing)
+    assert layout._package().crc32c(b"123456789") == 0xE3069283
     assert ("crc32c" in sys.modules) == (there != "nothing")

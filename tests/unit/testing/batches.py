@@ -6,7 +6,7 @@ import struct
 
 from kclient.record.builder import BatchBuilder
 from kclient.record.compression import Compression
-from kclient.record.crc import crc32c
+from kclient.record.layout import crc32c
 from kclient.testing.stored_batch import StoredBatch
 from tests.support.v2_batch import encode_batch
 

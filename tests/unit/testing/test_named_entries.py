@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kclient.protocol import registry
+from kclient.protocol import api_versions
 from kclient.protocol.message import Request
 from kclient.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kclient.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -85,10 +85,10 @@ def test_what_is_named(request_: Request, expected: list[Entry]) -> None:
     assert list(named_entries(request_, name_of)) == expected
 
 
-@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: registry.API_NAMES[key])
+@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: api_versions.API_NAMES[key])
 def test_every_request_that_is_served_can_be_looked_through(key: int) -> None:
     rng = random.Random(key)
-    message = registry.request_class(key)
+    message = api_versions.request_class(key)
     lowest, highest = VERSIONS[key]
     for version in range(lowest, highest + 1):
         for _ in range(20):
@@ -98,11 +98,11 @@ def test_every_request_that_is_served_can_be_looked_through(key: int) -> None:
                 assert partition is None or isinstance(partition, int)
 
 
-@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: registry.API_NAMES[key])
+@pytest.mark.parametrize("key", VERSIONS, ids=lambda key: api_versions.API_NAMES[key])
 def test_what_a_kind_of_request_may_name_is_known(key: int) -> None:
     """A fault for a topic or partition that an API never names could never act."""
     rng = random.Random(key)
-    message = registry.request_class(key)
+    message = api_versions.request_class(key)
     lowest, highest = VERSIONS[key]
     seen: list[Entry] = []
     for version in range(lowest, highest + 1):

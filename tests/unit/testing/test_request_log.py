@@ -10,6 +10,7 @@ import pytest
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import InvalidArgument, RequestTimedOut
+from kclient.protocol.api_versions import request_class
 from kclient.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -21,7 +22,6 @@ from kclient.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kclient.protocol.registry import request_class
 from kclient.testing.api_names import api_key_of
 from kclient.testing.request_log import RequestLog, ServedRequest
 from tests.unit.testing.calls import produce

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kclient.errors import NoCommonVersion
+from kclient.protocol.api_versions import NodeApiVersions, VersionRange
 from kclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kclient.protocol.messages.fetch import FetchRequest
 from kclient.protocol.messages.list_offsets import ListOffsetsRequest
 from kclient.protocol.messages.share_fetch import ShareFetchRequest
-from kclient.protocol.versions import NodeApiVersions, VersionRange
 
 
 def node(first: int, last: int, key: int = FetchRequest.API_KEY) -> NodeApiVersions:

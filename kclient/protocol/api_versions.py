@@ -1,22 +1,25 @@
-"""Which version of an API to speak: the upper end of what both sides know; and what versions mean.
+"""The APIs that this client knows, and the version to speak: the highest that both sides know.
 
 A connection makes one ``NodeApiVersions`` from the broker's ApiVersions response and asks it
 before each request. From which version of each API on a client must keep silent for
 ``throttle_time_ms`` (KIP-219) it asks with each response: older versions carry the field too, but
-there the broker has delayed its response already. Values only: no I/O, no clock.
+there the broker has delayed its response already. A module of messages is loaded only when one of
+its classes is asked for. Values only: no I/O, no clock.
 """
 
 from __future__ import annotations
 
+import importlib
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
-from kclient.errors import NoCommonVersion
+from kclient.errors import NoCommonVersion, ProtocolError
+from kclient.protocol.message import Request
+from kclient.protocol.messages import APIS, UNSPOKEN
 
 if TYPE_CHECKING:
-    from kclient.protocol.message import Request
     from kclient.protocol.messages.api_versions import ApiVersionsResponse
 
 _MOST_APIS = 256
@@ -71,6 +74,58 @@ _INT32 = struct.Struct(">i")
 MAX_THROTTLE_TIME = 300.0
 """Seconds that one response can keep us silent for. Quotas come to seconds, after a great burst to
 minutes; the field holds 24 days, and damaged bytes or a lying broker must not have them."""
+
+
+class Api(NamedTuple):
+    """What is known of an API without loading its messages.
+
+    Attributes:
+        key: Kafka's number.
+        name: Kafka's name.
+        module: Below ``kclient.protocol.messages``.
+        min_version: Lowest version that this client speaks.
+        max_version: Highest one.
+        first_flexible: First version with tagged fields, also in the headers; None without.
+    """
+
+    key: int
+    name: str
+    module: str
+    min_version: int
+    max_version: int
+    first_flexible: int | None
+
+
+ALL: list[Api] = [Api._make(row) for row in APIS]
+"""Every API that this client speaks, by key."""
+
+BY_KEY: dict[int, Api] = {api.key: api for api in ALL}
+
+API_NAMES: dict[int, str] = {**UNSPOKEN, **{api.key: api.name for api in ALL}}
+"""Names of API keys, those included that brokers may list and this client doesn't speak."""
+
+
+def api(api_key: int) -> Api:
+    """The API of a key; raises ProtocolError if this client doesn't speak it."""
+    found = BY_KEY.get(api_key)
+    if found is None:
+        name = API_NAMES.get(api_key)
+        raise ProtocolError(f"API {api_key}{f' ({name})' if name else ''} is not spoken here")
+    return found
+
+
+def request_class(api_key: int) -> type[Request]:
+    """The request class of an API; raises ProtocolError if this client doesn't speak it."""
+    found = api(api_key)
+    module = importlib.import_module(f"kclient.protocol.messages.{found.module}")
+    return cast(type[Request], getattr(module, f"{found.name}Request"))
+
+
+@lru_cache(maxsize=1024)
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether headers and body of this version have tagged fields."""
+    first = api(api_key).first_flexible
+    return first is not None and version >= first
 
 
 class VersionRange(NamedTuple):

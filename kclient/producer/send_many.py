@@ -1,22 +1,29 @@
-"""``Bulk``, a call that sends many records with one await per few batches, and ``send_many``.
+"""``send_many``: many records with one await per few batches, and when a writing loop yields.
 
-A run of its own per call; the producer makes it. Records go in without a suspension as long as they
-fit: the quick way takes them in runs, the intake whatever isn't plain. Every batch that takes one
-of them is watched, and at the end the acknowledgements of all are awaited.
+A ``ManySend`` per call; the producer makes it, as it makes the other ``Bulk``, ``ArrowSend``.
+Records go in without a suspension as long as they fit: the quick way takes them in runs, the intake
+whatever isn't plain. Every batch that takes one of them is watched, and at the end the
+acknowledgements of all are awaited.
+
+The caller's loop takes a turn of the event loop whenever a few batches were sealed, so that the
+sender gets at them, and after a few milliseconds where records fill no batch for long; so does that
+of ``enqueue``. A call that waits for all its records in the end has no reason to be far ahead of
+the sender, either: ``Pace`` holds it to that. All of it must cost next to nothing per record.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Iterable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from kclient.clock import work_clock
 from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an, fresh
 from kclient.producer.flush import FlushWait
-from kclient.producer.hot import DUE, END
+from kclient.producer.hot import DUE, END, Turn
 from kclient.producer.outgoing import Outgoing
 from kclient.producer.parking import Parked
-from kclient.producer.turns import Pace, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +31,16 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.errors import FlushFailed
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.ending import Ending
     from kclient.producer.feed import Feed
-    from kclient.producer.hot import Delivery
+    from kclient.producer.flush import Ending
+    from kclient.producer.hot import Account, Delivery
     from kclient.producer.intake import Intake
 
 _TEXTS = (str, bytes, bytearray, memoryview)
+TURN = 0.005
+"""Seconds after which the loop gets a turn, the user's own work between two records included."""
+PATIENCE = 0.05
+"""Seconds for which a call waits for the sender before it may have twice as much unsent."""
 
 
 class Bulk:
@@ -251,3 +262,69 @@ async def admission(parked: Parked, delivery: Delivery) -> None:
             raise
     if parked.error is not None:
         raise fresh(parked.error)
+
+
+def turns(account: Account) -> Turn:
+    """The turns of one writing loop. Made on the event loop."""
+    return Turn(account, work_clock(monotonic), TURN)
+
+
+async def take_turn(turn: Turn) -> None:
+    """Let others run.
+
+    Cancellation: leaves nothing behind.
+    """
+    turn.note()
+    await asyncio.sleep(0)
+    turn.begin()
+
+
+class Pace:
+    """The turns of one call, which waits for the sender where it is far ahead of it.
+
+    More unsent would only be more memory to touch for the first time, which made up a third of what
+    a record cost. That is no reason to stop: where the sender gets nowhere for a moment, as all of
+    it may be for a leader that is away, the call goes on until there is no room.
+
+    Args:
+        turn: The turns that it takes anyway.
+        wait: Counts what it has unsent.
+        ahead: Bytes that it may have unsent.
+    """
+
+    def __init__(self, turn: Turn, wait: FlushWait, ahead: int) -> None:
+        self._turn = turn
+        self._wait = wait
+        self._least = self._ahead = ahead
+
+    async def take_turn(self) -> None:
+        """Let others run; with too much unsent until it is half as much, or patience is over.
+
+        Cancellation: leaves nothing behind.
+        """
+        unsent = self._wait.unsent
+        if unsent <= self._least // 2:
+            self._ahead = self._least
+        if unsent <= self._ahead:
+            await take_turn(self._turn)
+            return
+        self._turn.note()
+        if not await self._few_unsent(self._ahead // 2):
+            self._ahead *= 2
+        self._turn.begin()
+
+    async def _few_unsent(self, few: int) -> bool:
+        """Wait until no more than ``few`` bytes are unsent; whether that came in time."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[bool] = loop.create_future()
+
+        def end(in_time: bool) -> None:
+            if not over.done():
+                over.set_result(in_time)
+
+        self._wait.when_few_unsent(few, lambda: end(True))
+        timer = loop.call_later(PATIENCE, end, False)
+        try:
+            return await over
+        finally:
+            timer.cancel()
