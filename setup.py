@@ -1,7 +1,7 @@
 """Builds the compiled twins of kclient's hot modules; everything else is in pyproject.toml.
 
 ``COMPILED`` is the whole list: to compile another module write the ``.pxd`` beside it and add its
-name. Each source is compiled under a second name (``batch`` -> ``_batch_c``) and stays importable
+name. Each source is compiled under a second name (``record`` -> ``_record_c``) and stays importable
 as plain Python; which of the two runs is decided at import. Without Cython or without a C compiler
 the installation succeeds, is pure and says so; with both, a module that can't be compiled is an
 error. ``KCLIENT_PURE=1`` in the environment makes a pure wheel on purpose.
@@ -23,12 +23,12 @@ COMPILED = [
     "kclient.consumer.steps",
     "kclient.producer.batch",
     "kclient.producer.delivery",
-    "kclient.producer.feed",
+    "kclient.producer.record_source",
     "kclient.producer.partition_queue",
-    "kclient.producer.quick",
-    "kclient.producer.row_filling",
+    "kclient.producer.append",
+    "kclient.producer.arrow_append",
     "kclient.record.arrow_rows",
-    "kclient.record.batch",
+    "kclient.record.record",
     "kclient.record.builder",
     "kclient.record.columns",
     "kclient.record.murmur",

@@ -47,8 +47,8 @@ SANS_IO = tuple(
         "network": "connection.py frames.py handshake.py in_flight.py nodes.py sasl",
         "cluster": "metadata.py metadata_merge.py offset_lookup.py retry.py topic.py "
         "unreachable_leaders.py view.py",
-        "producer": "accumulator.py batch.py due_list.py feed.py idempotence.py outgoing.py "
-        "partition_queue.py produce_request.py produce_response.py",
+        "producer": "accumulator.py batch.py deadline_queue.py idempotence.py "
+        "outgoing.py partition_queue.py produce_request.py produce_response.py record_source.py",
         "consumer": "arguments.py commit_queue.py epoch_query.py "
         "fetch_buffer.py fetch_plan.py "
         "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py "

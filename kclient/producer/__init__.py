@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kclient.producer.hot import Delivery
+from kclient.producer._compiled import Delivery
 from kclient.producer.outgoing import Outgoing
 from kclient.producer.producer import Producer
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kclient.producer.batch_states import BatchState
-from kclient.producer.due_list import DueList
-from kclient.producer.hot import (
+from kclient.producer._compiled import (
     Account,
     BatchOutcome,
     Delivery,
@@ -21,6 +19,8 @@ from kclient.producer.hot import (
     StickyChoice,
     TopicWay,
 )
+from kclient.producer.batch_states import BatchState
+from kclient.producer.deadline_queue import DueList
 from kclient.record import BatchBuilder
 
 if TYPE_CHECKING:

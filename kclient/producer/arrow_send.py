@@ -3,7 +3,7 @@
 A run of its own per call; the producer makes it. ``arrow_source`` gives slices of rows, ``fill``
 (compiled) adds them to open batches, and the intake takes the rows that need a decision: the first
 of a batch, one that has to wait for room or for metadata. Which row went where is remembered by
-``sent_rows`` until it is acknowledged, so that a failure can name its rows.
+``arrow_sent_rows`` until it is acknowledged, so that a failure can name its rows.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kclient.errors import (
     RowsRejected,
     SerializationFailed,
 )
+from kclient.producer._compiled import fill
+from kclient.producer.admission import PARTITION_PATIENCE, unknown_partition
+from kclient.producer.arrow_sent_rows import SentRows
 from kclient.producer.arrow_source import ArrowSource
-from kclient.producer.hot import fill
-from kclient.producer.intake import PARTITION_PATIENCE, unknown_partition
 from kclient.producer.send_many import TURN, Bulk, watch
-from kclient.producer.sent_rows import SentRows
 from kclient.record.arrow_rows import (
     BAD_HEADER,
     BAD_NAME,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.errors import RowsNotDelivered
     from kclient.producer.accumulator import Accumulator, TopicQueues
-    from kclient.producer.intake import Intake
+    from kclient.producer.admission import Intake
     from kclient.record.arrow_rows import ArrowRows
 
 _TOLD = 100

@@ -7,7 +7,7 @@ spoken for until the answer (or the end of the connection) says what became of t
 is ABANDONED; forgetting it is how clients lost or doubled records.
 
 One source, two builds: compiled as ``_batch_c`` with the C types of ``_batch_c.pxd``; others take
-``ProducerBatch`` from ``kclient.producer.hot``. Made by the accumulator, moved by
+``ProducerBatch`` from ``kclient.producer._compiled``. Made by the accumulator, moved by
 ``partition_queue``; holds no rules about when to send. Sans-IO.
 """
 

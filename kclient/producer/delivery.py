@@ -1,7 +1,7 @@
 """``Delivery``, the handle that ``send`` gives at once, and the per-batch state behind it.
 
 One source, two builds: compiled as ``_delivery_c`` with the C types of ``_delivery_c.pxd``. Others
-take both classes from ``kclient.producer.hot``.
+take both classes from ``kclient.producer._compiled``.
 
 A delivery is {outcome of the batch, index in the batch}: nothing is created per record but this
 handle, and one acknowledgement settles a whole batch. Whoever awaits a pending delivery waits on a

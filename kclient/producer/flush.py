@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kclient.cluster.wakeups import run_sliced
 from kclient.errors import ClientClosed, FlushFailed
-from kclient.producer.hot import LoopOnly, told_within
+from kclient.producer._compiled import LoopOnly, told_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from kclient.cluster.supervision import Closing
     from kclient.errors import FlushFailed, KafkaError
     from kclient.hooks import ClientLog, Counters
+    from kclient.producer._compiled import BatchOutcome
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.hot import BatchOutcome
-    from kclient.producer.intake import Intake
+    from kclient.producer.admission import Intake
     from kclient.producer.produce_response import Settlement
 
 ERRORS_KEPT = 10

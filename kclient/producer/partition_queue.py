@@ -17,8 +17,8 @@ order of the log. The rules that keep it:
   starts over.
 
 One source, two builds: compiled as ``_partition_queue_c`` with the C types of its ``.pxd``; others
-take ``PartitionQueue`` from ``kclient.producer.hot``. The accumulator owns these queues; the sender
-drives them. The numbers of its batches are a state machine of its own, ``PartitionSequences``;
+take ``PartitionQueue`` from ``_compiled``. The accumulator owns these queues; the sender drives
+them. The numbers of its batches are a state machine of its own, ``PartitionSequences``;
 ``idempotence`` has the theory. Sans-IO.
 """
 

@@ -40,7 +40,7 @@ from kclient.record import Compression
 
 if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
-    from kclient.producer.hot import ProducerBatch
+    from kclient.producer._compiled import ProducerBatch
     from kclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 FIRST_WITH_ZSTD = 7

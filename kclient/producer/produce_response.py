@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ProducerConfig
+    from kclient.producer._compiled import PartitionQueue, ProducerBatch
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.hot import PartitionQueue, ProducerBatch
     from kclient.producer.idempotence import ProducerIdentity
     from kclient.producer.produce_request import Answer, CargoReply, Shipment
 

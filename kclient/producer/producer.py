@@ -1,6 +1,6 @@
 """``Producer``, the public door to writing records.
 
-It puts the room together and holds the documentation; what happens to a record is in ``intake``
+It puts the room together and holds the documentation; what happens to a record is in ``admission``
 (the way in), ``accumulator`` (batches) and ``sender`` (the way out). No rules about batches here.
 """
 
@@ -17,15 +17,15 @@ from kclient.config import ProducerConfig
 from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, FlushFailed, fresh
 from kclient.hooks import require_callable, require_method
+from kclient.producer._compiled import Doors, NoRoom
 from kclient.producer.accumulator import Accumulator
+from kclient.producer.admission import Intake
 from kclient.producer.flush import Ending, UnseenFailures
-from kclient.producer.hot import Doors, NoRoom
 from kclient.producer.idempotence import IdentityState, ProducerIdentity, refuse_transactions
-from kclient.producer.intake import Intake
-from kclient.producer.parking import Parked
 from kclient.producer.produce_response import Settlement
 from kclient.producer.send_many import ManySend, admission, take_turn, turns
 from kclient.producer.sender import Sender, SenderWakeup
+from kclient.producer.waiting_records import Parked
 from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.hooks import Dialer, Observer, Partitioner, Serializer
     from kclient.keywords import ProducerSettings
+    from kclient.producer._compiled import Delivery
     from kclient.producer.health import ProducerHealth
-    from kclient.producer.hot import Delivery
     from kclient.producer.outgoing import ArrowData, BytesLike, HeadersArgument, Outgoing
     from kclient.producer.send_many import Bulk
 

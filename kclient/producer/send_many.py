@@ -20,21 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.clock import work_clock
 from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an, fresh
+from kclient.producer._compiled import DUE, END, Turn
 from kclient.producer.flush import FlushWait
-from kclient.producer.hot import DUE, END, Turn
 from kclient.producer.outgoing import Outgoing
-from kclient.producer.parking import Parked
+from kclient.producer.waiting_records import Parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.cluster.core import ClientCore
     from kclient.errors import FlushFailed
+    from kclient.producer._compiled import Account, Delivery
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.feed import Feed
+    from kclient.producer.admission import Intake
     from kclient.producer.flush import Ending
-    from kclient.producer.hot import Account, Delivery
-    from kclient.producer.intake import Intake
+    from kclient.producer.record_source import Feed
 
 _TEXTS = (str, bytes, bytearray, memoryview)
 TURN = 0.005

@@ -23,9 +23,9 @@ from kclient.errors import (
 )
 from kclient.network import Capacity, Lane
 from kclient.producer.accumulator import NO_LEADER
+from kclient.producer.batch_compression import Squeezer
 from kclient.producer.idempotence import Identity, IdentityState
 from kclient.producer.produce_request import Cargo, Shipment
-from kclient.producer.squeezer import Squeezer
 from kclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
     from kclient.config import ProducerConfig
     from kclient.network import RequestFuture
+    from kclient.producer._compiled import PartitionQueue, ProducerBatch
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.hot import PartitionQueue, ProducerBatch
+    from kclient.producer.admission import Intake
     from kclient.producer.idempotence import ProducerIdentity
-    from kclient.producer.intake import Intake
     from kclient.producer.produce_response import Settlement
 
 logger = logging.getLogger("kclient.producer")

@@ -21,9 +21,9 @@ from kclient.record.reader import read_batches
 from kclient.record.record_batch import Batch
 
 if TYPE_CHECKING:
-    from kclient.record.batch import Record
     from kclient.record.builder import BatchBuilder
     from kclient.record.murmur import partition_of_key
+    from kclient.record.record import Record
 else:
     Record = _codec.Record
     BatchBuilder = _codec.BatchBuilder

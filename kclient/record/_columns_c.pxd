@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 import cython
 from cpython.array cimport array as c_array
 
-from kclient.record._batch_c cimport (
+from kclient.record._record_c cimport (
     check_end, decode_headers, offset_of, parse_record, start_of, timestamp_of)
 
 cdef Py_ssize_t _INT32_MAX

@@ -1,6 +1,6 @@
 """What the compiled sources see as ``cython`` when they run as plain Python.
 
-``batch.py``, ``builder.py`` and their like are one source for two builds. Cython replaces the name
+``record.py``, ``builder.py`` and their like are one source for two builds. Cython replaces the name
 ``cython`` at compile time; the pure build takes it from here, so that Cython is not needed (nor
 its import paid for) on the machine of a user. Nothing but no-ops may stand here.
 """

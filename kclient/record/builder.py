@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-untyped]
 
-    from kclient.record.batch import Origin, decode_records, encode_headers
+    from kclient.record.record import Origin, decode_records, encode_headers
     from kclient.types import Headers
 else:
     from kclient.record import _cython as cython
 
     if cython.compiled:
-        from kclient.record._batch_c import Origin, decode_records, encode_headers
+        from kclient.record._record_c import Origin, decode_records, encode_headers
     else:
-        from kclient.record.batch import Origin, decode_records, encode_headers
+        from kclient.record.record import Origin, decode_records, encode_headers
 
 DEFAULT_LIMIT = 65_536
 _INT32_MAX = 0x7FFFFFFF

@@ -27,7 +27,7 @@ else:
 
 if not cython.compiled:
     # The compiled build has them as C functions, by its .pxd.
-    from kclient.record.batch import (
+    from kclient.record.record import (
         check_end,
         decode_headers,
         offset_of,

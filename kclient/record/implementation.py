@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.record import arrow_rows as _arrow_rows
-    from kclient.record import batch as _batch
     from kclient.record import builder as _builder
     from kclient.record import columns as _columns
+    from kclient.record import record as _record
     from kclient.types import Headers
 
 _COMPILED = {
-    "batch": "_batch_c",
+    "record": "_record_c",
     "builder": "_builder_c",
     "columns": "_columns_c",
     "murmur": "_murmur_c",
@@ -35,10 +35,10 @@ class Implementation(NamedTuple):
     """One build's public parts, under the same names in both."""
 
     name: str
-    Record: type[_batch.Record]
-    Origin: type[_batch.Origin]
+    Record: type[_record.Record]
+    Origin: type[_record.Origin]
     BatchBuilder: type[_builder.BatchBuilder]
-    decode_records: Callable[..., tuple[list[_batch.Record], int, int]]
+    decode_records: Callable[..., tuple[list[_record.Record], int, int]]
     encode_headers: Callable[[Headers], bytes]
     decode_headers: Callable[[bytes], Headers]
     ColumnStore: type[_columns.ColumnStore]
@@ -52,7 +52,7 @@ class Implementation(NamedTuple):
 
 
 def module(name: str, source: str) -> Any:
-    """The module made from ``source`` ("batch", "builder", ...) in the build ``name``."""
+    """The module made from ``source`` ("record", "builder", ...) in the build ``name``."""
     return import_module(f"kclient.record.{_COMPILED[source] if name == 'cython' else source}")
 
 
@@ -76,7 +76,7 @@ def chosen() -> str:
     return "cython" if there else "pure"
 
 
-def make_record(*fields: Any) -> _batch.Record:
+def make_record(*fields: Any) -> _record.Record:
     """Unpickle a record into the class of the build that runs here."""
     return codec.Record(*fields)
 

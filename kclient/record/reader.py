@@ -23,8 +23,8 @@ from kclient.types import TimestampType
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kclient.record.batch import Record
     from kclient.record.compression import Bytes
+    from kclient.record.record import Record
     from kclient.types import TopicPartition
 
 _SMALLEST_MESSAGE_BYTES = 14

@@ -11,7 +11,6 @@ import struct
 from typing import TYPE_CHECKING
 
 from kclient.errors import CodecUnavailable, CorruptRecord, DecompressionFailed
-from kclient.record.batch import SMALLEST_RECORD_BYTES
 from kclient.record.compression import CHUNK, DEFAULT_CAP, Compression, decompress, predicted_cost
 from kclient.record.implementation import codec
 from kclient.record.layout import (
@@ -26,11 +25,12 @@ from kclient.record.layout import (
     TRANSACTIONAL_BIT,
     crc32c,
 )
+from kclient.record.record import SMALLEST_RECORD_BYTES
 from kclient.types import TimestampType
 
 if TYPE_CHECKING:
-    from kclient.record.batch import Record
     from kclient.record.columns import ColumnStore
+    from kclient.record.record import Record
     from kclient.types import TopicPartition
 
 _CODECS = tuple(Compression)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kclient.protocol.primitives import put_varint
-from kclient.record.batch import parse_record
 from kclient.record.compression import Compression, compress, decompress
 from kclient.record.layout import (
     BATCH_HEADER_BYTES,
@@ -24,6 +23,7 @@ from kclient.record.layout import (
     REST,
     crc32c,
 )
+from kclient.record.record import parse_record
 from kclient.testing.log import INFLATE_CAP_BYTES
 from kclient.testing.log_state import ProducerStates
 from kclient.testing.stored_batch import StoredBatch

@@ -17,10 +17,10 @@ from kclient.consumer.fetch_reply import ReplyReader
 from kclient.consumer.fetched_data import FetchedData
 from kclient.consumer.poller import Poller
 from kclient.error_codes import ErrorCode
+from kclient.producer._compiled import BatchOutcome, PartitionQueue, ProducerBatch
 from kclient.producer.accumulator import Accumulator, TopicQueues
+from kclient.producer.admission import Intake
 from kclient.producer.batch_states import BatchState
-from kclient.producer.hot import BatchOutcome, PartitionQueue, ProducerBatch
-from kclient.producer.intake import Intake
 from kclient.producer.produce_request import Answer, Shipment
 from kclient.producer.produce_response import Settlement
 from tests.history import Kind

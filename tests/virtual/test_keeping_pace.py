@@ -11,8 +11,8 @@ import pytest
 
 import kclient
 from kclient.errors import BufferFull, ClientClosed, KafkaError
+from kclient.producer._compiled import Account
 from kclient.producer.flush import FlushWait
-from kclient.producer.hot import Account
 from kclient.producer.send_many import PATIENCE, Pace, turns
 from kclient.testing import Cluster
 

@@ -15,8 +15,8 @@ def test_modules_are_known_from_source_generated_source_and_binary() -> None:
     assert module_of("/src/kclient/producer/sender.py") == "producer/sender"
     assert module_of("/b/build/compiled/kclient/producer/_delivery_c.py") == "producer/delivery"
     assert module_of("kclient/producer/_delivery_c.pxd") == "producer/delivery"
-    path = "/v/kclient/record/_batch_c.cpython-311-x86_64-linux-gnu.so"
-    assert module_of(path) == "record/batch"
+    path = "/v/kclient/record/_record_c.cpython-311-x86_64-linux-gnu.so"
+    assert module_of(path) == "record/record"
     assert module_of("/usr/lib/libc.so.6") is None
 
 

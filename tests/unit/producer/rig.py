@@ -16,11 +16,11 @@ from kclient.config import ProducerConfig
 from kclient.errors import ConnectionLost, KafkaError
 from kclient.hooks import Counters, Event, Hooks
 from kclient.network import Capacity, Lane, RequestFuture
+from kclient.producer._compiled import Delivery, NoRoom
 from kclient.producer.accumulator import Accumulator
+from kclient.producer.admission import Intake
 from kclient.producer.flush import UnseenFailures
-from kclient.producer.hot import Delivery, NoRoom
 from kclient.producer.idempotence import ProducerIdentity
-from kclient.producer.intake import Intake
 from kclient.producer.produce_response import Settlement
 from kclient.producer.sender import Sender, SenderWakeup
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse

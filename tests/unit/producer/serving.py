@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kclient.producer.hot import PartitionQueue
+from kclient.producer._compiled import PartitionQueue
 from kclient.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kclient.errors import DeliveryTimedOut, KafkaError
-from kclient.producer.hot import (
+from kclient.producer._compiled import (
     Account,
     BatchOutcome,
     Delivery,

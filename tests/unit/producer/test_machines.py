@@ -6,8 +6,8 @@ import enum
 
 import pytest
 
+from kclient.producer._compiled import PartitionSequences
 from kclient.producer.batch_states import TRANSITIONS, BatchEvent, BatchState
-from kclient.producer.hot import PartitionSequences
 from kclient.producer.idempotence import (
     IDENTITY_TRANSITIONS,
     MAX_EPOCH,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ConnectionLost, RequestTimedOut
+from kclient.producer._compiled import Delivery
 from kclient.producer.flush import FlushWait
-from kclient.producer.hot import Delivery
 from kclient.protocol.messages.produce import ProduceResponse
 
 from .model_broker import ModelBroker

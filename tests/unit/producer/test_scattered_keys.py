@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.producer.hot import (
+from kclient.producer._compiled import (
     END,
     Account,
     BatchOutcome,
@@ -21,7 +21,7 @@ from kclient.producer.hot import (
     TopicWay,
     Turn,
 )
-from kclient.producer.quick import _SCATTERED
+from kclient.producer.append import _SCATTERED
 from kclient.record import BatchBuilder, partition_of_key, read_batches
 
 NOW = 1_700_000_000_000

@@ -12,7 +12,7 @@ from kclient.errors import (
     BufferFull,
 )
 from kclient.hooks import BatchDelivered, BatchFailed, BatchRetried
-from kclient.producer.hot import Delivery
+from kclient.producer._compiled import Delivery
 from kclient.producer.idempotence import IdentityState
 from tests.support.leaks import hide_from_collector
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from kclient.config import ProducerConfig
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, SerializationFailed
-from kclient.producer.due_list import DueList
+from kclient.producer._compiled import StickyChoice
+from kclient.producer.deadline_queue import DueList
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
-from kclient.producer.hot import StickyChoice
 from kclient.producer.idempotence import refuse_transactions
 from kclient.producer.outgoing import (
     Outgoing,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.producer.feed import BLOCK
-from kclient.producer.hot import (
+from kclient.producer._compiled import (
     END,
     Account,
     BatchOutcome,
@@ -22,6 +21,7 @@ from kclient.producer.hot import (
     TopicWay,
     Turn,
 )
+from kclient.producer.record_source import BLOCK
 from kclient.record import BatchBuilder
 
 NOW = 1_700_000_000_000

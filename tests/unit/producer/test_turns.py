@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kclient
-from kclient.producer.hot import Account, Turn
+from kclient.producer._compiled import Account, Turn
 
 KIB = 1024
 

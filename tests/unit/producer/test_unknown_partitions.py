@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kclient.errors import DeliveryTimedOut, MetadataTimedOut
-from kclient.producer.hot import Delivery
-from kclient.producer.parking import Parked
+from kclient.producer._compiled import Delivery
+from kclient.producer.waiting_records import Parked
 
 from .model_broker import ModelBroker
 from .rig import Rig, Waiter, make_topic
 from .serving import queue_of, serve, values
-from .test_intake import parked_of, serve_all, unknown
+from .test_admission import parked_of, serve_all, unknown
 
 FORMER, LATTER, THIRD = b"a" * 16, b"b" * 16, b"c" * 16
 

@@ -10,7 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from kclient.errors import InvalidArgument, SerializationFailed
-from kclient.producer.hot import BatchOutcome, ProducerBatch
+from kclient.producer._compiled import BatchOutcome, ProducerBatch
 from kclient.record import Compression, read_batches
 from kclient.record.implementation import Implementation, codec, load
 from tests.unit.record.captures import KAFKA_4_3_0, RECORDS

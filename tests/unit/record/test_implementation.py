@@ -36,7 +36,7 @@ def test_the_compiled_build_is_there_unless_the_pure_one_was_asked_for() -> None
 
 @pytest.mark.parametrize("value", ["1", "0", ""])
 def test_the_environment_picks(value: str) -> None:
-    compiled = find_spec("kclient.record._batch_c") is not None
+    compiled = find_spec("kclient.record._record_c") is not None
     code = "from kclient.record import IMPLEMENTATION as name; print(name)"
     wanted = "cython" if compiled and value != "1" else "pure"
     assert said(code, KCLIENT_PURE=value) == wanted

@@ -44,10 +44,10 @@ def test_each_module_that_has_a_twin_is_known_and_there() -> None:
 
 def test_a_twin_that_is_loaded_in_a_pure_run_is_noticed() -> None:
     assert noticed("pure") == []
-    assert noticed("pure", "kclient.producer._quick_c") == ["kclient.producer.quick"]
+    assert noticed("pure", "kclient.producer._append_c") == ["kclient.producer.append"]
 
 
 def test_each_module_without_its_twin_in_a_compiled_run_is_noticed() -> None:
-    pure = noticed("cython", "kclient.record._batch_c")
-    assert "kclient.producer.quick" in pure
-    assert {*pure, "kclient.record.batch"} == set(compiled_modules())
+    pure = noticed("cython", "kclient.record._record_c")
+    assert "kclient.producer.append" in pure
+    assert {*pure, "kclient.record.record"} == set(compiled_modules())

@@ -1,4 +1,4 @@
-# C types of batch.py for the compiled build: data only, no rules. Functions that are declared here
+# C types of record.py for the compiled build: data only, no rules. Functions that are declared here
 # become C functions; whatever is not named here stays as Python has it.
 
 from libc.stdint cimport int64_t, uint64_t

@@ -1,4 +1,4 @@
-# C types of feed.py for the compiled build, and what only C can do.
+# C types of record_source.py for the compiled build, and what only C can do.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE

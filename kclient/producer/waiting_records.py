@@ -15,8 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kclient.errors import BufferFull
-from kclient.producer.due_list import DueList
-from kclient.producer.hot import BatchOutcome
+from kclient.producer._compiled import BatchOutcome
+from kclient.producer.deadline_queue import DueList
 from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.errors import KafkaError
+    from kclient.producer._compiled import Account, Delivery
     from kclient.producer.delivery import DeliveryHost
     from kclient.producer.flush import FlushWait
-    from kclient.producer.hot import Account, Delivery
     from kclient.producer.outgoing import Content
 
 _NEVER = float("inf")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.producer.hot import Account, QuickWay
+from kclient.producer._compiled import Account, QuickWay
 
 LIMIT = 1000
 PLAIN = (b"", b"value", None, (b"key", b"value"), (None, b"value"), (b"key", None), b"x" * LIMIT)

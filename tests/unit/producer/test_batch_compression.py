@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kclient.errors import ClientError, InvalidArgument, KafkaError
-from kclient.producer.hot import BatchOutcome, PartitionQueue, ProducerBatch
-from kclient.producer.squeezer import Squeezer
+from kclient.producer._compiled import BatchOutcome, PartitionQueue, ProducerBatch
+from kclient.producer.batch_compression import Squeezer
 from kclient.record import BatchBuilder, Compression
 
 

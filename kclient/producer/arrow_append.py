@@ -1,7 +1,7 @@
 """Rows of Arrow columns into open batches: the part of ``send_arrow`` that every row passes.
 
-One source, two builds: compiled as ``_row_filling_c`` with the C types of ``_row_filling_c.pxd``;
-``arrow_send`` takes ``fill`` from ``kclient.producer.hot``. What needs a decision (no open batch or
+One source, two builds: compiled as ``_arrow_append_c`` with the C types of ``_arrow_append_c.pxd``;
+``arrow_send`` takes ``fill`` from ``_compiled``. What needs a decision (no open batch or
 a full one, one that somebody else added to, no room in memory) is left to ``arrow_send``, so
 nothing is refused here, only not taken. Sans-IO.
 """
@@ -16,8 +16,8 @@ else:
     from kclient.record import _cython as cython
 
 if not cython.compiled:  # else the .pxd has them
+    from kclient.producer.append import Account, TopicWay
     from kclient.producer.batch import ProducerBatch
-    from kclient.producer.quick import Account, TopicWay
     from kclient.record.arrow_rows import ArrowRows
 
 _BYTES_AT_ONCE = 4 * 1024 * 1024

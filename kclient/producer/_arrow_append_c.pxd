@@ -1,10 +1,10 @@
-# C types of row_filling.py for the compiled build: data only, no rules.
+# C types of arrow_append.py for the compiled build: data only, no rules.
 
 from libc.stdint cimport int64_t
 import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
-from kclient.producer._quick_c cimport Account, StickyChoice, TopicWay
+from kclient.producer._append_c cimport Account, StickyChoice, TopicWay
 from kclient.record._arrow_rows_c cimport ArrowRows
 
 cdef int64_t _BYTES_AT_ONCE

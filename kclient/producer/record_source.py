@@ -1,6 +1,6 @@
 """The records of one ``send_many``, taken a few at a time from what the user iterates.
 
-One source, two builds: compiled as ``_feed_c`` with the C types of ``_feed_c.pxd``. Sans-IO.
+One source, two builds: compiled as ``_record_source_c`` with the C types of its ``.pxd``. Sans-IO.
 """
 
 from __future__ import annotations

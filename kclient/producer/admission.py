@@ -24,7 +24,7 @@ from kclient.errors import (
     RecordTooLarge,
     broker_error,
 )
-from kclient.producer.hot import Delivery, NoRoom, QuickWay
+from kclient.producer._compiled import Delivery, NoRoom, QuickWay
 from kclient.producer.outgoing import (
     checked_partition,
     checked_timestamp,
@@ -32,7 +32,7 @@ from kclient.producer.outgoing import (
     plain_headers,
     serialized,
 )
-from kclient.producer.parking import Parked, ParkingLot
+from kclient.producer.waiting_records import Parked, ParkingLot
 from kclient.record import partition_of_key
 from kclient.record.layout import RECORD_OVERHEAD
 from kclient.types import check_topic_name
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
     from kclient.config import ProducerConfig
     from kclient.hooks import ClientLog, Partitioner, Serializer
+    from kclient.producer._compiled import PartitionQueue
     from kclient.producer.accumulator import Accumulator, TopicQueues
     from kclient.producer.delivery import DeliveryHost
-    from kclient.producer.hot import PartitionQueue
     from kclient.producer.outgoing import Content
 
 BATCH_OVERHEAD = 61

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from kclient.errors import KafkaError
+    from kclient.producer._compiled import BatchOutcome
     from kclient.producer.flush import FailureTally
-    from kclient.producer.hot import BatchOutcome
 
 _STEP = 1_000
 """Rows that are looked at in one step."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
 
-    from kclient.producer.hot import ProducerBatch
+    from kclient.producer._compiled import ProducerBatch
     from kclient.record import BatchBuilder
 
 INLINE_SECONDS = 0.001

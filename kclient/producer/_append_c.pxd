@@ -1,4 +1,4 @@
-# C types of quick.py for the compiled build, and what only C can do.
+# C types of append.py for the compiled build, and what only C can do.
 
 from cpython.time cimport time as _seconds
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -6,9 +6,9 @@ from libc.stdint cimport int64_t
 import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
-from kclient.producer._feed_c cimport Feed, fetch, fetch_batch, fetch_two
+from kclient.producer._record_source_c cimport Feed, fetch, fetch_batch, fetch_two
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
-from kclient.record._batch_c cimport encode_headers
+from kclient.record._record_c cimport encode_headers
 from kclient.record._builder_c cimport BatchBuilder
 from kclient.record._murmur_c cimport partition_of
 

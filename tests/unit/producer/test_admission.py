@@ -18,9 +18,9 @@ from kclient.errors import (
     RecordTooLarge,
     SerializationFailed,
 )
-from kclient.producer.hot import Delivery
-from kclient.producer.intake import NoRoom
-from kclient.producer.parking import Parked
+from kclient.producer._compiled import Delivery
+from kclient.producer.admission import NoRoom
+from kclient.producer.waiting_records import Parked
 from tests.support.views import with_brokers, with_topic, without_topic
 
 from .model_broker import ModelBroker

@@ -1,7 +1,7 @@
 """The quick way in: takes records that need no decision, with next to no work for each.
 
-One source, two builds: compiled as ``_quick_c`` with the C types of ``_quick_c.pxd``; others take
-the classes from ``kclient.producer.hot``. ``Producer`` inherits ``Doors``, which ask
+One source, two builds: compiled as ``_append_c`` with the C types of ``_append_c.pxd``; others take
+the classes from ``kclient.producer._compiled``. ``Producer`` inherits ``Doors``, which ask
 ``QuickWay.take`` first, without a frame of Python between user and batch; ``send_many`` asks
 ``take_many``. Whatever isn't plain (an unknown topic, no open batch or a full one, no room in
 memory, somebody in line, a value to be serialized, anything wrong) is left to the intake, which
@@ -37,9 +37,9 @@ else:
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.batch import ProducerBatch
     from kclient.producer.delivery import Delivery
-    from kclient.producer.feed import Feed
-    from kclient.record.batch import encode_headers
+    from kclient.producer.record_source import Feed
     from kclient.record.murmur import partition_of
+    from kclient.record.record import encode_headers
 
     def real_ms() -> int:
         """Milliseconds of the machine's wall clock."""

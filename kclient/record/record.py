@@ -1,7 +1,7 @@
 """``Record``, and the codec of what is inside a v2 batch: one source, two builds.
 
 This file runs as it is (the pure build), and is compiled a second time by Cython under the name
-``kclient.record._batch_c`` with the C types of ``_batch_c.pxd``. ``implementation.py`` picks one.
+``kclient.record._record_c`` with the C types of ``_record_c.pxd``. ``implementation.py`` picks one.
 ``record_batch.py`` calls it for what brokers sent, ``builder.py`` for headers. A read is bounded
 here, in the shared source: whatever the bytes, the result is records or CorruptRecord, and the
 same one in both builds. It must not do I/O, check CRCs or decompress.
