@@ -93,7 +93,7 @@ def place(frames: list[str], out: bool) -> tuple[str, str]:
 
 
 def module_of(path: str) -> str | None:
-    """``producer/quick`` of a source, a generated source or a compiled module; None for others."""
+    """``producer/append`` of a source, a generated source or a compiled module; None for others."""
     found = _OURS.search(path)
     if found is None:
         return None

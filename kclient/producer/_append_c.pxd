@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 import cython
 
 from kclient.producer._batch_c cimport ProducerBatch
-from kclient.producer._record_source_c cimport Feed, fetch, fetch_batch, fetch_two
+from kclient.producer._record_source_c cimport RecordSource, fetch, prefetch_batch, prefetch_two_lines
 from kclient.producer._delivery_c cimport BatchOutcome, Delivery
 from kclient.record._record_c cimport encode_headers
 from kclient.record._builder_c cimport BatchBuilder
@@ -95,7 +95,7 @@ cdef inline int64_t real_ms() except? -1:
     return now if now >= 0 else <int64_t>(_seconds() * 1000.0)
 
 
-cdef class Account:
+cdef class MemoryBudget:
     cdef public int64_t used
     cdef public int64_t limit
     cdef public Py_ssize_t waiting
@@ -106,7 +106,7 @@ cdef class Account:
     cpdef void give_back(self, ProducerBatch batch) noexcept
 
 
-cdef class StickyChoice:
+cdef class StickyPartitioner:
     cdef public Py_ssize_t current
     cdef int64_t _left
     cdef int64_t _switch_bytes
@@ -118,33 +118,33 @@ cdef class StickyChoice:
     cpdef object note(self, int64_t size)
 
 
-cdef class TopicWay:
+cdef class TopicState:
     cdef public Py_ssize_t count
     cdef public list batches
-    cdef public StickyChoice sticky
+    cdef public StickyPartitioner sticky
     # By partition: where the last builder was that took a record. Only to fetch from: what lies
     # there by now may be something else.
-    cdef bytearray spots
+    cdef bytearray builder_addresses
 
 
-cdef class Turn:
-    cdef Account _account
+cdef class YieldTimer:
+    cdef MemoryBudget _budget
     cdef object _effort
     cdef double _length
     cdef Py_ssize_t _sealed
     cdef double _until
     cdef bint _real
 
-    @cython.locals(account=Account, sealed=Py_ssize_t)
+    @cython.locals(budget=MemoryBudget, sealed=Py_ssize_t)
     cpdef bint due(self) except -1
 
     @cython.locals(now=double)
     cdef double _now(self) except? -1
 
 
-cdef class QuickWay:
-    cdef public dict ways
-    cdef Account _account
+cdef class RecordAppender:
+    cdef public dict topics
+    cdef MemoryBudget _budget
     cdef object _home
     cdef object _mark
     cdef Py_ssize_t _forks
@@ -152,22 +152,22 @@ cdef class QuickWay:
     cdef bint _real
     cdef int64_t _max_record
 
-    @cython.locals(way=TopicWay, batch=ProducerBatch, when=int64_t, index=Py_ssize_t,
+    @cython.locals(topic_state=TopicState, batch=ProducerBatch, when=int64_t, index=Py_ssize_t,
                    outcome=BatchOutcome, delivery=Delivery, size=int64_t, encoded=bytes,
                    part=bytes, now=int64_t)
     cpdef object take(
         self, object topic, object value, object key, object headers, object partition,
         object timestamp)
 
-    @cython.locals(way=TopicWay, batch=ProducerBatch, when=int64_t, index=Py_ssize_t,
+    @cython.locals(topic_state=TopicState, batch=ProducerBatch, when=int64_t, index=Py_ssize_t,
                    taken=Py_ssize_t, most=Py_ssize_t, at=Py_ssize_t, block=list, size=int64_t,
                    part=bytes)
-    cpdef object take_many(self, object topic, Feed feed, Turn turn, object watcher)
+    cpdef object take_many(self, object topic, RecordSource feed, YieldTimer turn, object watcher)
 
-    @cython.locals(account=Account, index=Py_ssize_t, batch=ProducerBatch, size=int64_t,
+    @cython.locals(budget=MemoryBudget, index=Py_ssize_t, batch=ProducerBatch, size=int64_t,
                    count=Py_ssize_t)
     cdef Py_ssize_t _take_bare(
-        self, TopicWay way, Feed feed, int64_t when, object watcher) except -1
+        self, TopicState topic_state, RecordSource feed, int64_t when, object watcher) except -1
 
     @cython.locals(now=int64_t)
     cdef int64_t _now_ms(self) except? -1
@@ -177,14 +177,14 @@ cdef class QuickWay:
     @cython.locals(encoded=bytes)
     cdef bytes _encoded(self, object headers, int64_t size)
 
-    @cython.locals(account=Account, index=Py_ssize_t, batch=ProducerBatch, sticky=StickyChoice,
+    @cython.locals(budget=MemoryBudget, index=Py_ssize_t, batch=ProducerBatch, sticky=StickyPartitioner,
                    scattered=bint)
     cdef ProducerBatch _choose(
-        self, TopicWay way, bytes key, object partition, int64_t size, Feed feed)
+        self, TopicState topic_state, bytes key, object partition, int64_t size, RecordSource feed)
 
 
-cdef class Doors:
-    cdef public QuickWay _quick
+cdef class SendMethods:
+    cdef public RecordAppender _appender
     cdef public object _check
     cdef public object _put
 
@@ -197,33 +197,33 @@ cdef bint _are_plain(object headers) except -1
 
 # Fetches where the record after this one, of ``size`` bytes, will go in this partition: by then it
 # is there. Notes where the builder is.
-cdef inline int fetch_tail(TopicWay way, Py_ssize_t index, ProducerBatch batch, int64_t size) except -1:
+cdef inline int prefetch_tail(TopicState topic_state, Py_ssize_t index, ProducerBatch batch, int64_t size) except -1:
     cdef BatchBuilder builder = batch.builder
     cdef unsigned char* tail = builder._memory + builder._used + size
-    fetch_two(tail)
+    prefetch_two_lines(tail)
     fetch(tail + 128)
     fetch(<void*>batch.outcome)
-    if way.spots is None or len(way.spots) != <Py_ssize_t>sizeof(void*) * way.count:
-        way.spots = bytearray(sizeof(void*) * way.count)
-    (<void**>PyByteArray_AS_STRING(way.spots))[index] = <void*>builder
+    if topic_state.builder_addresses is None or len(topic_state.builder_addresses) != <Py_ssize_t>sizeof(void*) * topic_state.count:
+        topic_state.builder_addresses = bytearray(sizeof(void*) * topic_state.count)
+    (<void**>PyByteArray_AS_STRING(topic_state.builder_addresses))[index] = <void*>builder
     return 0
 
 
-cdef inline int fetch_one(TopicWay way, Py_ssize_t index) except -1:
-    return fetch_batch(way.batches, way.spots, index)
+cdef inline int prefetch_open_batch(TopicState topic_state, Py_ssize_t index) except -1:
+    return prefetch_batch(topic_state.batches, topic_state.builder_addresses, index)
 
 
 # Has ``feed`` choose the partitions of its next block's keys, if that brings something.
-cdef inline int aim(Feed feed, TopicWay way) except -1:
-    cdef bint brings = _SCATTERED <= way.count <= len(way.batches) and len(feed.block) <= 8
-    feed.spread = way.count if brings else -1
-    feed.batches = way.batches
-    feed.spots = way.spots
+cdef inline int aim(RecordSource feed, TopicState topic_state) except -1:
+    cdef bint brings = _SCATTERED <= topic_state.count <= len(topic_state.batches) and len(feed.block) <= 8
+    feed.spread = topic_state.count if brings else -1
+    feed.batches = topic_state.batches
+    feed.builder_addresses = topic_state.builder_addresses
     return 0
 
 
 # The partition of the key of the record that was handed out last, if it was chosen ahead; else -1.
-cdef inline Py_ssize_t target_of(Feed feed, TopicWay way) except -2:
-    if feed is None or feed.spread != way.count:
+cdef inline Py_ssize_t target_of(RecordSource feed, TopicState topic_state) except -2:
+    if feed is None or feed.spread != topic_state.count:
         return -1
     return feed.targets[feed.at - 1]

@@ -32,14 +32,14 @@ cdef class ProducerBatch:
     cdef public int64_t producer_id
     cdef public object queue
     cdef public double retry_at
-    cdef public bint ripe
+    cdef public bint linger_over
     cdef public int64_t sequence
-    cdef public object shipment
+    cdef public object request
     cdef public bint split_in_doubt
     cdef public object state
 
     cpdef object records(self)
-    cpdef object parcel(self)
+    cpdef object encode(self)
     cpdef object apply(self, object event)
     cpdef object forget(self)
     cpdef object seal(self)

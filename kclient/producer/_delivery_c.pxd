@@ -88,7 +88,7 @@ cdef class BatchOutcome:
     cpdef object _note_waiting(self, Delivery delivery)
 
     @cython.locals(delivery=Delivery, told=list, count=Py_ssize_t)
-    cpdef object _tell(self, list waiting)
+    cpdef object _notify(self, list waiting)
 
     cpdef object _error_of(self, Py_ssize_t index)
 
@@ -131,9 +131,9 @@ cdef class Delivery:
 
     cpdef object exception(self)
 
-    cdef void _hide(self) noexcept
+    cdef void _untrack(self) noexcept
 
-    cdef void _show(self) noexcept
+    cdef void _track(self) noexcept
 
     cdef BatchOutcome _resolved(self)
 
@@ -163,6 +163,6 @@ cdef inline int take_step(Waiter waiter, PyObject* value, PyObject** result) exc
     result[0] = <PyObject*> outcome
     return PYGEN_RETURN
 
-cdef inline int step_directly() except -1:
+cdef inline int install_await_steps() except -1:
     kclient_fill_steps(<PyTypeObject*> Waiter, <void*> take_step)
     return 0

@@ -37,7 +37,7 @@ cdef class PartitionQueue:
     cdef public Py_ssize_t _max_in_flight
     cdef public int64_t _next_ordinal
     cdef public Py_ssize_t _retrying
-    cdef list _taking
+    cdef list _open_batches
     cdef public Py_ssize_t batch_limit
     cdef public Py_ssize_t filled
     cdef public object index

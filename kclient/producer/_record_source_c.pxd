@@ -18,20 +18,20 @@ cdef extern from *:
     #define kclient_fetch_item(items, at) kclient_fetch_two(PyList_GET_ITEM((items), (at)))
     """
     void fetch "kclient_fetch" (const void* at) noexcept
-    void fetch_two "kclient_fetch_two" (const void* at) noexcept
-    void fetch_item "kclient_fetch_item" (list items, Py_ssize_t at) noexcept
+    void prefetch_two_lines "kclient_fetch_two" (const void* at) noexcept
+    void prefetch_item "kclient_fetch_item" (list items, Py_ssize_t at) noexcept
 
 
 # Fetches what putting a record reads and changes all at once, not each thing once the one before
-# it is there. ``spots`` are those of a ``TopicWay``.
-cdef inline int fetch_batch(list batches, bytearray spots, Py_ssize_t index) except -1:
-    fetch_item(batches, index)
-    if spots is not None and len(spots) > <Py_ssize_t>sizeof(void*) * index:
-        fetch_two((<void**>PyByteArray_AS_STRING(spots))[index])
+# it is there. ``builder_addresses`` are those of a ``TopicState``.
+cdef inline int prefetch_batch(list batches, bytearray builder_addresses, Py_ssize_t index) except -1:
+    prefetch_item(batches, index)
+    if builder_addresses is not None and len(builder_addresses) > <Py_ssize_t>sizeof(void*) * index:
+        prefetch_two_lines((<void**>PyByteArray_AS_STRING(builder_addresses))[index])
     return 0
 
 
-cdef class Feed:
+cdef class RecordSource:
     cdef object _records
     cdef public object error
     cdef Py_ssize_t _most_bytes
@@ -44,7 +44,7 @@ cdef class Feed:
     cdef Py_ssize_t spread
     cdef Py_ssize_t[8] targets  # as many as BLOCK
     cdef list batches
-    cdef bytearray spots
+    cdef bytearray builder_addresses
 
     cdef int _new_block(self) except -1
 
@@ -60,12 +60,12 @@ cdef class Feed:
 
 # Chooses the partition of ``record``, the one at ``n`` in the block, as Java's producers do, and
 # fetches what putting it needs: it is there when the rest of the block was pulled.
-cdef inline int choose_ahead(Feed feed, Py_ssize_t n, object record) except -1:
+cdef inline int choose_ahead(RecordSource feed, Py_ssize_t n, object record) except -1:
     feed.targets[n] = -1
     if PyTuple_CheckExact(record) and PyTuple_GET_SIZE(record) == 2:
         key = (<tuple>record)[0]
         if PyBytes_CheckExact(key):
             feed.targets[n] = partition_of(
                 <unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), feed.spread)
-            fetch_batch(feed.batches, feed.spots, feed.targets[n])
+            prefetch_batch(feed.batches, feed.builder_addresses, feed.targets[n])
     return 0

@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kclient.producer._compiled import (
-    Account,
     BatchOutcome,
     Delivery,
+    MemoryBudget,
     PartitionQueue,
     ProducerBatch,
-    StickyChoice,
-    TopicWay,
+    StickyPartitioner,
+    TopicState,
 )
 from kclient.producer.batch_states import BatchState
-from kclient.producer.deadline_queue import DueList
+from kclient.producer.deadline_queue import DeadlineQueue
 from kclient.record import BatchBuilder
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class TopicQueues:
         leaders: Leader of each partition, ``NO_LEADER`` without one.
         epochs: Of these leaders, -1 where brokers don't tell.
         sticky: Where records without a key go.
-        way: What the quick way sees of it.
+        topic_state: What ``RecordAppender`` sees of it.
     """
 
     def __init__(self, name: str, switch_bytes: int, rng: random.Random) -> None:
@@ -81,8 +81,8 @@ class TopicQueues:
         self.leaders: Sequence[int] = ()
         self.epochs: Sequence[int] = ()
         self.queues: list[PartitionQueue | None] = []
-        self.sticky = StickyChoice(switch_bytes, rng, self._backlog)
-        self.way = TopicWay(self.sticky)
+        self.sticky = StickyPartitioner(switch_bytes, rng, self._backlog)
+        self.topic_state = TopicState(self.sticky)
         self._available: list[int] | None = None
 
     def learn(self, leaders: Sequence[int], epochs: Sequence[int], topic_id: bytes | None) -> None:
@@ -92,15 +92,15 @@ class TopicQueues:
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
             for queue in self.queues:
                 if queue is not None:
-                    queue.made_anew()
+                    queue.topic_recreated()
         self.topic_id = topic_id or self.topic_id
         self.count = len(leaders)
         self.leaders, self.epochs = leaders, epochs
         self._available = None
         new = [None] * (self.count - len(self.queues))
         self.queues.extend(new)
-        self.way.batches.extend(new)
-        self.way.count = self.count
+        self.topic_state.batches.extend(new)
+        self.topic_state.count = self.count
         if self.sticky.current >= self.count:
             self.sticky.current = -1
 
@@ -145,7 +145,9 @@ class Accumulator:
         self._retired: dict[str, TopicQueues] = {}
         self._batch_size = min(config.batch_size, config.buffer_memory)
         in_a_request = config.max_request_size // max(1, self._batch_size)
-        self.account = Account(config.buffer_memory, max(1, min(_SEALED_PER_TURN, in_a_request)))
+        self.budget = MemoryBudget(
+            config.buffer_memory, max(1, min(_SEALED_PER_TURN, in_a_request))
+        )
         self.busy: dict[PartitionQueue, None] = {}
         """Partitions with unsettled batches."""
         self._host = host
@@ -166,9 +168,9 @@ class Accumulator:
         self.ready: dict[int, dict[PartitionQueue, None]] = {}
         """The marked queues of each leader that has any, longest waiting first; ``NO_LEADER``'s,
         too."""
-        self._lingering: DueList[ProducerBatch] = DueList(_is_open)
-        self._deadlines: DueList[ProducerBatch] = DueList(_is_unsettled)
-        self._retries: DueList[PartitionQueue] = DueList(_may_retry)
+        self._lingering: DeadlineQueue[ProducerBatch] = DeadlineQueue(_is_open)
+        self._deadlines: DeadlineQueue[ProducerBatch] = DeadlineQueue(_is_unsettled)
+        self._retries: DeadlineQueue[PartitionQueue] = DeadlineQueue(_may_retry)
 
     # The way in.
 
@@ -199,12 +201,12 @@ class Accumulator:
             queue = topic.queues[partition] = PartitionQueue(
                 topic.name,
                 partition,
-                topic.way.batches,
+                topic.topic_state.batches,
                 idempotent=self.idempotent,
                 max_in_flight=self._max_in_flight,
                 batch_limit=self._batch_size,
             )
-            queue.follow(topic.leader_of(partition), topic.epoch_of(partition))
+            queue.set_leader(topic.leader_of(partition), topic.epoch_of(partition))
         return queue
 
     def append(self, queue: PartitionQueue, content: Content) -> Delivery | None:
@@ -216,7 +218,7 @@ class Accumulator:
         index = batch.records().append(timestamp, key, value, headers)
         if index < 0:
             return None
-        self.account.take(batch, size)
+        self.budget.take(batch, size)
         return Delivery(batch.outcome, index, timestamp)
 
     def append_first(self, queue: PartitionQueue, content: Content, now: float) -> Delivery:
@@ -231,7 +233,7 @@ class Accumulator:
         outcome = BatchOutcome(self._host, queue.topic, queue.index)
         batch = ProducerBatch(queue, builder, outcome, now, now + self._delivery_timeout)
         upkeep = 0 if self._batches < self._free_batches else BATCH_UPKEEP
-        self.account.take(batch, size + upkeep)
+        self.budget.take(batch, size + upkeep)
         self._batches += 1
         queue.begin(batch)
         self.busy[queue] = None
@@ -239,7 +241,7 @@ class Accumulator:
         if builder.size_bytes >= queue.batch_limit:
             self.seal(queue)
         elif self._linger == 0.0:
-            batch.ripe = True
+            batch.linger_over = True
             self._lingering.push(now + self._open_for, batch)
             self.mark(queue)
             self.wake()
@@ -274,11 +276,11 @@ class Accumulator:
     def seal(self, queue: PartitionQueue) -> None:
         """Close the open batch and have it sent."""
         if queue.seal_open() is not None:
-            self.account.sealed += 1
+            self.budget.sealed += 1
             self.mark(queue)
             self.wake()
 
-    def hurry(self) -> list[ProducerBatch]:
+    def seal_all(self) -> list[ProducerBatch]:
         """Seal every open batch (flush, close, no memory); return all that aren't settled."""
         unsettled: list[ProducerBatch] = []
         for queue in self.busy:
@@ -321,10 +323,10 @@ class Accumulator:
         self._retries.push(until, queue)
 
     def earliest_due(self) -> float:
-        """``come_due`` has no work before that; then it may have been seen to already."""
+        """``process_deadlines`` has no work before that; then it may have been seen to already."""
         return min(self._lingering.earliest, self._retries.earliest, self._deadlines.earliest)
 
-    def come_due(self, now: float) -> Iterator[ProducerBatch]:
+    def process_deadlines(self, now: float) -> Iterator[ProducerBatch]:
         """Mark what lingered or backed off long enough; yield each batch past its deadline."""
         while self._lingering.earliest <= now:
             if (lingered := self._lingering.pop_due(now)) is not None:
@@ -339,21 +341,21 @@ class Accumulator:
     def _ripen(self, batch: ProducerBatch, now: float) -> None:
         """Have ``batch`` sent; while that isn't possible it takes more records, for a moment."""
         until = batch.created + self._open_for
-        if batch.ripe or until <= now:
+        if batch.linger_over or until <= now:
             self.seal(batch.queue)
         else:
-            batch.ripe = True
+            batch.linger_over = True
             self._lingering.push(until, batch)
             self.mark(batch.queue)
 
-    def lead(self, topic: TopicQueues) -> None:
+    def update_leaders(self, topic: TopicQueues) -> None:
         """Leaders of ``topic`` may have changed: move its queues over."""
         for queue in topic.queues:
             if queue is not None:
                 leader, epoch = topic.leader_of(queue.index), topic.epoch_of(queue.index)
                 if leader != queue.leader or epoch != queue.leader_epoch:
                     self.unmark(queue)
-                    queue.follow(leader, epoch)
+                    queue.set_leader(leader, epoch)
                     if not queue.idle:
                         self.mark(queue)
 
@@ -362,7 +364,7 @@ class Accumulator:
     def release(self, batch: ProducerBatch) -> None:
         """``batch`` is settled: give its memory back, and have what is behind it sent."""
         queue, builder = batch.queue, batch.builder
-        self.account.give_back(batch)
+        self.budget.give_back(batch)
         self._batches -= 1
         room = len(self._spare) < self._most_spare
         if builder is not None and room and not batch.compressing:
@@ -377,7 +379,7 @@ class Accumulator:
         else:
             self.mark(queue)
 
-    def let_go(self) -> None:
+    def drop_spares(self) -> None:
         """Keep no memory for other batches: there won't be any."""
         self._most_spare = 0
         self._spare.clear()

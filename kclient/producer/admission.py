@@ -1,8 +1,9 @@
 """The way in: a user's record is checked, given a partition, and put into a batch or parked.
 
 ``Producer`` calls ``put`` for every record; the sender calls ``admit`` when memory was freed,
-``metadata_changed`` and ``expire``. Where a record can't go into a batch at once, it stands in a
-line of the ``ParkingLot``; as long as a line concerns a record, it goes behind, so order is kept.
+``metadata_changed`` and ``expire``. Where a record can't go into a batch at once, it waits in a
+queue of the ``WaitingRecords``; as long as a queue concerns a record, it goes behind, so order is
+kept.
 Sans-IO: futures and times come in. It must not know about requests.
 """
 
@@ -24,7 +25,7 @@ from kclient.errors import (
     RecordTooLarge,
     broker_error,
 )
-from kclient.producer._compiled import Delivery, NoRoom, QuickWay
+from kclient.producer._compiled import Delivery, RecordAppender, WhenFull
 from kclient.producer.outgoing import (
     checked_partition,
     checked_timestamp,
@@ -32,7 +33,7 @@ from kclient.producer.outgoing import (
     plain_headers,
     serialized,
 )
-from kclient.producer.waiting_records import Parked, ParkingLot
+from kclient.producer.waiting_records import WaitingRecord, WaitingRecords
 from kclient.record import partition_of_key
 from kclient.record.layout import RECORD_OVERHEAD
 from kclient.types import check_topic_name
@@ -60,19 +61,19 @@ PARTITION_PATIENCE = 2 * UNKNOWN_TOPIC_GRACE
 _FORGIVEN = 0.05
 """Share of delivery_timeout up to which a wait for memory or metadata does not shorten it."""
 _SERVED_AT_ONCE = 1000
-"""Parked records that leave their line before others get their turn on the loop."""
+"""WaitingRecord records that leave their line before others get their turn on the loop."""
 
 _FATAL_TOPIC_ERRORS = frozenset({InvalidTopic.code, TopicAuthorizationFailed.code})
 
 logger = logging.getLogger("kclient.producer")
 
 
-class Intake:
+class Admission:
     """The way in of one producer.
 
     Attributes:
-        lot: Who waits to get into a batch.
-        quick: Takes records that need none of what is here.
+        waiting_records: Who waits to get into a batch.
+        appender: Takes records that need none of what is here.
         log: Where users are warned; the producer puts its own in place.
         max_record: Bytes that the largest record may take.
         max_block: Seconds that a call which waits may take; None is for ever.
@@ -89,7 +90,7 @@ class Intake:
         serializers: tuple[Serializer[Any] | None, Serializer[Any] | None],
         partitioner: Partitioner | None,
     ) -> None:
-        self.lot = ParkingLot(config.max_parked, accumulator.account)
+        self.waiting_records = WaitingRecords(config.max_parked, accumulator.budget)
         self.log: logging.Logger | ClientLog = logger
         self._accumulator = accumulator
         self._known = accumulator.topics
@@ -101,7 +102,7 @@ class Intake:
         self.partitioned = partitioner is not None
         self._limit = config.buffer_memory
         self.max_record = min(config.max_request_size, config.buffer_memory) - BATCH_OVERHEAD
-        self.quick = QuickWay(accumulator.account, self.max_record)
+        self.appender = RecordAppender(accumulator.budget, self.max_record)
         self._delivery_timeout = config.delivery_timeout
         self._forgiven = config.delivery_timeout * _FORGIVEN
         self._grace = _GRACE_FOR_NEW if config.allow_auto_create_topics else UNKNOWN_TOPIC_GRACE
@@ -110,7 +111,7 @@ class Intake:
         self._followed: Cluster | None = None
         self.max_block = config.max_block
         self._shortened: dict[PartitionQueue, None] = {}  # by the time of records that waited
-        self.lot.room_emptied = self._seal_shortened
+        self.waiting_records.room_emptied = self._seal_shortened
 
     # Records from the user.
 
@@ -122,12 +123,12 @@ class Intake:
         headers: Any,
         partition: int | None,
         timestamp: int | None,
-        no_room: NoRoom | Callable[[], asyncio.Future[None]],
+        when_full: WhenFull | Callable[[], asyncio.Future[None]],
     ) -> Delivery:
         """Take one record; see ``Producer.send`` for the arguments.
 
-        ``no_room`` may be what makes a future: the record then waits in line as ``enqueue`` does,
-        with that future as its ``Parked.waiter``: woken when it is in a batch, or given up.
+        ``when_full`` may be what makes a future: the record then waits in line as ``enqueue`` does,
+        with that future as its ``WaitingRecord.waiter``: woken when it is in a batch, or given up.
 
         Raises:
             SerializationFailed, InvalidArgument, RecordTooLarge, BufferFull: It was not taken.
@@ -158,14 +159,14 @@ class Intake:
             timestamp = checked_timestamp(timestamp)
         if partition is not None:
             partition = checked_partition(partition)
-        return self.put_plain(topic, partition, (timestamp, key, value, headers, size), no_room)
+        return self.put_plain(topic, partition, (timestamp, key, value, headers, size), when_full)
 
     def put_plain(
         self,
         topic: str,
         partition: int | None,
         content: Content,
-        no_room: NoRoom | Callable[[], asyncio.Future[None]],
+        when_full: WhenFull | Callable[[], asyncio.Future[None]],
     ) -> Delivery:
         """``put`` of what is known to be right.
 
@@ -178,17 +179,20 @@ class Intake:
         if (
             known is not None
             and (partition is None or partition < known.count)
-            and self._accumulator.account.used + content[4] <= self._limit
-            and self.nobody_ahead(topic)
+            and self._accumulator.budget.used + content[4] <= self._limit
+            and self.none_waiting(topic)
         ):
             return self._place(known, partition, content)
-        return self._hold(check_topic_name(topic), partition, content, no_room)
+        return self._hold(check_topic_name(topic), partition, content, when_full)
 
-    def nobody_ahead(self, topic: str) -> bool:
+    def none_waiting(self, topic: str) -> bool:
         """No line concerns a record for ``topic``."""
-        if not self._accumulator.account.waiting:
+        if not self._accumulator.budget.waiting:
             return True
-        return self.lot.room_head() is None and not self.lot.has_line(topic)
+        return (
+            self.waiting_records.next_for_memory() is None
+            and not self.waiting_records.has_waiting(topic)
+        )
 
     def _place(
         self,
@@ -233,7 +237,7 @@ class Intake:
         """What the user's partitioner says; -1 where there isn't one.
 
         Without one, records with a key go where Java's producer would send them
-        (``record.murmur``), and the others by ``StickyChoice`` (uniform sticky, KIP-794).
+        (``record.murmur``), and the others by ``StickyPartitioner`` (uniform sticky, KIP-794).
 
         Raises:
             InvalidArgument: It fails, or answers outside of the topic.
@@ -278,29 +282,33 @@ class Intake:
         topic: str,
         partition: int | None,
         content: Content,
-        no_room: NoRoom | Callable[[], asyncio.Future[None]],
+        when_full: WhenFull | Callable[[], asyncio.Future[None]],
     ) -> Delivery:
         known = self._known.get(topic)
         placeable = known is not None and (partition is None or partition < known.count)
-        for_room = placeable and not self.lot.has_line(topic)
-        self._check_line(topic, content[4], for_room, no_room)
-        parked = Parked(self._host, self.lot, topic, partition, content)
+        for_room = placeable and not self.waiting_records.has_waiting(topic)
+        self._check_line(topic, content[4], for_room, when_full)
+        parked = WaitingRecord(self._host, self.waiting_records, topic, partition, content)
         delivery = Delivery(parked, 0, content[0])
         parked.delivery = delivery
         now = self._clock.now()
-        if isinstance(no_room, NoRoom):
+        if isinstance(when_full, WhenFull):
             parked.deadline = now + self._delivery_timeout
         else:
-            parked.waiter = no_room()
+            parked.waiter = when_full()
             if self.max_block is not None:
                 parked.deadline = now + self.max_block
-        planned = self.lot.next_due()
+        planned = self.waiting_records.next_due()
         if for_room:
-            self.lot.wait_for_room(parked)
-        elif known is not None and partition is not None and not self.lot.has_line(topic):
+            self.waiting_records.wait_for_room(parked)
+        elif (
+            known is not None
+            and partition is not None
+            and not self.waiting_records.has_waiting(topic)
+        ):
             self._wait_for_partition(parked, partition)
         else:
-            self.lot.wait_for_topic(parked, now)
+            self.waiting_records.wait_for_topic(parked, now)
             self._metadata.touch(topic)
             self._learn_or_ask(topic, self._metadata.view, known_now=known is None)
         if for_room or parked.deadline < (math.inf if planned is None else planned):
@@ -312,14 +320,14 @@ class Intake:
         topic: str,
         size: int,
         for_room: bool,
-        no_room: NoRoom | Callable[[], asyncio.Future[None]],
+        when_full: WhenFull | Callable[[], asyncio.Future[None]],
     ) -> None:
-        if not isinstance(no_room, NoRoom):
+        if not isinstance(when_full, WhenFull):
             return
         if not for_room:
-            self.lot.check_topic_line(topic, size, self._accumulator.account.used)
-        elif no_room is NoRoom.PARK:
-            self.lot.check_room_line(size, self._memory_words())
+            self.waiting_records.check_topic_line(topic, size, self._accumulator.budget.used)
+        elif when_full is WhenFull.QUEUE:
+            self.waiting_records.check_room_line(size, self._memory_words())
         else:
             raise BufferFull(
                 self._memory_words(),
@@ -329,7 +337,7 @@ class Intake:
 
     def _memory_words(self) -> str:
         return (
-            f"{self._accumulator.account.used:,} bytes of records wait for their acknowledgement, "
+            f"{self._accumulator.budget.used:,} bytes of records wait for their acknowledgement, "
             f"buffer_memory={self._limit:,}"
         )
 
@@ -339,12 +347,14 @@ class Intake:
             self._learn(topic, view)
             self._serve_line(topic, view)
             self.admit()
-        if not known_now or self.lot.has_line(topic):
+        if not known_now or self.waiting_records.has_waiting(topic):
             self._metadata.request_update(topic)
 
-    def _wait_for_partition(self, parked: Parked, partition: int) -> None:
+    def _wait_for_partition(self, parked: WaitingRecord, partition: int) -> None:
         """Have a record wait for ``partition``: its topic may have grown since the last refresh."""
-        self.lot.wait_for_partition(parked, partition, self._clock.now() + PARTITION_PATIENCE)
+        self.waiting_records.wait_for_partition(
+            parked, partition, self._clock.now() + PARTITION_PATIENCE
+        )
         self._ask_again(parked.topic)
         self._accumulator.wake()  # the sender may sleep until a later time
 
@@ -356,8 +366,8 @@ class Intake:
         """Put parked records into batches, as far as there is room, in their order."""
         flushed: dict[PartitionQueue, None] = {}
         left = _SERVED_AT_ONCE
-        while (parked := self.lot.room_head()) is not None:
-            if self._accumulator.account.used + parked.size > self._limit:
+        while (parked := self.waiting_records.next_for_memory()) is not None:
+            if self._accumulator.budget.used + parked.size > self._limit:
                 break
             if left == 0:
                 self._accumulator.wake()  # the sender asks again when others had their turn
@@ -367,7 +377,7 @@ class Intake:
         for queue in flushed:
             self._accumulator.seal(queue)
 
-    def _admit(self, parked: Parked, flushed: dict[PartitionQueue, None]) -> None:
+    def _admit(self, parked: WaitingRecord, flushed: dict[PartitionQueue, None]) -> None:
         topic = self._known[parked.topic]
         deadline = self._clock.now() + self._delivery_timeout
         # max_block bounds the wait of enqueue; a short wait of send is not counted, so that records
@@ -404,12 +414,12 @@ class Intake:
                 self._retire(name)
             elif before is None or not view.has_same_leaders(before, name):
                 self._learn(name, view)
-        for name in self.lot.unknown_topics():
+        for name in self.waiting_records.unknown_topics():
             self._learn(name, view)
             self._serve_line(name, view)
-        for place in self.lot.unknown_partitions():
+        for place in self.waiting_records.unknown_partitions():
             if place.partition < self._known[place.topic].count:
-                self.lot.partition_came(place)
+                self.waiting_records.partition_came(place)
             else:
                 self._ask_again(place.topic)
         self.admit()
@@ -423,15 +433,15 @@ class Intake:
         topic = self._accumulator.topic(name)
         topic.learn(found.leaders, found.leader_epochs, view.topic_id(name))
         if self._partitioner is None and self._key_serializer is None is self._value_serializer:
-            self.quick.ways[name] = topic.way
-        self._accumulator.lead(topic)
+            self.appender.topics[name] = topic.topic_state
+        self._accumulator.update_leaders(topic)
 
     def _retire(self, name: str) -> None:
         """``name`` was unused for ``metadata_max_idle``: its next record waits for metadata."""
-        if any(parked.topic == name for parked in self.lot.everybody()):
+        if any(parked.topic == name for parked in self.waiting_records.all_waiting()):
             return
         if self._accumulator.retire(name):
-            self.quick.ways.pop(name, None)
+            self.appender.topics.pop(name, None)
 
     def _serve_line(self, name: str, view: Cluster) -> None:
         """Move the line of a topic on, if the view knows enough."""
@@ -439,19 +449,21 @@ class Intake:
         code = view.topic_error(name)
         if known is None:
             if code in _FATAL_TOPIC_ERRORS:
-                for parked in self.lot.line_of(name):
+                for parked in self.waiting_records.waiting_for(name):
                     parked.refused(broker_error(code, f"send to topic {name}", maybe_written=False))
-            elif self._metadata.confirmed_unknown(name, self.lot.begun(name), self._grace):
-                self._hopeless[name] = self._clock.now() - self.lot.begun(name)
+            elif self._metadata.confirmed_unknown(
+                name, self.waiting_records.waiting_since(name), self._grace
+            ):
+                self._hopeless[name] = self._clock.now() - self.waiting_records.waiting_since(name)
                 self._accumulator.wake()  # the sender has them given up
             else:
                 self._ask_again(name)
                 self._warn_of_unknown(name, code)
             return
-        for parked in self.lot.line_of(name):
+        for parked in self.waiting_records.waiting_for(name):
             if parked.wanted is not None and parked.wanted >= known.count:
                 self._wait_for_partition(parked, parked.wanted)
-        self.lot.go_for_room(name)
+        self.waiting_records.topic_known(name)
 
     def _warn_of_unknown(self, name: str, code: int) -> None:
         """Say once that records wait for a topic that the brokers don't know."""
@@ -470,7 +482,7 @@ class Intake:
         """Give up parked records whose time is over, some at once and the others soon."""
         left = _SERVED_AT_ONCE - self._refuse_hopeless(_SERVED_AT_ONCE)
         for _ in range(left):
-            parked = self.lot.pop_due(now)
+            parked = self.waiting_records.pop_due(now)
             if parked is None:
                 return
             parked.refused(self._overdue(parked))
@@ -480,7 +492,7 @@ class Intake:
         """Give up who waits for a topic that there isn't. Whoever comes later waits as long."""
         refused = 0
         for name, waited in list(self._hopeless.items()):
-            for parked in self.lot.line_of(name, most - refused):
+            for parked in self.waiting_records.waiting_for(name, most - refused):
                 parked.refused(
                     broker_error(
                         UnknownTopicOrPartition.code,
@@ -490,23 +502,23 @@ class Intake:
                     )
                 )
                 refused += 1
-            if not self.lot.has_line(name):
+            if not self.waiting_records.has_waiting(name):
                 del self._hopeless[name]
         return refused
 
-    def _overdue(self, parked: Parked) -> KafkaError:
+    def _overdue(self, parked: WaitingRecord) -> KafkaError:
         enqueued = parked.waiter is not None
         setting = (
             f"max_block={self.max_block:g} s"
             if enqueued and self.max_block is not None
             else f"delivery_timeout={self._delivery_timeout:g} s"
         )
-        if self.lot.awaits_partition(parked):
+        if self.waiting_records.awaits_partition(parked):
             if self._clock.now() < parked.deadline:
                 setting = f"{PARTITION_PATIENCE:g} s"
             count = self._known[parked.topic].count
             return unknown_partition(parked.topic, parked.wanted, count, setting)
-        if parked.line is not None and self.lot.has_line(parked.topic):
+        if parked.line is not None and self.waiting_records.has_waiting(parked.topic):
             return self._topic_missing(parked, setting)
         if enqueued:
             return BufferFull(
@@ -520,7 +532,7 @@ class Intake:
             maybe_written=False,
         )
 
-    def _topic_missing(self, parked: Parked, setting: str) -> KafkaError:
+    def _topic_missing(self, parked: WaitingRecord, setting: str) -> KafkaError:
         name = parked.topic
         code = self._metadata.view.topic_error(name)
         if code == UnknownTopicOrPartition.code:
@@ -537,22 +549,22 @@ class Intake:
             maybe_written=False,
         )
 
-    def _waits_for(self, parked: Parked) -> str:
+    def _waits_for(self, parked: WaitingRecord) -> str:
         name = parked.topic
-        if self.lot.awaits_partition(parked):
+        if self.waiting_records.awaits_partition(parked):
             return f"topic {name} has no partition {parked.wanted} as far as is known"
-        if not self.lot.has_line(name):
+        if not self.waiting_records.has_waiting(name):
             return f"a record for topic {name} found no room: {self._memory_words()}"
         code = self._metadata.view.topic_error(name)
         if code == UnknownTopicOrPartition.code:
             return f"topic {name} doesn't exist"
         return f"the metadata of topic {name} is not here yet"
 
-    def refusing(
+    def fail_waiting(
         self, error: KafkaError, *, enqueued_only: bool = False
     ) -> Generator[None, None, None]:
         """Give up whoever waits in a line now (close), one per step."""
-        for parked in self.lot.everybody():
+        for parked in self.waiting_records.all_waiting():
             # Between two steps it may have left.
             if parked.line is not None and (parked.waiter is not None or not enqueued_only):
                 own = copy.copy(error)

@@ -1,8 +1,8 @@
 """The quick way in: takes records that need no decision, with next to no work for each.
 
 One source, two builds: compiled as ``_append_c`` with the C types of ``_append_c.pxd``; others take
-the classes from ``kclient.producer._compiled``. ``Producer`` inherits ``Doors``, which ask
-``QuickWay.take`` first, without a frame of Python between user and batch; ``send_many`` asks
+the classes from ``kclient.producer._compiled``. ``Producer`` inherits ``SendMethods``, which ask
+``RecordAppender.take`` first, without a frame of Python between user and batch; ``send_many`` asks
 ``take_many``. Whatever isn't plain (an unknown topic, no open batch or a full one, no room in
 memory, somebody in line, a value to be serialized, anything wrong) is left to the intake, which
 can do all of it; so nothing is refused here, only not taken. Sans-IO. It must not raise errors of
@@ -37,7 +37,7 @@ else:
 if not cython.compiled:  # else the .pxd has them
     from kclient.producer.batch import ProducerBatch
     from kclient.producer.delivery import Delivery
-    from kclient.producer.record_source import Feed
+    from kclient.producer.record_source import RecordSource
     from kclient.record.murmur import partition_of
     from kclient.record.record import encode_headers
 
@@ -76,7 +76,7 @@ if hasattr(os, "register_at_fork"):
 
 @cython.final
 @cython.cclass
-class Account:
+class MemoryBudget:
     """What one producer holds, in numbers that every record changes or asks for.
 
     Attributes:
@@ -110,7 +110,7 @@ class Account:
 
 @cython.final
 @cython.cclass
-class StickyChoice:
+class StickyPartitioner:
     """The partition that records without a key go to for now (uniform sticky, KIP-794).
 
     They stay on one for about a batch's worth of bytes, then move on at random, so that batches
@@ -168,7 +168,7 @@ class StickyChoice:
 
 @cython.final
 @cython.cclass
-class TopicWay:
+class TopicState:
     """One topic as the quick way sees it.
 
     Attributes:
@@ -180,7 +180,7 @@ class TopicWay:
 
     __slots__ = ("batches", "count", "sticky")
 
-    def __init__(self, sticky: StickyChoice) -> None:
+    def __init__(self, sticky: StickyPartitioner) -> None:
         self.count = 0
         self.batches: list[ProducerBatch | None] = []
         self.sticky = sticky
@@ -188,21 +188,21 @@ class TopicWay:
 
 @cython.final
 @cython.cclass
-class Turn:
+class YieldTimer:
     """When a user's loop that writes has to let others run. ``turns`` says why.
 
     Args:
-        account: Tells of sealed batches.
+        budget: Tells of sealed batches.
         effort: Seconds of work, by some clock.
         length: Seconds after which it is time.
     """
 
-    __slots__ = ("_account", "_effort", "_length", "_real", "_sealed", "_until")
+    __slots__ = ("_budget", "_effort", "_length", "_real", "_sealed", "_until")
 
-    def __init__(self, account: Account, effort: Callable[[], float], length: float) -> None:
-        self._account = account
+    def __init__(self, budget: MemoryBudget, effort: Callable[[], float], length: float) -> None:
+        self._budget = budget
         self._effort = effort
-        # As with QuickWay's clock: where it is the machine's own, the compiled build reads it.
+        # As with RecordAppender's clock: the machine's own is read by the compiled build.
         self._real = (
             cython.compiled
             and effort is time.monotonic
@@ -217,15 +217,15 @@ class Turn:
 
     def due(self) -> bool:
         """Whether it is time for one."""
-        account = self._account
-        sealed = account.sealed - self._sealed
-        if sealed and (sealed >= account.per_turn or account.used > account.limit >> 1):
+        budget = self._budget
+        sealed = budget.sealed - self._sealed
+        if sealed and (sealed >= budget.per_turn or budget.used > budget.limit >> 1):
             return True
         return self._now() >= self._until
 
     def note(self) -> None:
         """One is about to be taken: batches that are sealed meanwhile call for another."""
-        self._sealed = self._account.sealed
+        self._sealed = self._budget.sealed
 
     def begin(self) -> None:
         """One was taken."""
@@ -240,22 +240,31 @@ class Turn:
 
 @cython.final
 @cython.cclass
-class QuickWay:
+class RecordAppender:
     """The quick way into one producer.
 
     Args:
-        account: Its numbers.
+        budget: Its numbers.
         max_record: Bytes of the largest record that is allowed, overhead included.
 
     Attributes:
-        ways: The topics that it knows, by name.
+        topics: The topics that it knows, by name.
     """
 
-    __slots__ = ("_account", "_forks", "_home", "_mark", "_max_record", "_real", "_wall_ns", "ways")
+    __slots__ = (
+        "_budget",
+        "_forks",
+        "_home",
+        "_mark",
+        "_max_record",
+        "_real",
+        "_wall_ns",
+        "topics",
+    )
 
-    def __init__(self, account: Account, max_record: int) -> None:
-        self.ways: dict[str, TopicWay] = {}
-        self._account = account
+    def __init__(self, budget: MemoryBudget, max_record: int) -> None:
+        self.topics: dict[str, TopicState] = {}
+        self._budget = budget
         self._max_record = max_record
         self._home: Any = _NOBODY
         self._mark: Any = _NOBODY
@@ -284,8 +293,8 @@ class QuickWay:
             return None
         # What follows is written out here and, but for the clock, in take_many: in the pure build
         # each call of a helper costs as much as what it does.
-        way = self.ways.get(topic) if type(topic) is str else None
-        if way is None:
+        topic_state = self.topics.get(topic) if type(topic) is str else None
+        if topic_state is None:
             return None
         size = _OVERHEAD
         if type(value) is bytes:
@@ -314,30 +323,32 @@ class QuickWay:
             return None
         if headers is not None:
             size += len(encoded)
-        batch = self._choose(way, key, partition, size, None)
+        batch = self._choose(topic_state, key, partition, size, None)
         if batch is None:
             return None
         index = batch.builder.put(when, key, value, encoded)  # type: ignore[union-attr]
         if index < 0:
             return None
         outcome = batch.outcome
-        self._account.take(batch, size)
+        self._budget.take(batch, size)
         if key is None and partition is None:
-            way.sticky._left -= size
+            topic_state.sticky._left -= size
         delivery = Delivery.__new__(Delivery)
         delivery._outcome = outcome
         delivery._index = index
         delivery._timestamp = when
         delivery._listeners = None
         if cython.compiled:
-            delivery._hide()
+            delivery._untrack()
         return delivery
 
-    def feed(self, records: Iterator[Any]) -> Feed:
+    def feed(self, records: Iterator[Any]) -> RecordSource:
         """What ``take_many`` takes them from."""
-        return Feed(records, self._max_record - _OVERHEAD)
+        return RecordSource(records, self._max_record - _OVERHEAD)
 
-    def take_many(self, topic: Any, feed: Feed, turn: Turn, watcher: object) -> tuple[int, Any]:
+    def take_many(
+        self, topic: Any, feed: RecordSource, turn: YieldTimer, watcher: object
+    ) -> tuple[int, Any]:
         """Put values and (key, value) tuples into batches that ``watcher`` watches.
 
         The clock is read once for what is left of a block.
@@ -350,23 +361,23 @@ class QuickWay:
         most = 1
         block = feed.block
         at = feed.at
-        way = self.ways.get(topic) if type(topic) is str and self._is_here() else None
-        when = 0 if way is None or at == feed.count else self._now_ms()
+        topic_state = self.topics.get(topic) if type(topic) is str and self._is_here() else None
+        when = 0 if topic_state is None or at == feed.count else self._now_ms()
         while True:
             if at == feed.count:
                 if taken and turn.due():
                     return taken, DUE
-                if cython.compiled and way is not None:
-                    aim(feed, way)  # type: ignore[name-defined] # noqa: F821
+                if cython.compiled and topic_state is not None:
+                    aim(feed, topic_state)  # type: ignore[name-defined] # noqa: F821
                 if feed.pull(most) == 0:
                     return taken, END
                 at = 0
-                if way is not None:
+                if topic_state is not None:
                     if most < len(block):
                         most *= 2
                     when = self._now_ms()
                     if feed.bare:
-                        at = self._take_bare(way, feed, when, watcher)
+                        at = self._take_bare(topic_state, feed, when, watcher)
                         feed.at = at
                         taken += at
                         if at == feed.count:
@@ -374,7 +385,7 @@ class QuickWay:
             record = block[at]
             at += 1
             feed.at = at
-            if way is None:
+            if topic_state is None:
                 return taken, record
             key = None
             value = record
@@ -393,36 +404,38 @@ class QuickWay:
                     return taken, record
                 part = key
                 size += len(part)
-            batch = self._choose(way, key, None, size, feed)
+            batch = self._choose(topic_state, key, None, size, feed)
             if batch is None or batch.watcher is not watcher:
                 return taken, record
             index = batch.builder.put(when, key, value, _NO_HEADERS)  # type: ignore[union-attr]
             if index < 0:
                 return taken, record
-            self._account.take(batch, size)
+            self._budget.take(batch, size)
             if key is None:
-                way.sticky._left -= size
+                topic_state.sticky._left -= size
             taken += 1
 
-    def _take_bare(self, way: TopicWay, feed: Feed, when: int, watcher: object) -> int:
+    def _take_bare(
+        self, topic_state: TopicState, feed: RecordSource, when: int, watcher: object
+    ) -> int:
         """The values without keys that a block begins with, as far as it goes without a decision.
 
         Returns:
             How many were taken. Each of the others is to be looked at.
         """
-        account = self._account
+        budget = self._budget
         # With room for all of them, none can be the one for which there is a decision to make.
         size = feed.bare_bytes + _OVERHEAD * feed.bare
-        index = way.sticky.ready(size)
-        if account.waiting != 0 or account.used + size > account.limit or index < 0:
+        index = topic_state.sticky.ready(size)
+        if budget.waiting != 0 or budget.used + size > budget.limit or index < 0:
             return 0
-        batch = way.batches[index]
+        batch = topic_state.batches[index]
         if batch is None or batch.builder is None or batch.watcher is not watcher:
             return 0
         count, size = batch.builder.put_values(when, feed.block, feed.bare)
         size += _OVERHEAD * count
-        account.take(batch, size)
-        way.sticky.note(size)
+        budget.take(batch, size)
+        topic_state.sticky.note(size)
         return count
 
     def _now_ms(self) -> int:
@@ -460,59 +473,64 @@ class QuickWay:
         return encoded
 
     def _choose(
-        self, way: TopicWay, key: bytes | None, partition: Any, size: int, feed: Feed | None
+        self,
+        topic_state: TopicState,
+        key: bytes | None,
+        partition: Any,
+        size: int,
+        feed: RecordSource | None,
     ) -> ProducerBatch | None:
         """The open batch for a record, of ``feed`` if it is of one; None without one or room."""
-        account = self._account
-        if account.waiting != 0 or size > self._max_record or account.used + size > account.limit:
+        budget = self._budget
+        if budget.waiting != 0 or size > self._max_record or budget.used + size > budget.limit:
             return None
         if partition is None:
             if key is None:
-                sticky = way.sticky
+                sticky = topic_state.sticky
                 index = sticky.current  # as ``ready`` says, without a call
                 if index < 0 or sticky._left <= -sticky._switch_bytes:
                     return None
             else:
                 index = -1
                 if cython.compiled:
-                    index = target_of(feed, way)  # type: ignore[name-defined] # noqa: F821
+                    index = target_of(feed, topic_state)  # type: ignore[name-defined] # noqa: F821
                 if index < 0:
-                    index = partition_of(key, len(key), way.count)
-        elif type(partition) is int and 0 <= partition < way.count:
+                    index = partition_of(key, len(key), topic_state.count)
+        elif type(partition) is int and 0 <= partition < topic_state.count:
             index = partition
         else:
             return None
-        scattered = cython.compiled and way.count >= _SCATTERED
+        scattered = cython.compiled and topic_state.count >= _SCATTERED
         if scattered and feed is None:
-            fetch_one(way, index)  # type: ignore[name-defined] # noqa: F821
-        batch = way.batches[index]
+            prefetch_open_batch(topic_state, index)  # type: ignore[name-defined] # noqa: F821
+        batch = topic_state.batches[index]
         if batch is None or batch.builder is None:
             return None
         if scattered:
-            fetch_tail(way, index, batch, size)  # type: ignore[name-defined] # noqa: F821
+            prefetch_tail(topic_state, index, batch, size)  # type: ignore[name-defined] # noqa: F821
         return batch
 
 
-class NoRoom(enum.Enum):
+class WhenFull(enum.Enum):
     """What becomes of a record that doesn't fit, by the door that it came in at."""
 
-    PARK = "park it, as send does"
-    REFUSE = "raise BufferFull, as enqueue_nowait does"
+    QUEUE = "park it, as send does"
+    RAISE = "raise BufferFull, as enqueue_nowait does"
 
 
 @cython.cclass
-class Doors:
-    """``send`` and ``enqueue_nowait`` of a producer. What isn't for ``QuickWay`` is the intake's.
+class SendMethods:
+    """``send`` and ``enqueue_nowait`` of a producer; what isn't for ``RecordAppender`` is admitted.
 
-    Keyword-only arguments alone cost a Python function as much as all of the quick way.
+    Keyword-only arguments alone cost a Python function as much as all of ``take``.
 
     Attributes:
-        _quick: Takes what needs no decision.
+        _appender: Takes what needs no decision.
         _check: Raises where the producer can't be used.
-        _put: Takes what does; see ``Intake.put``.
+        _put: Takes what does; see ``Admission.put``.
     """
 
-    _quick: QuickWay
+    _appender: RecordAppender
     _check: Callable[[], None]
     _put: Callable[..., Delivery]
 
@@ -564,10 +582,10 @@ class Doors:
             delivery = producer.send("flights", b"value", key=b"N14228")
             print((await delivery).offset)
         """
-        delivery = self._quick.take(topic, value, key, headers, partition, timestamp)
+        delivery = self._appender.take(topic, value, key, headers, partition, timestamp)
         if delivery is None:
             self._check()
-            delivery = self._put(topic, value, key, headers, partition, timestamp, NoRoom.PARK)
+            delivery = self._put(topic, value, key, headers, partition, timestamp, WhenFull.QUEUE)
         return delivery
 
     def enqueue_nowait(
@@ -596,10 +614,10 @@ class Doors:
 
             producer.enqueue_nowait("metrics", b"42")
         """
-        delivery = self._quick.take(topic, value, key, headers, partition, timestamp)
+        delivery = self._appender.take(topic, value, key, headers, partition, timestamp)
         if delivery is None:
             self._check()
-            delivery = self._put(topic, value, key, headers, partition, timestamp, NoRoom.REFUSE)
+            delivery = self._put(topic, value, key, headers, partition, timestamp, WhenFull.RAISE)
         return delivery
 
 

@@ -1,7 +1,7 @@
 """Rows of Arrow columns into open batches: the part of ``send_arrow`` that every row passes.
 
 One source, two builds: compiled as ``_arrow_append_c`` with the C types of ``_arrow_append_c.pxd``;
-``arrow_send`` takes ``fill`` from ``_compiled``. What needs a decision (no open batch or
+``arrow_send`` takes ``append_rows`` from ``_compiled``. What needs a decision (no open batch or
 a full one, one that somebody else added to, no room in memory) is left to ``arrow_send``, so
 nothing is refused here, only not taken. Sans-IO.
 """
@@ -16,7 +16,7 @@ else:
     from kclient.record import _cython as cython
 
 if not cython.compiled:  # else the .pxd has them
-    from kclient.producer.append import Account, TopicWay
+    from kclient.producer.append import MemoryBudget, TopicState
     from kclient.producer.batch import ProducerBatch
     from kclient.record.arrow_rows import ArrowRows
 
@@ -24,12 +24,12 @@ _BYTES_AT_ONCE = 4 * 1024 * 1024
 """Bytes of rows after which others may want a turn."""
 
 
-def fill(
+def append_rows(
     rows: ArrowRows,
     row: int,
     last: int,
-    way: TopicWay,
-    account: Account,
+    topic_state: TopicState,
+    budget: MemoryBudget,
     targets: Any,
     nexts: Any,
     watcher: object,
@@ -41,8 +41,8 @@ def fill(
         rows: A slice of rows.
         row: The first to add.
         last: Where to end; ``targets`` says nothing of rows from there on.
-        way: The topic.
-        account: The producer's numbers.
+        topic_state: The topic.
+        budget: The producer's numbers.
         targets: An array of int32: the partition of each row, -1 for any; what is chosen then is
             noted there.
         nexts: An array of int64: the index in its open batch that the next row of a partition
@@ -55,31 +55,31 @@ def fill(
     """
     targets_view: Any = targets
     nexts_view: Any = nexts
-    partitions = min(way.count, len(nexts_view))
+    partitions = min(topic_state.count, len(nexts_view))
     left = _BYTES_AT_ONCE
     last = min(last, rows.count, len(targets_view))
     while row < last and left > 0:
         target = targets_view[row]
         sticky = target < 0
         if sticky:
-            target = way.sticky.ready(0)
+            target = topic_state.sticky.ready(0)
             if target < 0:
                 break
         if target >= partitions:
             break
-        batch: ProducerBatch | None = way.batches[target]
+        batch: ProducerBatch | None = topic_state.batches[target]
         if batch is None or batch.builder is None or batch.watcher is not watcher:
             break
         if batch.builder.record_count != nexts_view[target]:
             break
         size = rows.stage(row)
-        if account.used + size > account.limit:
+        if budget.used + size > budget.limit:
             break
         if rows.put(batch.builder, row, now) < 0:
             break
-        account.take(batch, size)
+        budget.take(batch, size)
         if sticky:
-            way.sticky.note(size)
+            topic_state.sticky.note(size)
             targets_view[row] = target
         nexts_view[target] += 1
         left -= size

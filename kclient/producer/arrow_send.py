@@ -1,7 +1,8 @@
 """``send_arrow``: rows of Arrow data, checked first, then put into batches without an object each.
 
-A run of its own per call; the producer makes it. ``arrow_source`` gives slices of rows, ``fill``
-(compiled) adds them to open batches, and the intake takes the rows that need a decision: the first
+A run of its own per call; the producer makes it. ``arrow_source`` gives slices of rows,
+``append_rows`` (compiled) adds them to open batches, and ``admission`` takes the rows that need a
+decision: the first
 of a batch, one that has to wait for room or for metadata. Which row went where is remembered by
 ``arrow_sent_rows`` until it is acknowledged, so that a failure can name its rows.
 """
@@ -21,11 +22,11 @@ from kclient.errors import (
     RowsRejected,
     SerializationFailed,
 )
-from kclient.producer._compiled import fill
+from kclient.producer._compiled import append_rows
 from kclient.producer.admission import PARTITION_PATIENCE, unknown_partition
 from kclient.producer.arrow_sent_rows import SentRows
 from kclient.producer.arrow_source import ArrowSource
-from kclient.producer.send_many import TURN, Bulk, watch
+from kclient.producer.send_many import YIELD_INTERVAL, BulkSend, watch
 from kclient.record.arrow_rows import (
     BAD_HEADER,
     BAD_NAME,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.errors import RowsNotDelivered
     from kclient.producer.accumulator import Accumulator, TopicQueues
-    from kclient.producer.admission import Intake
+    from kclient.producer.admission import Admission
     from kclient.record.arrow_rows import ArrowRows
 
 _TOLD = 100
@@ -56,21 +57,21 @@ _FOREVER = 1e9
 """Seconds, where ``max_block`` is None."""
 
 
-class ArrowSend(Bulk):
+class ArrowSend(BulkSend):
     """One call of ``send_arrow``; its records are rows."""
 
     def __init__(
         self,
         topic: str,
         data: Any,
-        intake: Intake,
+        admission: Admission,
         accumulator: Accumulator,
         core: ClientCore,
-        admission: Callable[[], asyncio.Future[None]],
+        new_waiter: Callable[[], asyncio.Future[None]],
         check: Callable[[], None],
         ahead: int,
     ) -> None:
-        super().__init__(topic, data, intake, accumulator, core, admission, check, ahead)
+        super().__init__(topic, data, admission, accumulator, core, new_waiter, check, ahead)
         self._source = ArrowSource(data)
         self._metadata = self._core.metadata
         self._clock = self._core.clock
@@ -107,7 +108,7 @@ class ArrowSend(Bulk):
         self, batches: Iterable[pyarrow.RecordBatch], partitions: int = MOST_PARTITIONS
     ) -> int:
         """The highest partition that is asked for, -1 for none; RowsRejected as above."""
-        highest, largest = -1, self._intake.max_record
+        highest, largest = -1, self._admission.max_record
         listed: list[tuple[int, KafkaError]] = []
         count, base = 0, self.taken
         for batch in batches:
@@ -134,7 +135,7 @@ class ArrowSend(Bulk):
         Raises:
             UnknownTopicOrPartition, MetadataTimedOut: That can't be learned within ``max_block``.
         """
-        metadata, topic, limit = self._metadata, self._topic, self._intake.max_block
+        metadata, topic, limit = self._metadata, self._topic, self._admission.max_block
         until = self._clock.now() + (_FOREVER if limit is None else limit)
         patient = False
         while True:
@@ -163,7 +164,7 @@ class ArrowSend(Bulk):
         partitions: int,
     ) -> KafkaError:
         if fault == TOO_LARGE:
-            return self._intake.too_large(self._topic, rows.stage(row))
+            return self._admission.too_large(self._topic, rows.stage(row))
         if fault == BAD_HEADER:
             return SerializationFailed(
                 "a header is null, or has no name: names must be texts, only values may be null",
@@ -177,7 +178,7 @@ class ArrowSend(Bulk):
         name = "partition" if fault == BAD_PARTITION else "timestamp"
         given = self._source.given(batch, name, first + row)
         if fault == BAD_PARTITION and partitions < MOST_PARTITIONS:
-            limit = self._intake.max_block
+            limit = self._admission.max_block
             waited = PARTITION_PATIENCE if limit is None else min(limit, PARTITION_PATIENCE)
             return unknown_partition(self._topic, given, partitions, f"{waited:g} s")
         allowed = (
@@ -211,9 +212,9 @@ class ArrowSend(Bulk):
 
     async def _take(self, rows: ArrowRows) -> None:
         """Take a slice of rows."""
-        intake, account, turn, sent = (
-            self._intake,
-            self._accumulator.account,
+        admission, budget, turn, sent = (
+            self._admission,
+            self._accumulator.budget,
             self._turn,
             self._sent,
         )
@@ -234,9 +235,11 @@ class ArrowSend(Bulk):
                 if row >= routed or partitions != known.count:
                     partitions = known.count
                     routed, refusal = self._route(rows, row, known, targets)
-                if intake.nobody_ahead(self._topic):
-                    way, nexts, now = known.way, sent.nexts, self._clock.wall_ms()
-                    row = fill(rows, row, routed, way, account, targets, nexts, self.wait, now)
+                if admission.none_waiting(self._topic):
+                    topic_state, nexts, now = known.topic_state, sent.nexts, self._clock.wall_ms()
+                    row = append_rows(
+                        rows, row, routed, topic_state, budget, targets, nexts, self.wait, now
+                    )
                     self.taken = base + row
             if row < routed:
                 await self._put(rows, row, targets[row], targets)
@@ -253,14 +256,14 @@ class ArrowSend(Bulk):
         """Choose partitions for rows from ``row`` on: where that ended, and why if by an error."""
         self._sent.widen(known.count)
         last = rows.piece(row)
-        if not self._intake.partitioned:
+        if not self._admission.partitioned:
             return rows.route(targets, row, last, known.count), None
-        until = self._effort() + TURN
+        until = self._effort() + YIELD_INTERVAL
         for each in range(row, last):
             target = rows.partition(each)
             if target < 0:
                 try:
-                    target = self._intake.choose(known, rows.key(each))
+                    target = self._admission.choose(known, rows.key(each))
                 except KafkaError as error:
                     return each, error
             targets[each] = target
@@ -272,8 +275,8 @@ class ArrowSend(Bulk):
         """Take one row as the intake takes a record: that decides whatever there is to decide."""
         content = rows.record(row, self._clock.wall_ms())
         try:
-            delivery = self._intake.put_plain(
-                self._topic, target if target >= 0 else None, content, self._admission
+            delivery = self._admission.put_plain(
+                self._topic, target if target >= 0 else None, content, self._new_waiter
             )
             await watch(delivery, self.wait, self._accumulator)
         except KafkaError as error:
@@ -288,5 +291,5 @@ class ArrowSend(Bulk):
         return error
 
     async def _let_others_run(self) -> None:
-        await self._pace.take_turn()
+        await self._pace.yield_to_loop()
         self._check()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kclient.errors import KafkaError
     from kclient.producer.flush import FlushWait
     from kclient.producer.partition_queue import PartitionQueue
-    from kclient.producer.produce_request import Parcel, Shipment
+    from kclient.producer.produce_request import BatchRequest, EncodedBatch
 else:
     from kclient.record import _cython as cython
 
@@ -66,11 +66,11 @@ class ProducerBatch:
         watcher: The ``send_many`` or ``send_arrow`` that puts records in and is told of it.
         compressing: A thread is at it.
         compressed: Compression is over.
-        shipment: The request that it is in, while under way.
+        request: The request that it is in, while under way.
         split_in_doubt: It is part of a batch that the log may have: a repeat of the part isn't
             recognised there, so being refused proves nothing about it.
         flushes: Who waits for it.
-        ripe: It has lingered, and is to go as soon as its partition may send.
+        linger_over: It has lingered, and is to go as soon as its partition may send.
     """
 
     __slots__ = (
@@ -83,17 +83,17 @@ class ProducerBatch:
         "deadline",
         "flushes",
         "last_error",
+        "linger_over",
         "maybe_written",
         "ordinal",
         "outcome",
         "producer_epoch",
         "producer_id",
         "queue",
+        "request",
         "reserved",
         "retry_at",
-        "ripe",
         "sequence",
-        "shipment",
         "split_in_doubt",
         "state",
         "watcher",
@@ -114,7 +114,7 @@ class ProducerBatch:
         self.created = created
         self.deadline = deadline
         self.retry_at = 0.0
-        self.ripe = False
+        self.linger_over = False
         self.attempts = 0
         self.attempts_elsewhere = 0
         self.maybe_written = False
@@ -128,7 +128,7 @@ class ProducerBatch:
         self.watcher: object = None
         self.compressing = False
         self.compressed = False
-        self.shipment: Shipment | None = None
+        self.request: BatchRequest | None = None
         self.flushes: list[FlushWait] | None = None
 
     def watch(self, wait: FlushWait) -> None:
@@ -162,7 +162,7 @@ class ProducerBatch:
             raise RuntimeError(f"a batch in state {self.state.name} has no records any more")
         return self.builder
 
-    def parcel(self) -> Parcel:
+    def encode(self) -> EncodedBatch:
         """What a request has of it: index of the partition, batch header, and records."""
         sequence = self.sequence & SEQUENCE_MASK if self.sequence >= 0 else -1
         head, body = self.records().parts(self.producer_id, self.producer_epoch, sequence)
@@ -184,7 +184,7 @@ class ProducerBatch:
         """
         self.builder = None
         self.flushes = self.watcher = None
-        self.shipment = None
+        self.request = None
         self.outcome = _SETTLED
 
     def seal(self) -> BatchBuilder:

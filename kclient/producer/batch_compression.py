@@ -25,7 +25,7 @@ INLINE_SECONDS = 0.001
 _THREADS = 2
 
 
-class Squeezer:
+class BatchCompressor:
     """Compresses the batches of one producer. Has a small thread pool, made when first needed.
 
     Args:

@@ -21,7 +21,7 @@ _BURIED_SINGLY = 16
 _NEVER = float("inf")
 
 
-class DueList(Generic[T]):
+class DeadlineQueue(Generic[T]):
     """Items ordered by time; ``alive`` tells whether an item still matters.
 
     Attributes:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         loop: asyncio.AbstractEventLoop
 
         @property
-        def of_written(self) -> LoopOnly:
+        def of_written(self) -> SettledHost:
             """The host of batches that were written."""
             ...
 
@@ -102,12 +102,12 @@ def _call(loop: asyncio.AbstractEventLoop, callbacks: list[Any]) -> None:
         raise
 
 
-def told_within(count: int) -> int:
+def callback_iterations(count: int) -> int:
     """Turns of the loop within which all callbacks of a settled batch of ``count`` are called."""
     return 1 + count // _TOLD_AT_ONCE
 
 
-class LoopOnly:
+class SettledHost:
     """All that is asked of the host of a batch that was written."""
 
     __slots__ = ("loop",)
@@ -116,7 +116,7 @@ class LoopOnly:
         self.loop = loop
 
     @property
-    def of_written(self) -> LoopOnly:
+    def of_written(self) -> SettledHost:
         """It is one."""
         return self
 
@@ -213,9 +213,9 @@ class BatchOutcome:
         self.done = True
         waiting, self._waiting = self._waiting, None
         if waiting:
-            self._tell(waiting)
+            self._notify(waiting)
 
-    def _tell(self, waiting: list[Delivery]) -> None:
+    def _notify(self, waiting: list[Delivery]) -> None:
         """Wake who waits for these; a huge batch does it in several turns of the loop."""
         loop = self.host.loop
         told: list[Delivery] = []
@@ -228,7 +228,7 @@ class BatchOutcome:
                 told, count = [], 0
         _call_them(loop, told, count)
         if len(waiting) > _TOLD_AT_ONCE:
-            loop.call_soon(self._tell, waiting[_TOLD_AT_ONCE:])
+            loop.call_soon(self._notify, waiting[_TOLD_AT_ONCE:])
 
     def _note_waiting(self, delivery: Delivery) -> None:
         if self._waiting is None:
@@ -546,12 +546,12 @@ class Delivery:
         """The loop that the producer runs on."""
         return self._outcome.host.loop
 
-    def _hide(self) -> None:
+    def _untrack(self) -> None:
         """Keep it from the collector. Only for who has just made it."""
         if cython.compiled:
             PyObject_GC_UnTrack(self)  # type: ignore[name-defined] # noqa: F821
 
-    def _show(self) -> None:
+    def _track(self) -> None:
         if not PyObject_GC_IsTracked(self):  # type: ignore[name-defined] # noqa: F821
             PyObject_GC_Track(self)  # type: ignore[name-defined] # noqa: F821
 
@@ -578,7 +578,7 @@ class Delivery:
     def _listen(self, listener: Any) -> None:
         if self._listeners is None:
             if cython.compiled:
-                self._show()
+                self._track()
             self._resolved()._note_waiting(self)
             self._listeners = listener
         elif type(self._listeners) is list:
@@ -635,4 +635,4 @@ class Delivery:
 
 if cython.compiled:
     # Of the .pxd: ``await`` gets the outcome as a result, which ``__next__`` has to raise.
-    step_directly()  # type: ignore[name-defined] # noqa: F821
+    install_await_steps()  # type: ignore[name-defined] # noqa: F821

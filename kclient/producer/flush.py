@@ -1,6 +1,6 @@
 """``flush`` and ``close``: waits until what was sent is settled, or gives it up.
 
-``Ending`` does both. It registers one ``FlushWait`` with every batch and parked record of the
+``Flusher`` does both. It registers one ``FlushWait`` with every batch and parked record of the
 moment; each reports when it is settled. Whoever flushes is told what failed: among those, and
 before that without anyone looking, which ``UnseenFailures`` counts. No rules about batches here,
 and no task.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kclient.cluster.wakeups import run_sliced
 from kclient.errors import ClientClosed, FlushFailed
-from kclient.producer._compiled import LoopOnly, told_within
+from kclient.producer._compiled import SettledHost, callback_iterations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kclient.hooks import ClientLog, Counters
     from kclient.producer._compiled import BatchOutcome
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.admission import Intake
-    from kclient.producer.produce_response import Settlement
+    from kclient.producer.admission import Admission
+    from kclient.producer.produce_response import ProduceResponseHandler
 
 ERRORS_KEPT = 10
 logger = logging.getLogger("kclient.producer")
@@ -131,7 +131,7 @@ class UnseenFailures:
 
     def __init__(self, counters: Counters) -> None:
         self.loop: asyncio.AbstractEventLoop
-        self.of_written: LoopOnly
+        self.of_written: SettledHost
         self.tally = FailureTally()
         self.log: logging.Logger | ClientLog = logger
         self._counters = counters
@@ -141,7 +141,7 @@ class UnseenFailures:
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """The producer runs on ``loop``."""
         self.loop = loop
-        self.of_written = LoopOnly(loop)
+        self.of_written = SettledHost(loop)
 
     def unseen_failure(self, outcome: BatchOutcome, count: int, /) -> None:
         """``count`` records of a failed batch were dropped without anyone looking."""
@@ -171,20 +171,20 @@ class UnseenFailures:
         return tally
 
 
-class Ending:
+class Flusher:
     """The waits for the end of what was sent, of one producer."""
 
     def __init__(
         self,
         accumulator: Accumulator,
-        intake: Intake,
-        settlement: Settlement,
+        admission: Admission,
+        response_handler: ProduceResponseHandler,
         failures: UnseenFailures,
         clock: Clock,
     ) -> None:
         self._accumulator = accumulator
-        self._intake = intake
-        self._settlement = settlement
+        self._admission = admission
+        self._response_handler = response_handler
         self._failures = failures
         self._clock = clock
         self._close_began: float | None = None
@@ -198,7 +198,7 @@ class Ending:
         earlier, wait = self._begin()
         try:
             await self.until_settled(wait)
-            for _ in range(told_within(self._settlement.largest)):
+            for _ in range(callback_iterations(self._response_handler.largest)):
                 await asyncio.sleep(0)
         except BaseException:
             self.abandon(wait, earlier)
@@ -237,7 +237,7 @@ class Ending:
         if self._close_began is None:
             self._close_began = self._clock.now()
         ending = ClientClosed("the producer was closed", hint="make a new one", maybe_written=False)
-        await run_sliced(self._intake.refusing(ending, enqueued_only=True))
+        await run_sliced(self._admission.fail_waiting(ending, enqueued_only=True))
         earlier, wait = self._begin()
         try:
             with contextlib.suppress(TimeoutError):
@@ -262,13 +262,13 @@ class Ending:
 
     def _giving_up(self, error: KafkaError) -> Generator[None, None, None]:
         """The same, one parked record or one batch per step; answers may come in between."""
-        yield from self._intake.refusing(error)
-        while unsettled := [(b, b.outcome) for b in self._accumulator.hurry()]:
+        yield from self._admission.fail_waiting(error)
+        while unsettled := [(b, b.outcome) for b in self._accumulator.seal_all()]:
             for batch, outcome in unsettled:
                 if batch.outcome is outcome and not outcome.done:
-                    self._settlement.give_up(batch, error)
+                    self._response_handler.give_up(batch, error)
                     yield
-        self._accumulator.let_go()
+        self._accumulator.drop_spares()
 
     def _too_late(self, began: float) -> ClientClosed:
         return ClientClosed(
@@ -281,9 +281,9 @@ class Ending:
     def _begin(self) -> tuple[FailureTally, FlushWait]:
         """What failed unseen before, and the wait for all that is here now."""
         wait = FlushWait(urgent=True)
-        for batch in self._accumulator.hurry():
+        for batch in self._accumulator.seal_all():
             batch.watch(wait)
-        for parked in self._intake.lot.everybody():
+        for parked in self._admission.waiting_records.all_waiting():
             if parked.waiter is None:
                 parked.watch(wait)
         return self._failures.take(), wait

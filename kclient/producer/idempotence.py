@@ -44,7 +44,7 @@ MAX_EPOCH = 32767
 SEQUENCE_MASK = 0x7FFFFFFF
 
 
-class Identity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer id with its epoch."""
 
     producer_id: int
@@ -91,7 +91,7 @@ class ProducerIdentity:
 
     def __init__(self) -> None:
         self.state = IdentityState.ABSENT
-        self.current = Identity(-1, -1)
+        self.current = ProducerIdAndEpoch(-1, -1)
         self.error: KafkaError | None = None
 
     def requested(self) -> None:
@@ -102,32 +102,32 @@ class ProducerIdentity:
         """The cluster gave an identity."""
         self._apply(IdentityEvent.GRANT)
         self.error = None
-        self.current = Identity(producer_id, epoch)
+        self.current = ProducerIdAndEpoch(producer_id, epoch)
 
     def refused(self, error: KafkaError) -> None:
         """The cluster refuses, and not for a reason that passes by waiting."""
         self._apply(IdentityEvent.REFUSE)
         self.error = error
 
-    def newer_than(self, worn: Identity) -> Identity | None:
-        """An identity for a partition that is through with ``worn``; None: a new id is needed.
+    def newer_than(self, previous: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
+        """An identity for a partition that is through with ``previous``; None: a new id is needed.
 
         An epoch that another partition already moved to is as good as a further one, since this
         partition's log never saw it.
         """
         if self.state is not IdentityState.READY:
             return None
-        if worn == self.current:
+        if previous == self.current:
             if self.current.epoch >= MAX_EPOCH:
                 self._apply(IdentityEvent.EXHAUST)
                 return None
             self._apply(IdentityEvent.BUMP)
-            self.current = Identity(self.current.producer_id, self.current.epoch + 1)
+            self.current = ProducerIdAndEpoch(self.current.producer_id, self.current.epoch + 1)
         return self.current
 
-    def disowned(self, worn: Identity) -> None:
-        """A broker knows a newer owner of ``worn``: go on with another producer id."""
-        if self.state is IdentityState.READY and worn == self.current:
+    def fenced(self, previous: ProducerIdAndEpoch) -> None:
+        """A broker knows a newer owner of ``previous``: go on with another producer id."""
+        if self.state is IdentityState.READY and previous == self.current:
             self._apply(IdentityEvent.EXHAUST)
 
     def _apply(self, event: IdentityEvent) -> None:

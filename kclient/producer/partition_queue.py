@@ -35,7 +35,7 @@ from kclient.types import TopicPartition
 if TYPE_CHECKING:
     import cython  # type: ignore[import-untyped]
 
-    from kclient.producer.idempotence import Identity
+    from kclient.producer.idempotence import ProducerIdAndEpoch
 else:
     from kclient.record import _cython as cython
 
@@ -73,7 +73,7 @@ class PartitionSequences:
 
     def __init__(self) -> None:
         self.state = _STEADY
-        self.identity: Identity | None = None
+        self.identity: ProducerIdAndEpoch | None = None
         self.next = 0
         self.acked_end = 0
         self.gap_end = 0
@@ -102,13 +102,13 @@ class PartitionSequences:
         """The numbers can't go on."""
         self._apply(SequenceEvent.BREAK)
 
-    def start(self, identity: Identity) -> None:
+    def start(self, identity: ProducerIdAndEpoch) -> None:
         """Number this partition's first batch under ``identity``."""
         if self.identity is not None:
             raise RuntimeError("a partition starts once; later identities come by renew()")
         self.identity = identity
 
-    def renew(self, identity: Identity) -> None:
+    def renew(self, identity: ProducerIdAndEpoch) -> None:
         """Start over at 0 under ``identity``."""
         self._apply(SequenceEvent.RENEW)
         self.identity = identity
@@ -123,7 +123,7 @@ class PartitionQueue:
     """One partition's batches.
 
     Args:
-        taking: Those that take records, of all partitions of the topic.
+        open_batches: Those that take records, of all partitions of the topic.
 
     Attributes:
         topic: Topic name.
@@ -144,8 +144,8 @@ class PartitionQueue:
         "_log_is_new",
         "_max_in_flight",
         "_next_ordinal",
+        "_open_batches",
         "_retrying",
-        "_taking",
         "batch_limit",
         "filled",
         "index",
@@ -162,7 +162,7 @@ class PartitionQueue:
         self,
         topic: str,
         index: int,
-        taking: list[ProducerBatch | None],
+        open_batches: list[ProducerBatch | None],
         *,
         idempotent: bool,
         max_in_flight: int,
@@ -178,7 +178,7 @@ class PartitionQueue:
         self.sequences = PartitionSequences() if idempotent else None
         self.batch_limit = batch_limit
         self.filled = 0
-        self._taking = taking
+        self._open_batches = open_batches
         self._max_in_flight = max_in_flight
         self._retrying = 0
         self._next_ordinal = 0
@@ -189,11 +189,11 @@ class PartitionQueue:
     @property
     def open(self) -> ProducerBatch | None:
         """The batch that takes records, or None."""
-        return self._taking[self.index]
+        return self._open_batches[self.index]
 
     def begin(self, batch: ProducerBatch) -> None:
         """Have ``batch`` take records from now on; there is none that does."""
-        self._taking[self.index] = batch
+        self._open_batches[self.index] = batch
 
     @property
     def backlog(self) -> int:
@@ -203,7 +203,7 @@ class PartitionQueue:
     @property
     def idle(self) -> bool:
         """Nothing is waiting or under way."""
-        return self._taking[self.index] is None and not self.sealed and not self.outstanding
+        return self._open_batches[self.index] is None and not self.sealed and not self.outstanding
 
     def needs_identity(self) -> bool:
         """A batch waits, but there is no number to give to it before there is an identity."""
@@ -220,13 +220,13 @@ class PartitionQueue:
 
     def seal_open(self) -> ProducerBatch | None:
         """Close the open batch to more records; None if there is none."""
-        batch = self._taking[self.index]
+        batch = self._open_batches[self.index]
         if batch is not None:
             builder = batch.seal()
             for wait in batch.flushes or ():
                 wait.unsent += batch.reserved
             self.filled = builder.size_bytes
-            self._taking[self.index] = None
+            self._open_batches[self.index] = None
             self.sealed.append(batch)
         return batch
 
@@ -235,8 +235,8 @@ class PartitionQueue:
         if self._retrying:
             return self.next_repeat(now)
         if not self.sealed:
-            head = self._taking[self.index]
-            if head is None or not head.ripe:
+            head = self._open_batches[self.index]
+            if head is None or not head.linger_over:
                 return None
         if not self.may_send_new():
             return None
@@ -250,7 +250,7 @@ class PartitionQueue:
         head = self._next_repeat() if self._retrying else None
         return head if head is not None and head.retry_at <= now else None
 
-    def follow(self, leader: int, epoch: int) -> None:
+    def set_leader(self, leader: int, epoch: int) -> None:
         """``leader`` is who to send to now. No wait that the one before caused goes on.
 
         Without another epoch it may be that brokers name two in turn: then waits go on.
@@ -302,7 +302,7 @@ class PartitionQueue:
                 return batch
         return None
 
-    def adopt(self, identity: Identity) -> None:
+    def adopt(self, identity: ProducerIdAndEpoch) -> None:
         """Start, or start over, under ``identity``. Waiting batches of the old one are renumbered.
 
         Only to be called when ``needs_identity()``.
@@ -341,7 +341,7 @@ class PartitionQueue:
                 batch.sequence = sequences.take(batch.outcome.count)
         else:
             self._retrying -= 1
-        return bool(self.sealed) or self._taking[self.index] is not None
+        return bool(self.sealed) or self._open_batches[self.index] is not None
 
     def is_first(self, batch: ProducerBatch) -> bool:
         """Everything before ``batch`` is settled."""
@@ -389,7 +389,7 @@ class PartitionQueue:
         if batch.apply(BatchEvent.EXPIRE) is BatchState.FAILED:
             self._removed(batch, was_sent=was_sent, was_retrying=was_retrying)
 
-    def made_anew(self) -> None:
+    def topic_recreated(self) -> None:
         """The topic was created again: new batches start over, once the old ones are settled."""
         if self.sequences is not None and self.sequences.identity is not None:
             self._log_is_new = True

@@ -1,12 +1,12 @@
 """One Produce request: the batches that travel in it, and its bytes and its response's without an
 object per batch.
 
-The sender makes a ``Shipment`` per request. Its message, a ``Cargo``, is built only when the
-connection is there and its version known, so a batch whose time was over before that isn't in it.
-The network writes it and decodes the response as ``CargoReply``. Both pass for the generated
-messages, only faster: a request is joined from the batches' own buffers in one copy, and of a
-response without errors the fixed rows are read at once. Whatever else a response says is left to
-the generated code, and so is everything that is wrong with it. Sans-IO.
+The sender makes a ``BatchRequest`` per request. Its message, an ``EncodedProduceRequest``, is built
+only when the connection is there and its version known, so a batch whose time was over before that
+isn't in it. The network writes it and decodes the response as ``PlainProduceResponse``. Both pass
+for the generated messages, only faster: a request is joined from the batches' own buffers in one
+copy, and of a response without errors the fixed rows are read at once. Whatever else a response
+says is left to the generated code, and so is everything that is wrong with it. Sans-IO.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ _ROW = struct.Struct(">ihqqqBBB")
 _THROTTLE_AND_TAGS = struct.Struct(">iB")
 _NOTHING_MORE = (1, 0, 0)
 """The end of a row without errors of records, message and tags."""
-Parcel: TypeAlias = tuple[int, bytes, Buffer]
+EncodedBatch: TypeAlias = tuple[int, bytes, Buffer]
 """One batch: the index of its partition, its header, and what follows: the builder's own buffer,
 which doesn't change any more."""
 Row: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 """Index, error code, base offset, log append time, log start offset, and ``_NOTHING_MORE``."""
 
 
-class Hint(NamedTuple):
+class CurrentLeader(NamedTuple):
     """A broker's word on who leads a partition now (KIP-951)."""
 
     leader_id: int
     leader_epoch: int
 
 
-class Answer(NamedTuple):
+class PartitionResponse(NamedTuple):
     """What the broker says about one batch."""
 
     code: int
@@ -89,10 +89,10 @@ class Answer(NamedTuple):
     log_start_offset: int = -1
     message: str | None = None
     record_errors: tuple[tuple[int, str | None], ...] = ()
-    hint: Hint | None = None
+    hint: CurrentLeader | None = None
 
 
-class Shipment:
+class BatchRequest:
     """The batches of one request.
 
     Args:
@@ -127,7 +127,7 @@ class Shipment:
         self.max_version: int | None = None
         self.lingered = 0
         for batch in batches:
-            self.lingered += batch.ripe
+            self.lingered += batch.linger_over
             topic = batch.queue.topic
             if topic not in self.topics:
                 topic_id = view.topic_id(topic)
@@ -141,7 +141,7 @@ class Shipment:
         self._codec = codec
         self._included: dict[ProducerBatch, None] = {}
 
-    def message(self, version: int) -> Cargo:
+    def message(self, version: int) -> EncodedProduceRequest:
         """The request for ``version``, without the batches whose time is over."""
         if self._codec is Compression.ZSTD and version < FIRST_WITH_ZSTD:
             raise NoCommonVersion(
@@ -154,7 +154,7 @@ class Shipment:
         self.encoded = True
         self.version = version
         included = self._included
-        topics: dict[str, TopicCargo] = {}
+        topics: dict[str, TopicBatches] = {}
         for batch in self.batches:
             if batch.state is not _IN_FLIGHT:
                 continue
@@ -162,26 +162,28 @@ class Shipment:
             name = batch.queue.topic
             topic = topics.get(name)
             if topic is None:
-                topic = topics[name] = TopicCargo(name, self.topics[name], [])
-            topic.parcels.append(batch.parcel())
-        return Cargo(self._acks, self._timeout_ms, list(topics.values()))
+                topic = topics[name] = TopicBatches(name, self.topics[name], [])
+            topic.batches.append(batch.encode())
+        return EncodedProduceRequest(self._acks, self._timeout_ms, list(topics.values()))
 
     def carries(self, batch: ProducerBatch) -> bool:
         """``batch`` is in the message that was built."""
         return batch in self._included
 
-    def answers(self, response: CargoReply | ProduceResponse | None) -> dict[ProducerBatch, Answer]:
+    def answers(
+        self, response: PlainProduceResponse | ProduceResponse | None
+    ) -> dict[ProducerBatch, PartitionResponse]:
         """What was said about each batch in the message; no response is expected with acks=0.
 
         A batch that the response leaves out gets NETWORK_EXCEPTION: it is sent again, and whether
         it was written is not known until then.
         """
         if response is None:
-            return {batch: Answer(0) for batch in self._included}
-        if not isinstance(response, CargoReply):
+            return {batch: PartitionResponse(0) for batch in self._included}
+        if not isinstance(response, PlainProduceResponse):
             return self._full_answers(response)
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
-        answers: dict[ProducerBatch, Answer] = {}
+        answers: dict[ProducerBatch, PartitionResponse] = {}
         for batch in self._included:
             queue = batch.queue
             name = self.topics[queue.topic] if by_id else queue.topic
@@ -190,17 +192,17 @@ class Shipment:
                 answers[batch] = _answer(None)
             else:  # not through its constructor, which is Python and costs three times as much
                 terms = (row[1], row[2], row[3], row[4], None, (), None)
-                answers[batch] = tuple.__new__(Answer, terms)
+                answers[batch] = tuple.__new__(PartitionResponse, terms)
         return answers
 
-    def _full_answers(self, response: ProduceResponse) -> dict[ProducerBatch, Answer]:
+    def _full_answers(self, response: ProduceResponse) -> dict[ProducerBatch, PartitionResponse]:
         said: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
         by_id = self.version >= FIRST_WITH_TOPIC_IDS
         for topic in response.responses:
             named = bytes(topic.topic_id) if by_id else topic.name
             for part in topic.partition_responses:
                 said[named, part.index] = part
-        answers: dict[ProducerBatch, Answer] = {}
+        answers: dict[ProducerBatch, PartitionResponse] = {}
         for batch in self._included:
             topic_name = batch.queue.topic
             name = self.topics[topic_name] if by_id else topic_name
@@ -208,16 +210,16 @@ class Shipment:
         return answers
 
 
-def _answer(part: PartitionProduceResponse | None) -> Answer:
+def _answer(part: PartitionProduceResponse | None) -> PartitionResponse:
     if part is None:
-        return Answer(
+        return PartitionResponse(
             ErrorCode.NETWORK_EXCEPTION, message="the broker's answer leaves this partition out"
         )
     leader = part.current_leader
     hint = None
     if leader is not None and leader.leader_id >= 0:
-        hint = Hint(leader.leader_id, leader.leader_epoch)
-    return Answer(
+        hint = CurrentLeader(leader.leader_id, leader.leader_epoch)
+    return PartitionResponse(
         part.error_code,
         part.base_offset,
         part.log_append_time_ms,
@@ -228,21 +230,21 @@ def _answer(part: PartitionProduceResponse | None) -> Answer:
     )
 
 
-class TopicCargo(NamedTuple):
+class TopicBatches(NamedTuple):
     """The batches for one topic.
 
     Attributes:
         name: Of the topic.
         topic_id: Its id; needed from v13 on.
-        parcels: Its batches.
+        batches: Its batches.
     """
 
     name: str
     topic_id: bytes
-    parcels: list[Parcel]
+    batches: list[EncodedBatch]
 
 
-class Cargo(ProduceRequest, PiecewiseRequest):
+class EncodedProduceRequest(ProduceRequest, PiecewiseRequest):
     """A Produce request over batches that are encoded already.
 
     Attributes:
@@ -251,7 +253,7 @@ class Cargo(ProduceRequest, PiecewiseRequest):
 
     __slots__ = ("topics",)
 
-    def __init__(self, acks: int, timeout_ms: int, topics: list[TopicCargo]) -> None:
+    def __init__(self, acks: int, timeout_ms: int, topics: list[TopicBatches]) -> None:
         self.transactional_id = None
         self.acks = acks
         self.timeout_ms = timeout_ms
@@ -267,7 +269,7 @@ class Cargo(ProduceRequest, PiecewiseRequest):
                 topic_id=topic.topic_id,
                 partition_data=[
                     PartitionProduceData(index, b"".join((head, body)))
-                    for index, head, body in topic.parcels
+                    for index, head, body in topic.batches
                 ],
             )
             for topic in self.topics
@@ -293,16 +295,16 @@ class Cargo(ProduceRequest, PiecewiseRequest):
         return pieces
 
 
-def _add_compact(pieces: list[Buffer], topic: TopicCargo, version: int) -> None:
+def _add_compact(pieces: list[Buffer], topic: TopicBatches, version: int) -> None:
     """Append one topic in a flexible version."""
     out = bytearray()
     if version >= FIRST_WITH_TOPIC_IDS:
         out += check_uuid(topic.topic_id)
     else:
         put_compact_string(out, topic.name)
-    put_compact_count(out, len(topic.parcels))
+    put_compact_count(out, len(topic.batches))
     pieces.append(out)
-    for index, head, body in topic.parcels:
+    for index, head, body in topic.batches:
         size = len(head) + len(body) + 1
         if size < _ONE_BYTE:
             place = _INDEX_AND_ONE(index, size)
@@ -318,17 +320,17 @@ def _add_compact(pieces: list[Buffer], topic: TopicCargo, version: int) -> None:
     pieces.append(_NO_TAGS)
 
 
-def _add_classic(pieces: list[Buffer], topic: TopicCargo) -> None:
+def _add_classic(pieces: list[Buffer], topic: TopicBatches) -> None:
     """Append one topic in a version with lengths of fixed size."""
     out = bytearray()
     put_string(out, topic.name)
-    put_count(out, len(topic.parcels))
+    put_count(out, len(topic.batches))
     pieces.append(out)
-    for index, head, body in topic.parcels:
+    for index, head, body in topic.batches:
         pieces += (_INDEX_AND_SIZE(index, len(head) + len(body)), head, body)
 
 
-class CargoReply(Response):
+class PlainProduceResponse(Response):
     """An answer that says no more about any batch than the fixed fields, and no new leaders.
 
     Attributes:
@@ -351,7 +353,7 @@ class CargoReply(Response):
     @classmethod
     def decode(  # type: ignore[override]
         cls, data: Buffer, version: int, offset: int = 0
-    ) -> CargoReply | ProduceResponse:
+    ) -> PlainProduceResponse | ProduceResponse:
         """The answer; as the generated class where it says more, or where anything is wrong.
 
         Raises:
@@ -367,7 +369,7 @@ class CargoReply(Response):
         return ProduceResponse.decode(data, version, offset)
 
 
-Cargo.RESPONSE = CargoReply  # type: ignore[assignment]
+EncodedProduceRequest.RESPONSE = PlainProduceResponse  # type: ignore[assignment]
 
 
 def _count(data: Buffer, pos: int, end: int) -> tuple[int, int]:
@@ -376,7 +378,7 @@ def _count(data: Buffer, pos: int, end: int) -> tuple[int, int]:
     return (count, pos + 1) if count < _ONE_BYTE else read_uvarint(data, pos, end)
 
 
-def _read_quickly(data: Buffer, version: int, pos: int) -> CargoReply | None:
+def _read_quickly(data: Buffer, version: int, pos: int) -> PlainProduceResponse | None:
     """The answer, if it has no more than fixed rows. Raises DECODE_ERRORS."""
     end = len(data)
     topics: dict[str | bytes, dict[int, Row]] = {}
@@ -403,4 +405,4 @@ def _read_quickly(data: Buffer, version: int, pos: int) -> CargoReply | None:
     throttle_ms, tags = _THROTTLE_AND_TAGS.unpack_from(data, pos)
     if tags or topic_count == 0 or pos + _THROTTLE_AND_TAGS.size != end:
         return None
-    return CargoReply(topics, throttle_ms)
+    return PlainProduceResponse(topics, throttle_ms)

@@ -1,10 +1,10 @@
 """What follows for batches from a Produce response, or from none: the producer's retry rules.
 
-The sender hands every outcome of a request to ``Settlement``, and every batch past its deadline.
-``judge`` decides what an error means for a batch, the only place that does; ``Settlement`` carries
-it out on queues, deliveries, memory, flushes, counters and hooks, and passes on to metadata what
-brokers said about leaders. The flags of the error table are facts; the rules about order are in
-``partition_queue``. Sans-IO.
+The sender hands every outcome of a request to ``ProduceResponseHandler``, and every batch past its
+deadline. ``action_for`` decides what an error means for a batch, the only place that does; the
+handler carries it out on queues, deliveries, memory, flushes, counters and hooks, and passes on to
+metadata what brokers said about leaders. The flags of the error table are facts; the rules about
+order are in ``partition_queue``. Sans-IO.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from kclient.producer._compiled import PartitionQueue, ProducerBatch
     from kclient.producer.accumulator import Accumulator
     from kclient.producer.idempotence import ProducerIdentity
-    from kclient.producer.produce_request import Answer, CargoReply, Shipment
+    from kclient.producer.produce_request import (
+        BatchRequest,
+        PartitionResponse,
+        PlainProduceResponse,
+    )
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _DAMAGED = frozenset({ErrorCode.CORRUPT_MESSAGE})
@@ -75,20 +79,20 @@ after which there is no hurry any more."""
 _code_of = itemgetter(0)
 
 
-class Verdict(enum.Enum):
+class ResponseAction(enum.Enum):
     """What to do about a batch after an answer."""
 
-    WRITTEN = "the log has it"
+    COMPLETE = "the log has it"
     RETRY = "send the same bytes with the same numbers again"
     SPLIT = "send it again in smaller batches, within its numbers"
-    START_OVER = "the numbering is broken: renumber under a new epoch, then send again"
-    DISOWNED = "another owner has our producer id: the same under a new id"
+    BUMP_EPOCH = "the numbering is broken: renumber under a new epoch, then send again"
+    NEW_PRODUCER_ID = "another owner has our producer id: the same under a new id"
     REJECT = "give it up"
 
 
-def judge(
+def action_for(
     code: int, record_count: int, *, first: bool, numbered: bool, log_start_known: bool
-) -> Verdict:
+) -> ResponseAction:
     """The verdict on a batch answered with ``code``.
 
     Args:
@@ -100,17 +104,17 @@ def judge(
         log_start_known: The answer told where the partition's log starts.
     """
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-        return Verdict.WRITTEN
+        return ResponseAction.COMPLETE
     if code in TOO_LARGE:
-        return Verdict.SPLIT if record_count > 1 else Verdict.REJECT
+        return ResponseAction.SPLIT if record_count > 1 else ResponseAction.REJECT
     if numbered and code in _NUMBERING:
         if not first:
-            return Verdict.RETRY  # it only stumbled over what is missing before it
+            return ResponseAction.RETRY  # it only stumbled over what is missing before it
         if code == ErrorCode.UNKNOWN_PRODUCER_ID and not log_start_known:
-            return Verdict.RETRY
-        return Verdict.DISOWNED if code in _DISOWNED else Verdict.START_OVER
+            return ResponseAction.RETRY
+        return ResponseAction.NEW_PRODUCER_ID if code in _DISOWNED else ResponseAction.BUMP_EPOCH
     info = TABLE.get(code)
-    return Verdict.RETRY if info is not None and info.retriable else Verdict.REJECT
+    return ResponseAction.RETRY if info is not None and info.retriable else ResponseAction.REJECT
 
 
 def may_be_written(code: int, *, acks_all: bool) -> bool:
@@ -131,7 +135,7 @@ def doubts_connection(code: int) -> bool:
     return code in _DAMAGED
 
 
-class Settlement:
+class ProduceResponseHandler:
     """Settles the batches of one producer."""
 
     def __init__(
@@ -172,54 +176,59 @@ class Settlement:
 
     # A request came back.
 
-    def answered(
-        self, shipment: Shipment, response: CargoReply | ProduceResponse | None, now: float
+    def response_received(
+        self,
+        request: BatchRequest,
+        response: PlainProduceResponse | ProduceResponse | None,
+        now: float,
     ) -> bool:
         """The broker answered, or the request is written and no answer is expected.
 
         Returns:
             Whether the connection that it went over is to be made anew.
         """
-        answers = shipment.answers(response)
+        answers = request.answers(response)
         errors = set(map(_code_of, answers.values()))
         errors.discard(0)
         if errors:
             self._take_hints(answers, response)
-        for batch in shipment.batches:
-            batch.shipment = None
+        for batch in request.batches:
+            batch.request = None
             answer = answers.get(batch)
             if answer is None:
-                self._not_sent(batch, shipment.node_id, now)
+                self._not_sent(batch, request.node_id, now)
             elif answer.code == 0:
                 self._written(batch, answer, now)
             else:
-                self._settle(batch, answer, shipment.node_id, now)
+                self._settle(batch, answer, request.node_id, now)
         return any(map(doubts_connection, errors))
 
-    def not_answered(self, shipment: Shipment, error: KafkaError, now: float) -> None:
+    def request_failed(self, request: BatchRequest, error: KafkaError, now: float) -> None:
         """The request failed as a whole."""
-        self.note(error, now, shipment.batches[0].queue if shipment.batches else None)
-        unsent = not shipment.encoded or isinstance(error, BrokerUnreachable)
-        for batch in shipment.batches:
-            batch.shipment = None
+        self.note(error, now, request.batches[0].queue if request.batches else None)
+        unsent = not request.encoded or isinstance(error, BrokerUnreachable)
+        for batch in request.batches:
+            batch.request = None
             batch.last_error = error
-            if unsent or not shipment.carries(batch):
+            if unsent or not request.carries(batch):
                 fatal = isinstance(error, NoCommonVersion)
-                self._not_sent(batch, shipment.node_id, now, fatal=fatal)
+                self._not_sent(batch, request.node_id, now, fatal=fatal)
             else:
                 batch.maybe_written = True
-                self._retry(batch, now + self._delay(batch, shipment.node_id), error)
+                self._retry(batch, now + self._delay(batch, request.node_id), error)
 
-    def _settle(self, batch: ProducerBatch, answer: Answer, node_id: int, now: float) -> None:
+    def _settle(
+        self, batch: ProducerBatch, answer: PartitionResponse, node_id: int, now: float
+    ) -> None:
         queue = batch.queue
-        verdict = judge(
+        verdict = action_for(
             answer.code,
             batch.record_count,
             first=queue.is_first(batch) or queue.is_broken(),
             numbered=batch.sequence >= 0,
             log_start_known=answer.log_start_offset >= 0,
         )
-        if verdict is Verdict.WRITTEN:
+        if verdict is ResponseAction.COMPLETE:
             self._written(batch, answer, now)
             return
         if may_be_written(answer.code, acks_all=self._acks_all):
@@ -232,18 +241,18 @@ class Settlement:
         sure = moved or (soon and batch.attempts_here <= _NOBODY_ASKED)
         if wants_metadata(answer.code) and not sure:
             self._metadata.request_update(queue.topic)
-        if verdict is Verdict.REJECT:
+        if verdict is ResponseAction.REJECT:
             queue.rejected(batch)
             self._failed(batch, error, self._record_errors(batch, answer))
             return
-        if verdict is Verdict.SPLIT and batch.state is BatchState.IN_FLIGHT:
+        if verdict is ResponseAction.SPLIT and batch.state is BatchState.IN_FLIGHT:
             self._split(batch)
             return
-        if verdict in (Verdict.START_OVER, Verdict.DISOWNED):
+        if verdict in (ResponseAction.BUMP_EPOCH, ResponseAction.NEW_PRODUCER_ID):
             self._break(batch, verdict, answer.code)
         self._retry(batch, now + self._delay(batch, node_id, _SOON if soon else None), error)
 
-    def _will_lead(self, batch: ProducerBatch, answer: Answer) -> bool:
+    def _will_lead(self, batch: ProducerBatch, answer: PartitionResponse) -> bool:
         """The broker was just elected, as others told us (KIP-951), and doesn't know that yet."""
         if answer.hint is None or batch.attempts_here > _TOLD_SOON:
             return False
@@ -251,7 +260,7 @@ class Settlement:
         known = self._metadata.view.leader_epoch(queue.topic, queue.index)
         return 0 <= answer.hint.leader_epoch < known
 
-    def _written(self, batch: ProducerBatch, answer: Answer, now: float) -> None:
+    def _written(self, batch: ProducerBatch, answer: PartitionResponse, now: float) -> None:
         base = -1 if answer.code else answer.base_offset
         batch.queue.acknowledged(batch)
         outcome = batch.outcome
@@ -325,17 +334,17 @@ class Settlement:
         )
         self._accumulator.replaced(batch, parts)
 
-    def _break(self, batch: ProducerBatch, verdict: Verdict, code: int) -> None:
+    def _break(self, batch: ProducerBatch, verdict: ResponseAction, code: int) -> None:
         queue = batch.queue
         # Only where numbers before this batch were given up does the refusal tell of a gap.
         sequences = queue.sequences
         behind_gap = sequences is not None and batch.sequence > sequences.acked_end
         gap_proven = behind_gap and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         known_before = queue.is_broken()
-        if verdict is Verdict.DISOWNED and queue.sequences is not None:
-            worn = queue.sequences.identity
-            if worn is not None:
-                self.identity.disowned(worn)
+        if verdict is ResponseAction.NEW_PRODUCER_ID and queue.sequences is not None:
+            previous = queue.sequences.identity
+            if previous is not None:
+                self.identity.fenced(previous)
         queue.lost_numbering(gap_proven=gap_proven)
         if gap_proven:
             queue.refused_behind_gap(batch)
@@ -358,8 +367,8 @@ class Settlement:
 
     def expire(self, batch: ProducerBatch) -> None:
         """``delivery_timeout`` passed for ``batch``; one under way is still accounted for."""
-        shipment = batch.shipment
-        if shipment is not None and shipment.carries(batch):
+        request = batch.request
+        if request is not None and request.carries(batch):
             batch.maybe_written = True
         why, cause = self._obstacle(batch)
         attempts = f"{batch.attempts} attempt{'' if batch.attempts == 1 else 's'}"
@@ -379,8 +388,8 @@ class Settlement:
         queue, (why, cause) = batch.queue, self._obstacle(batch)
         if batch is queue.open:
             queue.seal_open()
-        shipment = batch.shipment
-        if shipment is not None and shipment.carries(batch):
+        request = batch.request
+        if request is not None and request.carries(batch):
             batch.maybe_written = True
         if batch.state is BatchState.IN_FLIGHT:
             queue.expired(batch)
@@ -457,12 +466,12 @@ class Settlement:
         """What ``batch`` waited for at the end, and the error behind that, if there is one."""
         if batch.last_error is not None:
             return f"last problem: {batch.last_error}", batch.last_error
-        queue, shipment = batch.queue, batch.shipment
-        if shipment is not None and shipment.encoded:
-            return f"broker {shipment.node_id} has not answered", None
+        queue, request = batch.queue, batch.request
+        if request is not None and request.encoded:
+            return f"broker {request.node_id} has not answered", None
         if queue.leader == NO_LEADER:
             return "the partition has no leader", None
-        if shipment is None:
+        if request is None:
             if batch.compressing:
                 return "it is still being compressed", None
             row = queue.outstanding or queue.sealed
@@ -472,13 +481,13 @@ class Settlement:
             if queue.needs_identity():
                 error = self.no_identity
                 return "the producer waits for a producer id" + _because(error), error
-        node_id = queue.leader if shipment is None else shipment.node_id
+        node_id = queue.leader if request is None else request.node_id
         error = self._network.connection_error(node_id)
         if error is not None:
             return f"broker {node_id} can't be used{_because(error)}", error
         return f"it waits for its turn at broker {node_id}", None
 
-    def _error(self, batch: ProducerBatch, answer: Answer, node_id: int) -> KafkaError:
+    def _error(self, batch: ProducerBatch, answer: PartitionResponse, node_id: int) -> KafkaError:
         where = batch.queue.topic_partition
         said = answer.message
         if answer.code in TOO_LARGE:
@@ -495,7 +504,9 @@ class Settlement:
             maybe_written=batch.maybe_written,
         )
 
-    def _record_errors(self, batch: ProducerBatch, answer: Answer) -> dict[int, KafkaError] | None:
+    def _record_errors(
+        self, batch: ProducerBatch, answer: PartitionResponse
+    ) -> dict[int, KafkaError] | None:
         """Own errors for the records that the broker named (KIP-467); the rest gets told so."""
         if not answer.record_errors:
             return None
@@ -520,8 +531,8 @@ class Settlement:
 
     def _take_hints(
         self,
-        answers: dict[ProducerBatch, Answer],
-        response: CargoReply | ProduceResponse | None,
+        answers: dict[ProducerBatch, PartitionResponse],
+        response: PlainProduceResponse | ProduceResponse | None,
     ) -> None:
         """Use what the answer tells about new leaders (KIP-951)."""
         hinted = [(b, a.hint) for b, a in answers.items() if a.hint is not None and a.code]

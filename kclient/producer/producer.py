@@ -17,15 +17,15 @@ from kclient.config import ProducerConfig
 from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, FlushFailed, fresh
 from kclient.hooks import require_callable, require_method
-from kclient.producer._compiled import Doors, NoRoom
+from kclient.producer._compiled import SendMethods, WhenFull
 from kclient.producer.accumulator import Accumulator
-from kclient.producer.admission import Intake
-from kclient.producer.flush import Ending, UnseenFailures
+from kclient.producer.admission import Admission
+from kclient.producer.flush import Flusher, UnseenFailures
 from kclient.producer.idempotence import IdentityState, ProducerIdentity, refuse_transactions
-from kclient.producer.produce_response import Settlement
-from kclient.producer.send_many import ManySend, admission, take_turn, turns
+from kclient.producer.produce_response import ProduceResponseHandler
+from kclient.producer.send_many import SendMany, new_yield_timer, until_appended, yield_to_loop
 from kclient.producer.sender import Sender, SenderWakeup
-from kclient.producer.waiting_records import Parked
+from kclient.producer.waiting_records import WaitingRecord
 from kclient.types import check_topic_name
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kclient.producer._compiled import Delivery
     from kclient.producer.health import ProducerHealth
     from kclient.producer.outgoing import ArrowData, BytesLike, HeadersArgument, Outgoing
-    from kclient.producer.send_many import Bulk
+    from kclient.producer.send_many import BulkSend
 
 logger = logging.getLogger("kclient.producer")
 
@@ -53,7 +53,7 @@ _LAST_STAGE = 0.5
 """Seconds for what was written to leave at the end, whatever the flush took."""
 
 
-class Producer(Doors, AsyncOnly, Generic[K, V]):
+class Producer(SendMethods, AsyncOnly, Generic[K, V]):
     """Writes records to topics, in batches per partition, in order, without duplicates.
 
     Use it in ``async with``, or call ``start`` and ``close``. It belongs to the event loop, thread
@@ -160,7 +160,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         self._failures = UnseenFailures(core.counters)
         wakeup = SenderWakeup()
         self._accumulator = Accumulator(self._config, self._failures, core.rng, wakeup.wake)
-        self._intake = Intake(
+        self._admission = Admission(
             self._config,
             self._accumulator,
             self._failures,
@@ -169,27 +169,29 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             self._serializers,
             partitioner,
         )
-        self._intake.log = self._failures.log = core.hooks.log(logger)
+        self._admission.log = self._failures.log = core.hooks.log(logger)
         self._identity = ProducerIdentity()
-        self._settlement = Settlement(self._config, self._accumulator, self._identity, core)
-        self._ending = Ending(
-            self._accumulator, self._intake, self._settlement, self._failures, core.clock
+        self._response_handler = ProduceResponseHandler(
+            self._config, self._accumulator, self._identity, core
+        )
+        self._flusher = Flusher(
+            self._accumulator, self._admission, self._response_handler, self._failures, core.clock
         )
         self._sender = Sender(
             core,
             self._config,
             wakeup,
             self._accumulator,
-            self._intake,
+            self._admission,
             self._identity,
-            self._settlement,
+            self._response_handler,
         )
         self._sender.check()
-        self._quick = self._intake.quick
-        self._turn = turns(self._accumulator.account)
-        self._put = self._intake.put
+        self._appender = self._admission.appender
+        self._turn = new_yield_timer(self._accumulator.budget)
+        self._put = self._admission.put
         self._check = core.check_usable
-        self._no_room = NoRoom.REFUSE if self._config.max_block == 0.0 else self._new_waiter
+        self._no_room = WhenFull.RAISE if self._config.max_block == 0.0 else self._new_waiter
         self._task: asyncio.Task[Any] | None = None
         self._closing = core.closing("close-producer", self._close)
         self._add_gauges()
@@ -216,10 +218,10 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         """
         self._core.check_new()  # else this would spoil what runs
         self._failures.begin(asyncio.get_running_loop())
-        self._turn = turns(self._accumulator.account)
+        self._turn = new_yield_timer(self._accumulator.budget)
         await self._core.start()
         self._core.add_failure_listener(self._failed)
-        self._quick.open(self._failures.loop, wall_ns_of(self._core.clock))
+        self._appender.open(self._failures.loop, wall_ns_of(self._core.clock))
         self._task = self._core.spawn(self._sender.run(), "producer-sender", endless=True)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
@@ -286,7 +288,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     # Sending.
 
     if TYPE_CHECKING:
-        # ``Doors`` has them and what there is to say of them; here are their types.
+        # ``SendMethods`` has them and what there is to say of them; here are their types.
 
         def send(
             self,
@@ -351,18 +353,18 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             await producer.flush()
         """
         if not self._turn.due():
-            quick = self._quick.take(topic, value, key, headers, partition, timestamp)
-            if quick is not None:
-                return quick
+            delivery = self._appender.take(topic, value, key, headers, partition, timestamp)
+            if delivery is not None:
+                return delivery
         self._check()
         if self._turn.due():
             # A loop of calls that never suspend would keep the sender and the answers waiting.
-            await take_turn(self._turn)
+            await yield_to_loop(self._turn)
             self._check()
         delivery = self._put(topic, value, key, headers, partition, timestamp, self._no_room)
         parked = delivery._outcome
-        if isinstance(parked, Parked) and parked.waiter is not None:
-            await admission(parked, delivery)
+        if isinstance(parked, WaitingRecord) and parked.waiter is not None:
+            await until_appended(parked, delivery)
         return delivery
 
     async def send_many(
@@ -407,7 +409,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
 
             count = await producer.send_many("lines", (line.encode() for line in file))
         """
-        return await self._send_bulk(ManySend, topic, records)
+        return await self._send_bulk(SendMany, topic, records)
 
     async def send_arrow(self, topic: str, data: ArrowData) -> int:
         """Send the rows of Arrow data and wait until all are acknowledged; no object per row.
@@ -465,7 +467,7 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
             await producer.flush()
         """
         self._check()
-        failure = await self._ending.flush()
+        failure = await self._flusher.flush()
         if failure is not None:
             raise failure
 
@@ -520,30 +522,32 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
         """
         from kclient.producer.health import ProducerHealth
 
-        core, identity, settlement = self._core, self._identity, self._settlement
+        core, identity, response_handler = self._core, self._identity, self._response_handler
         idempotent, current = self._config.idempotence, identity.current
         known = idempotent and identity.state is not IdentityState.REFUSED
         known = known and current.producer_id >= 0
-        error = settlement.last_error
+        error = response_handler.last_error
         return ProducerHealth(
             client=core.health(),
             idempotent=idempotent,
             producer_id=current.producer_id if known else None,
             producer_epoch=current.epoch if known else None,
-            buffered_bytes=self._accumulator.account.used,
-            parked_records=self._accumulator.account.waiting,
+            buffered_bytes=self._accumulator.budget.used,
+            parked_records=self._accumulator.budget.waiting,
             unsettled_partitions=len(self._accumulator.busy),
             requests_in_flight=self._requests(),
             last_error=None if error is None else str(error),
-            last_error_age=None if error is None else core.clock.now() - settlement.last_error_at,
+            last_error_age=None
+            if error is None
+            else core.clock.now() - response_handler.last_error_at,
         )
 
     # Inside.
 
     def _add_gauges(self) -> None:
         gauge = self._core.counters.gauge
-        gauge("producer.buffered_bytes", lambda: float(self._accumulator.account.used))
-        gauge("producer.parked_records", lambda: float(self._accumulator.account.waiting))
+        gauge("producer.buffered_bytes", lambda: float(self._accumulator.budget.used))
+        gauge("producer.parked_records", lambda: float(self._accumulator.budget.waiting))
         gauge("producer.requests_in_flight", lambda: float(self._requests()))
 
     def _requests(self) -> int:
@@ -553,24 +557,24 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     def _new_waiter(self) -> asyncio.Future[None]:
         return self._failures.loop.create_future()
 
-    async def _send_bulk(self, kind: type[Bulk], topic: str, data: Any) -> int:
+    async def _send_bulk(self, kind: type[BulkSend], topic: str, data: Any) -> int:
         self._check()
         brokers = len(self._core.metadata.view.brokers)
         bulk = kind(
             check_topic_name(topic),
             data,
-            self._intake,
+            self._admission,
             self._accumulator,
             self._core,
             self._new_waiter,
             lambda: self._check(),
             self._config.max_request_size * max(1, brokers),  # a full request for each
         )
-        return await bulk.deliver(self._ending)
+        return await bulk.deliver(self._flusher)
 
     def _failed(self, error: KafkaError) -> None:
-        self._quick.close()
-        self._ending.give_up(error)
+        self._appender.close()
+        self._flusher.give_up(error)
 
     def _unfit_to_relay(self, *, running: bool) -> str | None:
         """Why a consumer can't have this send records on as they are stored; None if it can."""
@@ -590,10 +594,10 @@ class Producer(Doors, AsyncOnly, Generic[K, V]):
     async def _close(self) -> FlushFailed | None:
         """Flush, then end everything. Where it is killed it is run again, and goes on."""
         self._check = self._closed
-        self._quick.close()
-        await self._ending.close(self._closing)
+        self._appender.close()
+        await self._flusher.close(self._closing)
         if self._task is not None:
             await self._core.stop(self._task)
         await self._sender.close()
         await self._core.close(_LAST_STAGE)
-        return self._ending.failure
+        return self._flusher.failure

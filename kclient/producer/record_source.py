@@ -23,7 +23,7 @@ BLOCK = 8
 
 @cython.final
 @cython.cclass
-class Feed:
+class RecordSource:
     """Hands out ``records`` in blocks.
 
     A block ends with the first record that isn't plain: when that turns out to be wrong, nothing is

@@ -1,6 +1,6 @@
 """``send_many``: many records with one await per few batches, and when a writing loop yields.
 
-A ``ManySend`` per call; the producer makes it, as it makes the other ``Bulk``, ``ArrowSend``.
+A ``SendMany`` per call; the producer makes it, as it makes the other ``BulkSend``, ``ArrowSend``.
 Records go in without a suspension as long as they fit: the quick way takes them in runs, the intake
 whatever isn't plain. Every batch that takes one of them is watched, and at the end the
 acknowledgements of all are awaited.
@@ -8,7 +8,8 @@ acknowledgements of all are awaited.
 The caller's loop takes a turn of the event loop whenever a few batches were sealed, so that the
 sender gets at them, and after a few milliseconds where records fill no batch for long; so does that
 of ``enqueue``. A call that waits for all its records in the end has no reason to be far ahead of
-the sender, either: ``Pace`` holds it to that. All of it must cost next to nothing per record.
+the sender, either: ``Backpressure`` holds it to that. All of it must cost next to nothing per
+record.
 """
 
 from __future__ import annotations
@@ -20,39 +21,39 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.clock import work_clock
 from kclient.errors import InvalidArgument, KafkaError, SerializationFailed, a_or_an, fresh
-from kclient.producer._compiled import DUE, END, Turn
+from kclient.producer._compiled import DUE, END, YieldTimer
 from kclient.producer.flush import FlushWait
 from kclient.producer.outgoing import Outgoing
-from kclient.producer.waiting_records import Parked
+from kclient.producer.waiting_records import WaitingRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.cluster.core import ClientCore
     from kclient.errors import FlushFailed
-    from kclient.producer._compiled import Account, Delivery
+    from kclient.producer._compiled import Delivery, MemoryBudget
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.admission import Intake
-    from kclient.producer.flush import Ending
-    from kclient.producer.record_source import Feed
+    from kclient.producer.admission import Admission
+    from kclient.producer.flush import Flusher
+    from kclient.producer.record_source import RecordSource
 
 _TEXTS = (str, bytes, bytearray, memoryview)
-TURN = 0.005
+YIELD_INTERVAL = 0.005
 """Seconds after which the loop gets a turn, the user's own work between two records included."""
-PATIENCE = 0.05
+BACKPRESSURE_TIMEOUT = 0.05
 """Seconds for which a call waits for the sender before it may have twice as much unsent."""
 
 
-class Bulk:
+class BulkSend:
     """One call that sends many records and waits for all of them.
 
     Args:
         topic: Where to.
         data: The records.
-        intake: Takes records.
+        admission: Takes records.
         accumulator: Has their batches.
         core: The producer's.
-        admission: Makes a future for who waits for room.
+        new_waiter: Makes a future for who waits for room.
         check: Raises if the producer can't be used.
         ahead: Bytes that it may have unsent before it waits for the sender.
 
@@ -65,10 +66,10 @@ class Bulk:
         self,
         topic: str,
         data: Any,
-        intake: Intake,
+        admission: Admission,
         accumulator: Accumulator,
         core: ClientCore,
-        admission: Callable[[], asyncio.Future[None]],
+        new_waiter: Callable[[], asyncio.Future[None]],
         check: Callable[[], None],
         ahead: int,
     ) -> None:
@@ -76,15 +77,15 @@ class Bulk:
         self.wait = FlushWait(urgent=False)
         self._topic = topic
         self._data = data
-        self._intake = intake
+        self._admission = admission
         self._accumulator = accumulator
         self._core = core
-        self._admission = admission
+        self._new_waiter = new_waiter
         self._check = check
-        self._turn = turns(accumulator.account)
-        self._pace = Pace(self._turn, self.wait, ahead)
+        self._turn = new_yield_timer(accumulator.budget)
+        self._pace = Backpressure(self._turn, self.wait, ahead)
 
-    async def deliver(self, ending: Ending) -> int:
+    async def deliver(self, ending: Flusher) -> int:
         """Take all records and wait until they are settled; how many were written."""
         try:
             await self._run()
@@ -106,28 +107,28 @@ class Bulk:
         return self.wait.tally.failure()
 
 
-class ManySend(Bulk):
+class SendMany(BulkSend):
     """One call of ``send_many``."""
 
     async def _run(self) -> None:
         records: Iterable[Any] | AsyncIterable[Any] = self._data
         _refuse_one_record(records)
         if isinstance(records, AsyncIterable):
-            feed = self._intake.quick.feed(iter(()))
+            feed = self._admission.appender.feed(iter(()))
             async for item in records:
                 feed.hold(item)
                 await self._take_all(feed)
                 if self.wait.tally.count:
                     return
         elif isinstance(records, Iterable):
-            await self._take_all(self._intake.quick.feed(iter(records)))
+            await self._take_all(self._admission.appender.feed(iter(records)))
         else:
             raise InvalidArgument(
                 f"records must be an iterable or async iterable, not "
                 f"{a_or_an(type(records).__name__)}"
             )
 
-    async def _take_all(self, feed: Feed) -> None:
+    async def _take_all(self, feed: RecordSource) -> None:
         """Take all records of ``feed``; stops early when one of the batches has failed."""
         try:
             await self._drain(feed)
@@ -135,8 +136,13 @@ class ManySend(Bulk):
             self._tell_rest(error, feed)
             raise
 
-    async def _drain(self, feed: Feed) -> None:
-        take, topic, turn, wait = self._intake.quick.take_many, self._topic, self._turn, self.wait
+    async def _drain(self, feed: RecordSource) -> None:
+        take, topic, turn, wait = (
+            self._admission.appender.take_many,
+            self._topic,
+            self._turn,
+            self.wait,
+        )
         while True:
             taken, item = take(topic, feed, turn, wait)
             self.taken += taken
@@ -153,13 +159,13 @@ class ManySend(Bulk):
                 self._check()  # what was pulled is taken, whatever became of batches meanwhile
             elif feed.error is None and (item is DUE or turn.due()):
                 # Acknowledgements and linger need the loop, too.
-                await self._pace.take_turn()
+                await self._pace.yield_to_loop()
                 self._check()
                 if wait.tally.count:
                     return
 
     def _put(self, item: Any) -> Delivery:
-        put, topic = self._intake.put, self._topic
+        put, topic = self._admission.put, self._topic
         kind = item.__class__
         if kind is Outgoing:
             return put(
@@ -169,7 +175,7 @@ class ManySend(Bulk):
                 item.headers,
                 item.partition,
                 item.timestamp,
-                self._admission,
+                self._new_waiter,
             )
         if kind is tuple:
             if len(item) != 2:
@@ -177,10 +183,10 @@ class ManySend(Bulk):
                     f"a tuple in records must be (key, value), this one has {len(item)} items: "
                     "use kclient.Outgoing for more"
                 )
-            return put(topic, item[1], item[0], None, None, None, self._admission)
-        return put(topic, item, None, None, None, None, self._admission)
+            return put(topic, item[1], item[0], None, None, None, self._new_waiter)
+        return put(topic, item, None, None, None, None, self._new_waiter)
 
-    def _explain(self, error: KafkaError, item: object, feed: Feed) -> None:
+    def _explain(self, error: KafkaError, item: object, feed: RecordSource) -> None:
         """Say in ``error`` which record it is about, and what of ``feed`` is lost with it."""
         kind = type(item)
         if isinstance(error, SerializationFailed) and isinstance(item, tuple):
@@ -196,7 +202,7 @@ class ManySend(Bulk):
             f"at record {self.taken}, counted from 0; the {self.taken:,} before it were taken{lost}"
         )
 
-    def _tell_rest(self, error: BaseException, feed: Feed) -> None:
+    def _tell_rest(self, error: BaseException, feed: RecordSource) -> None:
         """Say in ``error``, which ends the call, what else there is behind it in ``feed``."""
         behind, raised = feed.count - feed.at, feed.error
         if behind:
@@ -232,12 +238,12 @@ async def watch(delivery: Delivery, wait: FlushWait, accumulator: Accumulator) -
     Raises:
         KafkaError: It was given up instead.
 
-    Cancellation: as in ``admission``.
+    Cancellation: as in ``until_appended``.
     """
     outcome = delivery._outcome
-    if isinstance(outcome, Parked):
+    if isinstance(outcome, WaitingRecord):
         outcome.watch(wait)  # goes over to the batch that takes the record
-        await admission(outcome, delivery)
+        await until_appended(outcome, delivery)
         outcome = delivery._outcome
     batch = accumulator.batch_of(outcome)
     if batch is not None and batch.watcher is not wait:
@@ -245,7 +251,7 @@ async def watch(delivery: Delivery, wait: FlushWait, accumulator: Accumulator) -
         batch.watcher = wait
 
 
-async def admission(parked: Parked, delivery: Delivery) -> None:
+async def until_appended(parked: WaitingRecord, delivery: Delivery) -> None:
     """Wait until ``parked``, whose handle is ``delivery``, is in a batch.
 
     Raises:
@@ -264,12 +270,12 @@ async def admission(parked: Parked, delivery: Delivery) -> None:
         raise fresh(parked.error)
 
 
-def turns(account: Account) -> Turn:
+def new_yield_timer(budget: MemoryBudget) -> YieldTimer:
     """The turns of one writing loop. Made on the event loop."""
-    return Turn(account, work_clock(monotonic), TURN)
+    return YieldTimer(budget, work_clock(monotonic), YIELD_INTERVAL)
 
 
-async def take_turn(turn: Turn) -> None:
+async def yield_to_loop(turn: YieldTimer) -> None:
     """Let others run.
 
     Cancellation: leaves nothing behind.
@@ -279,7 +285,7 @@ async def take_turn(turn: Turn) -> None:
     turn.begin()
 
 
-class Pace:
+class Backpressure:
     """The turns of one call, which waits for the sender where it is far ahead of it.
 
     More unsent would only be more memory to touch for the first time, which made up a third of what
@@ -292,12 +298,12 @@ class Pace:
         ahead: Bytes that it may have unsent.
     """
 
-    def __init__(self, turn: Turn, wait: FlushWait, ahead: int) -> None:
+    def __init__(self, turn: YieldTimer, wait: FlushWait, ahead: int) -> None:
         self._turn = turn
         self._wait = wait
         self._least = self._ahead = ahead
 
-    async def take_turn(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Let others run; with too much unsent until it is half as much, or patience is over.
 
         Cancellation: leaves nothing behind.
@@ -306,7 +312,7 @@ class Pace:
         if unsent <= self._least // 2:
             self._ahead = self._least
         if unsent <= self._ahead:
-            await take_turn(self._turn)
+            await yield_to_loop(self._turn)
             return
         self._turn.note()
         if not await self._few_unsent(self._ahead // 2):
@@ -323,7 +329,7 @@ class Pace:
                 over.set_result(in_time)
 
         self._wait.when_few_unsent(few, lambda: end(True))
-        timer = loop.call_later(PATIENCE, end, False)
+        timer = loop.call_later(BACKPRESSURE_TIMEOUT, end, False)
         try:
             return await over
         finally:

@@ -23,9 +23,9 @@ from kclient.errors import (
 )
 from kclient.network import Capacity, Lane
 from kclient.producer.accumulator import NO_LEADER
-from kclient.producer.batch_compression import Squeezer
-from kclient.producer.idempotence import Identity, IdentityState
-from kclient.producer.produce_request import Cargo, Shipment
+from kclient.producer.batch_compression import BatchCompressor
+from kclient.producer.idempotence import IdentityState, ProducerIdAndEpoch
+from kclient.producer.produce_request import BatchRequest, EncodedProduceRequest
 from kclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from kclient.network import RequestFuture
     from kclient.producer._compiled import PartitionQueue, ProducerBatch
     from kclient.producer.accumulator import Accumulator
-    from kclient.producer.admission import Intake
+    from kclient.producer.admission import Admission
     from kclient.producer.idempotence import ProducerIdentity
-    from kclient.producer.produce_response import Settlement
+    from kclient.producer.produce_response import ProduceResponseHandler
 
 logger = logging.getLogger("kclient.producer")
 
@@ -135,9 +135,9 @@ class Sender:
         config: ProducerConfig,
         wakeup: SenderWakeup,
         accumulator: Accumulator,
-        intake: Intake,
+        admission: Admission,
         identity: ProducerIdentity,
-        settlement: Settlement,
+        response_handler: ProduceResponseHandler,
     ) -> None:
         self.in_flight: dict[int, int] = {}
         """Requests under way by node id."""
@@ -151,14 +151,14 @@ class Sender:
         self._metadata = core.metadata
         self._config = config
         self._accumulator = accumulator
-        self._intake = intake
+        self._admission = admission
         self._identity = identity
-        self._settlement = settlement
+        self._response_handler = response_handler
         self._acks = _ACKS[config.acks]
-        self._squeezer = Squeezer(
+        self._compressor = BatchCompressor(
             Compression.parse(config.compression), config.compression_level, self._compressed
         )
-        self._plain = self._squeezer.codec is Compression.NONE
+        self._plain = self._compressor.codec is Compression.NONE
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._nameless: dict[PartitionQueue, None] = {}
         self._refusals = 0
@@ -169,7 +169,7 @@ class Sender:
 
     def check(self) -> None:
         """Raise if the configured codec can't be used."""
-        self._squeezer.check()
+        self._compressor.check()
 
     async def run(self) -> None:
         """Send what is ready, for ever."""
@@ -194,14 +194,14 @@ class Sender:
 
     async def close(self) -> None:
         """Let compressing threads end."""
-        await self._squeezer.close()
+        await self._compressor.close()
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the timer run when something is due, or before: that costs a look around."""
         accumulator = self._accumulator
         due = accumulator.earliest_due()
-        if accumulator.account.waiting:
-            parked = self._intake.lot.next_due()
+        if accumulator.budget.waiting:
+            parked = self._admission.waiting_records.next_due()
             if parked is not None and parked < due:
                 due = parked
         # Nobody tells when a node's back-off is over.
@@ -219,11 +219,11 @@ class Sender:
         accumulator = self._accumulator
         if accumulator.earliest_due() <= now:
             self._expire(now)
-        if accumulator.account.waiting:
-            self._intake.expire(now)
-            self._intake.admit()
-            if not self.in_flight and self._intake.lot.room_head() is not None:
-                accumulator.hurry()  # all memory is in batches that linger
+        if accumulator.budget.waiting:
+            self._admission.expire(now)
+            self._admission.admit()
+            if not self.in_flight and self._admission.waiting_records.next_for_memory() is not None:
+                accumulator.seal_all()  # all memory is in batches that linger
         nodes = list(accumulator.ready)
         if NO_LEADER in nodes:
             nodes.remove(NO_LEADER)
@@ -243,9 +243,9 @@ class Sender:
     def _expire(self, now: float) -> None:
         """Give up batches whose time is over; where they are very many, some in the next step."""
         left = _EXPIRED_AT_ONCE
-        for batch in self._accumulator.come_due(now):
+        for batch in self._accumulator.process_deadlines(now):
             left -= batch.records().record_count + _BATCH_COST
-            self._settlement.expire(batch)
+            self._response_handler.expire(batch)
             if left <= 0:
                 self.wake()
                 return
@@ -327,10 +327,10 @@ class Sender:
                 accumulator.unmark(queue)
             return None
         try:
-            if self._plain or self._squeezer.ready(batch):
+            if self._plain or self._compressor.ready(batch):
                 return batch
         except KafkaError as error:
-            self._settlement.give_up(batch, error)
+            self._response_handler.give_up(batch, error)
             return None
         accumulator.unmark(queue)
         return None
@@ -340,43 +340,43 @@ class Sender:
         if batch.builder is None:
             return  # it expired meanwhile
         if error is not None:
-            self._settlement.give_up(batch, error)
+            self._response_handler.give_up(batch, error)
         else:
             self._accumulator.mark(batch.queue)
         self.wake()
 
     def _ship(self, node_id: int, batches: list[ProducerBatch], now: float) -> None:
-        shipment = Shipment(
+        request = BatchRequest(
             node_id,
             batches,
             self._acks,
             int(self._config.request_timeout * 1000),
-            self._squeezer.codec,
+            self._compressor.codec,
             self._metadata.view,
         )
         for batch in batches:
-            batch.shipment = shipment
+            batch.request = request
         self.in_flight[node_id] = self.in_flight.get(node_id, 0) + 1
-        self._lingered[node_id] = self._lingered.get(node_id, 0) + shipment.lingered
+        self._lingered[node_id] = self._lingered.get(node_id, 0) + request.lingered
         future = self._network.send(
             node_id,
-            shipment.message,
-            api=Cargo,
+            request.message,
+            api=EncodedProduceRequest,
             lane=_PRODUCE,
             timeout=self._config.request_timeout,
-            max_version=shipment.max_version,
+            max_version=request.max_version,
             expect_response=self._acks != 0,
         )
         # What can be done while the request is on its way comes after it.
         self._core.counters.add("producer.requests")
-        for topic in shipment.topics:
+        for topic in request.topics:
             self._metadata.touch(topic)
-        future.add_listener(partial(self._returned, shipment))
+        future.add_listener(partial(self._returned, request))
 
-    def _returned(self, shipment: Shipment, future: RequestFuture[object]) -> None:
-        node_id = shipment.node_id
+    def _returned(self, request: BatchRequest, future: RequestFuture[object]) -> None:
+        node_id = request.node_id
         self.in_flight[node_id] -= 1
-        self._lingered[node_id] -= shipment.lingered
+        self._lingered[node_id] -= request.lingered
         if not self.in_flight[node_id]:
             del self.in_flight[node_id], self._lingered[node_id]
         now = self._clock.now()
@@ -384,13 +384,13 @@ class Sender:
             response = future.result()
         except KafkaError as error:
             self._metadata.leader_failed(node_id)
-            self._settlement.not_answered(shipment, error, now)
+            self._response_handler.request_failed(request, error, now)
         else:
-            if self._settlement.answered(shipment, response, now):  # type: ignore[arg-type]
+            if self._response_handler.response_received(request, response, now):  # type: ignore[arg-type]
                 self._network.replace_connection(node_id, _PRODUCE)
-        waiting = self._accumulator.account.waiting
+        waiting = self._accumulator.budget.waiting
         if waiting:
-            self._intake.admit()
+            self._admission.admit()
         # Without linger, the caller may send the next record before the sender has its turn.
         if waiting or self._accumulator.ready or not self._config.linger:
             self.wake()
@@ -406,7 +406,7 @@ class Sender:
 
     def _metadata_changed(self, view: Cluster) -> None:
         try:
-            self._intake.metadata_changed(view)
+            self._admission.metadata_changed(view)
             self._call_back()
         except Exception as error:  # the updater's task is not to die of it, but this client is
             self._core.spawn(_fail(error), "producer-callback")
@@ -426,9 +426,9 @@ class Sender:
             if queue.leader == NO_LEADER:
                 continue
             for batch in queue.outstanding:
-                shipment = batch.shipment
-                if shipment is not None and shipment.node_id != queue.leader:
-                    moved[shipment.node_id] = None
+                request = batch.request
+                if request is not None and request.node_id != queue.leader:
+                    moved[request.node_id] = None
         for node_id in moved:
             if node_id in away:
                 network.fail_waiting(
@@ -446,10 +446,10 @@ class Sender:
         identity = self._identity
         sequences = queue.sequences
         if identity.state is IdentityState.READY and sequences is not None:
-            worn = sequences.identity
-            fresh = identity.current if worn is None else identity.newer_than(worn)
+            previous = sequences.identity
+            fresh = identity.current if previous is None else identity.newer_than(previous)
             if fresh is not None:
-                self._settlement.drop_doubtful(queue)
+                self._response_handler.drop_doubtful(queue)
                 queue.adopt(fresh)
                 return True
         self._accumulator.unmark(queue)
@@ -461,7 +461,7 @@ class Sender:
         queue.seal_open()
         for batch in [*queue.outstanding, *queue.sealed]:
             if not batch.outcome.done:
-                self._settlement.give_up(batch, error)
+                self._response_handler.give_up(batch, error)
 
     def _request_identity(self) -> None:
         if self._identity.state in (IdentityState.ABSENT, IdentityState.REFUSED):
@@ -505,15 +505,15 @@ class Sender:
                 attempt += 1
             else:
                 self._refusals = 0
-                self._settlement.no_identity = None
+                self._response_handler.no_identity = None
                 self._identity.granted(*identity)
         for queue in self._take_nameless():
             self._accumulator.mark(queue)
         self.wake()
 
     def _no_identity(self, error: KafkaError) -> None:
-        self._settlement.note(error, self._clock.now())
-        self._settlement.no_identity = error
+        self._response_handler.note(error, self._clock.now())
+        self._response_handler.no_identity = error
 
     def identity_refused(self, error: KafkaError) -> None:
         """The cluster gives no producer id: what waits for one fails, later batches ask again."""
@@ -527,9 +527,9 @@ class Sender:
         return [queue for queue in waiting if not queue.idle]
 
 
-def _granted(response: InitProducerIdResponse) -> Identity:
+def _granted(response: InitProducerIdResponse) -> ProducerIdAndEpoch:
     """The identity in ``response``. Raises ProtocolError for one that can't be."""
-    identity = Identity(response.producer_id, response.producer_epoch)
+    identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
     if min(identity) < 0:
         raise ProtocolError(f"InitProducerId gave {identity}", struct="InitProducerIdResponse")
     return identity

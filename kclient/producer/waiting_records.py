@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import BufferFull
 from kclient.producer._compiled import BatchOutcome
-from kclient.producer.deadline_queue import DueList
+from kclient.producer.deadline_queue import DeadlineQueue
 from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient.errors import KafkaError
-    from kclient.producer._compiled import Account, Delivery
+    from kclient.producer._compiled import Delivery, MemoryBudget
     from kclient.producer.delivery import DeliveryHost
     from kclient.producer.flush import FlushWait
     from kclient.producer.outgoing import Content
@@ -38,7 +38,7 @@ _UPKEEP = 512
 _REMEDY = "use `await producer.enqueue(...)`, which waits for room, or await deliveries"
 
 
-class Parked(BatchOutcome):
+class WaitingRecord(BatchOutcome):
     """One record on the way to a batch; until then the outcome of its own delivery.
 
     Attributes:
@@ -54,23 +54,23 @@ class Parked(BatchOutcome):
         "delivery",
         "flushes",
         "line",
-        "lot",
         "size",
         "waiter",
+        "waiting_records",
         "wanted",
     )
 
     def __init__(
         self,
         host: DeliveryHost,
-        lot: ParkingLot,
+        waiting_records: WaitingRecords,
         topic: str,
         wanted: int | None,
         content: Content,
     ) -> None:
         super().__init__(host, topic, -1 if wanted is None else wanted)
         self.count = 1
-        self.lot = lot
+        self.waiting_records = waiting_records
         self.wanted = wanted
         self.content = content
         self.size = content[4]
@@ -91,7 +91,7 @@ class Parked(BatchOutcome):
         """The delivery was cancelled: take the record back. It is not written."""
         if self.line is None:
             return False
-        self.lot.left(self)
+        self.waiting_records.left(self)
         for wait in self.flushes or ():
             wait.settled(0)
         self._wake()
@@ -99,14 +99,14 @@ class Parked(BatchOutcome):
 
     def admitted(self, delivery: Delivery) -> None:
         """The record is in a batch, where ``delivery`` stands for it."""
-        self.lot.left(self)
+        self.waiting_records.left(self)
         if self.delivery is not None:
             self.admit_to(delivery._outcome, delivery._index, self.delivery)
         self._wake()
 
     def refused(self, error: KafkaError) -> None:
         """The record is given up with ``error``."""
-        self.lot.left(self)
+        self.waiting_records.left(self)
         # enqueue and send_many raise the error themselves; nobody else has the delivery.
         self.reported = self.waiter is not None
         for wait in self.flushes or ():
@@ -126,20 +126,20 @@ class Parked(BatchOutcome):
             self.waiter.set_result(None)
 
 
-def _is_waiting(parked: Parked) -> bool:
+def _is_waiting(parked: WaitingRecord) -> bool:
     return parked.line is not None
 
 
-Line = OrderedDict[Parked, None]
+Line = OrderedDict[WaitingRecord, None]
 """In order of arrival, with removal from anywhere in constant time."""
 
 
-class ParkingLot:
+class WaitingRecords:
     """The lines, and how much stands in them.
 
     Args:
         max_count: Records that ``send`` may park for room.
-        account: The producer's numbers, its memory budget among them.
+        budget: The producer's numbers, its memory budget among them.
 
     Attributes:
         count: Records that ``send`` parked for room.
@@ -148,20 +148,20 @@ class ParkingLot:
         room_emptied: Called when the last record left the line for room.
     """
 
-    def __init__(self, max_count: int, account: Account) -> None:
+    def __init__(self, max_count: int, budget: MemoryBudget) -> None:
         self.count = 0
         self.size = 0
         self.claimed = 0
         self.room_emptied: Callable[[], object] = lambda: None
-        self._account = account
+        self._budget = budget
         self._max_count = max_count
-        self._max_bytes = account.limit // _PARKED_SHARE
-        self._memory = account.limit
+        self._max_bytes = budget.limit // _PARKED_SHARE
+        self._memory = budget.limit
         self._room: Line = OrderedDict()
         self._topics: dict[str, Line] = {}
         self._begun: dict[str, float] = {}
         self._partitions: dict[TopicPartition, Line] = {}
-        self._deadlines: DueList[Parked] = DueList(_is_waiting)
+        self._deadlines: DeadlineQueue[WaitingRecord] = DeadlineQueue(_is_waiting)
 
     def check_room_line(self, size: int, why: str) -> None:
         """Raise BufferFull if ``send`` may not park another ``size`` bytes for room.
@@ -192,11 +192,11 @@ class ParkingLot:
             maybe_written=False,
         )
 
-    def wait_for_room(self, parked: Parked) -> None:
+    def wait_for_room(self, parked: WaitingRecord) -> None:
         """Put a new record at the end of the line for memory."""
         self._enter(parked, self._room)
 
-    def wait_for_topic(self, parked: Parked, now: float) -> None:
+    def wait_for_topic(self, parked: WaitingRecord, now: float) -> None:
         """Put a new record at the end of its topic's line."""
         line = self._topics.get(parked.topic)
         if line is None:
@@ -204,7 +204,7 @@ class ParkingLot:
             self._begun[parked.topic] = now
         self._enter(parked, line)
 
-    def wait_for_partition(self, parked: Parked, partition: int, until: float) -> None:
+    def wait_for_partition(self, parked: WaitingRecord, partition: int, until: float) -> None:
         """Put a record, a new one or of its topic's line, at the end of that of ``partition``.
 
         Its time is over at ``until`` unless it has left that line by then.
@@ -215,7 +215,7 @@ class ParkingLot:
         if until < parked.deadline:
             self._deadlines.push(until, parked)
 
-    def go_for_room(self, topic: str) -> None:
+    def topic_known(self, topic: str) -> None:
         """The topic is known now: its line goes on to the end of the line for memory."""
         self._begun.pop(topic, None)
         self._go(self._topics.pop(topic, None))
@@ -232,7 +232,7 @@ class ParkingLot:
                 self._count(parked, line, -1)
                 self._count(parked, self._room, 1)
 
-    def room_head(self) -> Parked | None:
+    def next_for_memory(self) -> WaitingRecord | None:
         """Who is first in the line for memory; None if there is no such line."""
         return next(iter(self._room), None)
 
@@ -244,30 +244,30 @@ class ParkingLot:
         """Partitions with a line."""
         return list(self._partitions)
 
-    def awaits_partition(self, parked: Parked) -> bool:
+    def awaits_partition(self, parked: WaitingRecord) -> bool:
         """Whether it stands in such a line."""
         if parked.line is None or parked.wanted is None:
             return False
         return parked.line is self._partitions.get(TopicPartition(parked.topic, parked.wanted))
 
-    def begun(self, topic: str) -> float:
+    def waiting_since(self, topic: str) -> float:
         """Since when somebody has waited for this topic without a break."""
         return self._begun[topic]
 
-    def has_line(self, topic: str) -> bool:
+    def has_waiting(self, topic: str) -> bool:
         """Somebody waits for this topic's metadata."""
         return topic in self._topics
 
-    def line_of(self, topic: str, most: int | None = None) -> list[Parked]:
+    def waiting_for(self, topic: str, most: int | None = None) -> list[WaitingRecord]:
         """Who waits for this topic, the first ``most`` of them."""
         return list(islice(self._topics.get(topic, ()), most))
 
-    def everybody(self) -> list[Parked]:
+    def all_waiting(self) -> list[WaitingRecord]:
         """All who wait, line by line."""
         lines = (self._room, *self._topics.values(), *self._partitions.values())
         return [parked for line in lines for parked in line]
 
-    def pop_due(self, now: float) -> Parked | None:
+    def pop_due(self, now: float) -> WaitingRecord | None:
         """Somebody whose time is over; None if there is nobody."""
         while (parked := self._deadlines.pop_due(now)) is not None:
             if parked.deadline <= now or self.awaits_partition(parked):
@@ -278,7 +278,7 @@ class ParkingLot:
         """When somebody's time will be over."""
         return self._deadlines.next_at()
 
-    def left(self, parked: Parked) -> None:
+    def left(self, parked: WaitingRecord) -> None:
         """Take ``parked`` out of its line."""
         line, parked.line = parked.line, None
         if line is None:
@@ -286,28 +286,28 @@ class ParkingLot:
         del line[parked]
         if not line and line is not self._room:
             self._ended(parked, line)
-        self._account.waiting -= 1
+        self._budget.waiting -= 1
         if parked.waiter is None:
             self._count(parked, line, -1)
         if not self._room and line is self._room:
             self.room_emptied()
 
-    def _ended(self, last: Parked, line: Line) -> None:
+    def _ended(self, last: WaitingRecord, line: Line) -> None:
         if self._topics.get(last.topic) is line:
             del self._topics[last.topic], self._begun[last.topic]
         elif last.wanted is not None:
             del self._partitions[TopicPartition(last.topic, last.wanted)]
 
-    def _enter(self, parked: Parked, line: Line) -> None:
+    def _enter(self, parked: WaitingRecord, line: Line) -> None:
         parked.line = line
         line[parked] = None
-        self._account.waiting += 1
+        self._budget.waiting += 1
         if parked.waiter is None:
             self._count(parked, line, 1)
         if parked.deadline != _NEVER:
             self._deadlines.push(parked.deadline, parked)
 
-    def _count(self, parked: Parked, line: object, sign: int) -> None:
+    def _count(self, parked: WaitingRecord, line: object, sign: int) -> None:
         if line is self._room:
             self.count += sign
             self.size += sign * parked.size

@@ -50,7 +50,7 @@ cdef extern from "Python.h":
 cdef PyMemberDef _key_member
 cdef PyMemberDef _value_member
 
-cdef inline int show_directly() except -1:
+cdef inline int expose_members() except -1:
     """Have ``key`` and ``value`` be members of the struct: the interpreter reads those itself."""
     cdef Record sample = Record.__new__(Record)
     cdef PyTypeObject* cls = <PyTypeObject*> Record

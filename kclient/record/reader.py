@@ -138,7 +138,7 @@ def message_end(view: memoryview, pos: int) -> tuple[int, int]:
     return offset, end
 
 
-def mended_frame(data: Bytes) -> bytes:
+def repaired_lz4_frame(data: Bytes) -> bytes:
     """``data`` with the header checksum that the lz4 frame format wants.
 
     Kafka computed that of v0 messages over the magic number, too (KAFKA-3160). Java ignores it in
@@ -224,7 +224,7 @@ class LegacyBatch(Batch):
             raise self.corrupt("is compressed and has no value")
         data: bytes | memoryview = value
         if self.codec == Compression.LZ4 and self.magic == 0:
-            data = mended_frame(value)
+            data = repaired_lz4_frame(value)
         try:
             payload = decompress(self.codec, data, cap)
             self._place(memoryview(payload))

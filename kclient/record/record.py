@@ -192,7 +192,7 @@ class Record:
 
 if cython.compiled:
     # Of the .pxd. Reading key or value, the most frequent access, is a field where it was a call.
-    show_directly()  # type: ignore[name-defined]  # noqa: F821
+    expose_members()  # type: ignore[name-defined]  # noqa: F821
 
 
 def _shown(data: bytes | None) -> str:

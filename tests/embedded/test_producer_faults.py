@@ -161,7 +161,7 @@ async def test_a_defect_in_an_answers_handling_fails_the_client_and_not_the_conn
     def broken(*args: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(out._settlement, "answered", broken)
+    monkeypatch.setattr(out._response_handler, "response_received", broken)
     async with asyncio.timeout(5):
         with pytest.raises(BackgroundTaskDied):
             await out.send("t", b"v")

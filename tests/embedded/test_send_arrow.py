@@ -88,7 +88,7 @@ async def test_a_partitioner_of_the_users_own_is_asked_per_row(cluster: Cluster)
     async with kclient.Producer(cluster.bootstrap, partitioner=EveryThird()) as out:
         assert await out.send_arrow("t", table) == 300
         with pytest.raises(InvalidArgument, match="EveryThird"):
-            out._intake._partitioner = type("EveryThird", (), {"partition": lambda *_: 9})()
+            out._admission._partitioner = type("EveryThird", (), {"partition": lambda *_: 9})()
             await out.send_arrow("t", table)
     assert [len(part) for part in written(cluster)] == [0, 200, 0, 100]
 

@@ -19,10 +19,10 @@ from kclient.consumer.poller import Poller
 from kclient.error_codes import ErrorCode
 from kclient.producer._compiled import BatchOutcome, PartitionQueue, ProducerBatch
 from kclient.producer.accumulator import Accumulator, TopicQueues
-from kclient.producer.admission import Intake
+from kclient.producer.admission import Admission
 from kclient.producer.batch_states import BatchState
-from kclient.producer.produce_request import Answer, Shipment
-from kclient.producer.produce_response import Settlement
+from kclient.producer.produce_request import BatchRequest, PartitionResponse
+from kclient.producer.produce_response import ProduceResponseHandler
 from tests.history import Kind
 
 
@@ -74,17 +74,19 @@ def a_retry_goes_without_numbers(patch: pytest.MonkeyPatch) -> None:
 
 def a_lost_answer_counts_as_a_yes(patch: pytest.MonkeyPatch) -> None:
     """The retry is dropped, and the record acknowledged."""
-    not_answered = Settlement.not_answered
+    request_failed = ProduceResponseHandler.request_failed
 
-    def planted(self: Settlement, shipment: Shipment, error: Any, now: float) -> None:
-        for batch in list(shipment.batches):
-            if shipment.carries(batch) and batch.state is BatchState.IN_FLIGHT:
-                shipment.batches.remove(batch)
-                batch.shipment = None
-                self._written(batch, Answer(ErrorCode.NONE), now)
-        not_answered(self, shipment, error, now)
+    def planted(
+        self: ProduceResponseHandler, request: BatchRequest, error: Any, now: float
+    ) -> None:
+        for batch in list(request.batches):
+            if request.carries(batch) and batch.state is BatchState.IN_FLIGHT:
+                request.batches.remove(batch)
+                batch.request = None
+                self._written(batch, PartitionResponse(ErrorCode.NONE), now)
+        request_failed(self, request, error, now)
 
-    patch.setattr(Settlement, "not_answered", planted)
+    patch.setattr(ProduceResponseHandler, "request_failed", planted)
 
 
 def waiting_batches_are_renumbered_backwards(patch: pytest.MonkeyPatch) -> None:
@@ -100,16 +102,16 @@ def waiting_batches_are_renumbered_backwards(patch: pytest.MonkeyPatch) -> None:
 
 def numbers_start_over_when_a_leader_moves(patch: pytest.MonkeyPatch) -> None:
     """The new leader takes new records for repeated ones, and says yes (librdkafka before 1.9)."""
-    lead = Accumulator.lead
+    update_leaders = Accumulator.update_leaders
 
     def planted(self: Accumulator, topic: TopicQueues) -> None:
         for queue in topic.queues:
             moved = queue is not None and queue.leader != topic.leader_of(queue.index)
             if moved and queue is not None and queue.sequences is not None and queue.idle:
                 queue.sequences.next = queue.sequences.acked_end = 0
-        lead(self, topic)
+        update_leaders(self, topic)
 
-    patch.setattr(Accumulator, "lead", planted)
+    patch.setattr(Accumulator, "update_leaders", planted)
 
 
 def the_numbers_of_an_expired_batch_are_used_again(patch: pytest.MonkeyPatch) -> None:
@@ -146,7 +148,7 @@ def the_parts_of_a_batch_change_places(patch: pytest.MonkeyPatch) -> None:
 
 def who_waits_for_room_is_overtaken(patch: pytest.MonkeyPatch) -> None:
     """A smaller record that comes later fits where an earlier one didn't."""
-    patch.setattr(Intake, "nobody_ahead", lambda self, topic: True)
+    patch.setattr(Admission, "none_waiting", lambda self, topic: True)
 
 
 def offsets_of_a_batch_are_one_off(patch: pytest.MonkeyPatch) -> None:
@@ -161,24 +163,24 @@ def offsets_of_a_batch_are_one_off(patch: pytest.MonkeyPatch) -> None:
 
 def answers_go_to_the_wrong_partition(patch: pytest.MonkeyPatch) -> None:
     """They are taken in the order in which the batches were sent, whatever they say."""
-    answers = Shipment.answers
+    answers = BatchRequest.answers
 
-    def planted(self: Shipment, response: Any) -> dict[ProducerBatch, Answer]:
+    def planted(self: BatchRequest, response: Any) -> dict[ProducerBatch, PartitionResponse]:
         found = answers(self, response)
         return dict(zip(found, reversed(found.values()), strict=True))
 
-    patch.setattr(Shipment, "answers", planted)
+    patch.setattr(BatchRequest, "answers", planted)
 
 
 def what_may_be_written_is_said_not_to_be(patch: pytest.MonkeyPatch) -> None:
     """A request that was not answered counts as one that was not sent."""
-    failed = Settlement._failed
+    failed = ProduceResponseHandler._failed
 
-    def planted(self: Settlement, batch: ProducerBatch, *rest: Any) -> None:
+    def planted(self: ProduceResponseHandler, batch: ProducerBatch, *rest: Any) -> None:
         batch.maybe_written = False
         failed(self, batch, *rest)
 
-    patch.setattr(Settlement, "_failed", planted)
+    patch.setattr(ProduceResponseHandler, "_failed", planted)
 
 
 def a_batch_is_given_up_in_silence(patch: pytest.MonkeyPatch) -> None:

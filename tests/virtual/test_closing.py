@@ -388,7 +388,7 @@ def test_giving_up_very_many_batches_leaves_the_loop_its_turns() -> None:
                     turns += 1
                     await asyncio.sleep(0)
 
-            settling = producer._ending._settlement
+            settling = producer._flusher._response_handler
             given_up_at: list[int] = []
             give_up = settling.give_up
 

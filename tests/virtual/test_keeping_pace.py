@@ -11,9 +11,9 @@ import pytest
 
 import kclient
 from kclient.errors import BufferFull, ClientClosed, KafkaError
-from kclient.producer._compiled import Account
+from kclient.producer._compiled import MemoryBudget
 from kclient.producer.flush import FlushWait
-from kclient.producer.send_many import PATIENCE, Pace, turns
+from kclient.producer.send_many import BACKPRESSURE_TIMEOUT, Backpressure, new_yield_timer
 from kclient.testing import Cluster
 
 VALUE = b"x" * 100
@@ -23,7 +23,7 @@ AHEAD = BROKERS * REQUEST
 SMALL: Any = {"batch_size": BATCH, "max_request_size": REQUEST, "max_in_flight": 1, "linger": 0.0}
 MANY = 20_000
 """Records, of which a request has less than a tenth."""
-AT_ONCE = PATIENCE / 2
+AT_ONCE = BACKPRESSURE_TIMEOUT / 2
 """Virtual seconds: no time passes but for messages between client and brokers."""
 
 
@@ -150,7 +150,7 @@ async def test_with_no_answers_at_all_the_buffer_is_full_as_soon_as_ever(cluster
         began = asyncio.get_running_loop().time()
         with pytest.raises(BufferFull):
             await producer.send_many("t", Source())
-        assert asyncio.get_running_loop().time() - began < 3.0 + 5 * PATIENCE
+        assert asyncio.get_running_loop().time() - began < 3.0 + 5 * BACKPRESSURE_TIMEOUT
         answer(cluster, held)
 
 
@@ -164,7 +164,7 @@ async def test_closing_ends_the_wait(cluster: Cluster) -> None:
     pulled = source.pulled
     closing = asyncio.create_task(producer.close(timeout=20.0))
     with pytest.raises(ClientClosed):
-        await asyncio.wait_for(call, 2 * PATIENCE)
+        await asyncio.wait_for(call, 2 * BACKPRESSURE_TIMEOUT)
     assert not closing.done()
     assert source.pulled == pulled
     answer(cluster, held)
@@ -203,7 +203,7 @@ async def test_the_death_of_the_sender_ends_the_wait(
     monkeypatch.setattr(producer._sender, "_step", dies)
     held.release()
     with pytest.raises(KafkaError):
-        await asyncio.wait_for(call, PATIENCE)
+        await asyncio.wait_for(call, BACKPRESSURE_TIMEOUT)
     assert source.pulled < MANY
     await asyncio.gather(producer.close(timeout=0.1), return_exceptions=True)
 
@@ -211,8 +211,8 @@ async def test_the_death_of_the_sender_ends_the_wait(
 # The rule by itself
 
 
-def pace(wait: FlushWait) -> Pace:
-    return Pace(turns(Account(1 << 20)), wait, 100)
+def pace(wait: FlushWait) -> Backpressure:
+    return Backpressure(new_yield_timer(MemoryBudget(1 << 20)), wait, 100)
 
 
 async def taken(turn: Any) -> bool:
@@ -226,9 +226,9 @@ async def test_with_too_much_unsent_it_waits_until_half_is_left() -> None:
     wait = FlushWait(urgent=False)
     one = pace(wait)
     wait.unsent = 100
-    assert await taken(asyncio.create_task(one.take_turn()))
+    assert await taken(asyncio.create_task(one.yield_to_loop()))
     wait.unsent = 101
-    turn = asyncio.create_task(one.take_turn())
+    turn = asyncio.create_task(one.yield_to_loop())
     assert not await taken(turn)
     wait.left(50)
     assert not await taken(turn)
@@ -241,18 +241,18 @@ async def test_where_that_takes_too_long_it_may_have_twice_as_much_until_it_is_o
     one = pace(wait)
     wait.unsent = 101
     before = asyncio.get_running_loop().time()
-    await one.take_turn()
-    assert asyncio.get_running_loop().time() - before == pytest.approx(PATIENCE)
+    await one.yield_to_loop()
+    assert asyncio.get_running_loop().time() - before == pytest.approx(BACKPRESSURE_TIMEOUT)
     wait.unsent = 200
-    assert await taken(asyncio.create_task(one.take_turn()))
+    assert await taken(asyncio.create_task(one.yield_to_loop()))
     wait.unsent = 201
-    turn = asyncio.create_task(one.take_turn())
+    turn = asyncio.create_task(one.yield_to_loop())
     assert not await taken(turn)
     wait.left(101)
     assert await taken(turn)
     wait.unsent = 50
-    await one.take_turn()
+    await one.yield_to_loop()
     wait.unsent = 101
-    turn = asyncio.create_task(one.take_turn())
+    turn = asyncio.create_task(one.yield_to_loop())
     assert not await taken(turn)
     await turn

@@ -1,4 +1,4 @@
-"""The producer's inside without a loop: real intake, accumulator, sender and settlement; time,
+"""The producer's inside without a loop: real admission, accumulator, sender and settlement; time,
 network and metadata are values in the test's hand.
 """
 
@@ -16,12 +16,12 @@ from kclient.config import ProducerConfig
 from kclient.errors import ConnectionLost, KafkaError
 from kclient.hooks import Counters, Event, Hooks
 from kclient.network import Capacity, Lane, RequestFuture
-from kclient.producer._compiled import Delivery, NoRoom
+from kclient.producer._compiled import Delivery, WhenFull
 from kclient.producer.accumulator import Accumulator
-from kclient.producer.admission import Intake
+from kclient.producer.admission import Admission
 from kclient.producer.flush import UnseenFailures
 from kclient.producer.idempotence import ProducerIdentity
-from kclient.producer.produce_response import Settlement
+from kclient.producer.produce_response import ProduceResponseHandler
 from kclient.producer.sender import Sender, SenderWakeup
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.support.views import view_of, with_topic
@@ -59,7 +59,7 @@ class HandLoop:
 
 
 class Waiter:
-    """A future for the lines of the parking lot."""
+    """A future for the lines of the parking waiting_records."""
 
     def __init__(self) -> None:
         self.woken = False
@@ -233,7 +233,7 @@ class Rig:
         self.wakes = 0
         self.accumulator = Accumulator(self.config, self.failures, self.core.rng, self._wake)
         self.identity = ProducerIdentity()
-        self.intake = Intake(
+        self.admission = Admission(
             self.config,
             self.accumulator,
             self.failures,
@@ -242,8 +242,8 @@ class Rig:
             (None, None),
             partitioner,
         )
-        self.intake.quick.open(None, wall_ns_of(self.clock))  # these tests run in no loop
-        self.settlement = Settlement(
+        self.admission.appender.open(None, wall_ns_of(self.clock))  # these tests run in no loop
+        self.response_handler = ProduceResponseHandler(
             self.config,
             self.accumulator,
             self.identity,
@@ -255,9 +255,9 @@ class Rig:
             self.config,
             self.wakeup,
             self.accumulator,
-            self.intake,
+            self.admission,
             self.identity,
-            self.settlement,
+            self.response_handler,
         )
         if identity and self.config.idempotence:
             self.grant()
@@ -279,12 +279,12 @@ class Rig:
         topic: str = "t",
         key: bytes | None = None,
         partition: int | None = None,
-        no_room: Any = NoRoom.PARK,
+        when_full: Any = WhenFull.QUEUE,
     ) -> Delivery:
         """As ``Producer.send`` does it, the quick way first."""
-        delivery = self.intake.quick.take(topic, value, key, None, partition, None)
+        delivery = self.admission.appender.take(topic, value, key, None, partition, None)
         if delivery is None:
-            delivery = self.intake.put(topic, value, key, None, partition, None, no_room)
+            delivery = self.admission.put(topic, value, key, None, partition, None, when_full)
         return delivery
 
     def step(self) -> None:

@@ -19,8 +19,8 @@ from kclient.errors import (
     SerializationFailed,
 )
 from kclient.producer._compiled import Delivery
-from kclient.producer.admission import NoRoom
-from kclient.producer.waiting_records import Parked
+from kclient.producer.admission import WhenFull
+from kclient.producer.waiting_records import WaitingRecord
 from tests.support.views import with_brokers, with_topic, without_topic
 
 from .model_broker import ModelBroker
@@ -39,9 +39,9 @@ def fill(rig: Rig) -> list[Delivery]:
     placed = []
     while True:
         delivery = rig.send(b"x" * 100)
-        if isinstance(delivery._outcome, Parked):
+        if isinstance(delivery._outcome, WaitingRecord):
             delivery.cancel()
-            assert rig.accumulator.account.waiting == 0
+            assert rig.accumulator.budget.waiting == 0
             return placed
         placed.append(delivery)
 
@@ -56,8 +56,8 @@ def serve_all(rig: Rig, broker: ModelBroker | None = None) -> ModelBroker:
     return broker
 
 
-def parked_of(delivery: Delivery) -> Parked:
-    assert isinstance(delivery._outcome, Parked)
+def parked_of(delivery: Delivery) -> WaitingRecord:
+    assert isinstance(delivery._outcome, WaitingRecord)
     return delivery._outcome
 
 
@@ -77,7 +77,7 @@ def test_wrong_types_are_refused_at_once(value: Any) -> None:
         rig.send(value)
     with pytest.raises(SerializationFailed, match="key"):
         rig.send(b"v", key=value)
-    assert rig.accumulator.account.used == 0
+    assert rig.accumulator.budget.used == 0
 
 
 def test_a_record_above_max_request_size_is_refused_with_both_sizes() -> None:
@@ -95,12 +95,12 @@ def test_a_record_above_all_memory_is_refused() -> None:
 def test_headers_count_for_the_size() -> None:
     rig = Rig(max_request_size=500)
     with pytest.raises(RecordTooLarge):
-        rig.intake.put("t", b"v", None, [("h", b"x" * 500)], None, None, NoRoom.PARK)
+        rig.admission.put("t", b"v", None, [("h", b"x" * 500)], None, None, WhenFull.QUEUE)
 
 
 def test_null_values_and_empty_keys_go_through() -> None:
     rig = Rig()
-    rig.intake.put("t", None, b"", None, None, None, NoRoom.PARK)
+    rig.admission.put("t", None, b"", None, None, None, WhenFull.QUEUE)
     rig.step()
     assert len(rig.network.pending) == 1
 
@@ -156,7 +156,7 @@ def test_a_view_moves_the_queues_of_those_topics_only_that_it_has_news_of(
         rig.send(b"v", topic=name)
     rig.metadata.publish(rig.metadata.view)
     moved: list[str] = []
-    monkeypatch.setattr(rig.accumulator, "lead", lambda topic: moved.append(topic.name))
+    monkeypatch.setattr(rig.accumulator, "update_leaders", lambda topic: moved.append(topic.name))
     view = rig.metadata.view
     rig.metadata.publish(with_topic(view, make_topic("t", [1, 1])))  # as it was
     assert moved == []
@@ -252,7 +252,7 @@ def test_an_unknown_topic_fails_when_brokers_have_said_so_for_long() -> None:
     error = delivery.exception()
     assert isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "topic t doesn't exist" in str(error) and error.maybe_written is False
-    assert rig.accumulator.account.waiting == 0
+    assert rig.accumulator.budget.waiting == 0
 
 
 def test_a_topic_that_may_be_created_is_waited_for_longer() -> None:
@@ -335,18 +335,18 @@ def test_a_full_buffer_parks_and_admits_in_order() -> None:
     rig = small()
     placed = fill(rig)
     parked = [rig.send(b"%04d" % i) for i in range(10)]
-    assert all(isinstance(d._outcome, Parked) for d in parked)
+    assert all(isinstance(d._outcome, WaitingRecord) for d in parked)
     broker = serve_all(rig)
     assert broker.log("t", 0).values[len(placed) :] == [b"%04d" % i for i in range(10)]
     assert all(d.exception() is None for d in parked)
-    assert rig.accumulator.account.used == 0 and rig.accumulator.account.waiting == 0
+    assert rig.accumulator.budget.used == 0 and rig.accumulator.budget.waiting == 0
 
 
 def test_a_small_record_does_not_overtake_a_parked_large_one() -> None:
     rig = small()
     fill(rig)
     large, tiny = rig.send(b"y" * 400), rig.send(b"z")
-    assert isinstance(tiny._outcome, Parked)
+    assert isinstance(tiny._outcome, WaitingRecord)
     broker = serve_all(rig)
     assert broker.log("t", 0).values[-2:] == [b"y" * 400, b"z"]
     assert large.result().offset < tiny.result().offset
@@ -356,15 +356,15 @@ def test_a_batch_with_room_takes_nothing_while_somebody_waits() -> None:
     rig = Rig(buffer_memory=10_000, batch_size=10_000)
     rig.send(b"x" * 8000)
     large, tiny = rig.send(b"y" * 2200), rig.send(b"z")
-    assert isinstance(large._outcome, Parked) and isinstance(tiny._outcome, Parked)
+    assert isinstance(large._outcome, WaitingRecord) and isinstance(tiny._outcome, WaitingRecord)
 
 
 def test_a_batch_with_room_takes_nothing_beyond_the_memory_budget() -> None:
     rig = Rig(2, buffer_memory=10_000, batch_size=10_000)
     with pytest.raises(BufferFull):
         for number in range(100):
-            rig.send(b"x" * 1000, partition=number % 2, no_room=NoRoom.REFUSE)
-    assert 9000 < rig.accumulator.account.used <= 10_000
+            rig.send(b"x" * 1000, partition=number % 2, when_full=WhenFull.RAISE)
+    assert 9000 < rig.accumulator.budget.used <= 10_000
 
 
 def test_parking_is_bounded_by_count() -> None:
@@ -382,7 +382,7 @@ def test_parking_is_bounded_by_bytes() -> None:
     with pytest.raises(BufferFull, match="at most 486 bytes"):
         for _ in range(10):
             rig.send(b"x" * 200)
-    assert rig.intake.lot.size <= ROOM // 4
+    assert rig.admission.waiting_records.size <= ROOM // 4
 
 
 def test_the_first_parked_record_may_be_of_any_size() -> None:
@@ -403,19 +403,19 @@ def test_parking_for_metadata_is_bounded_by_memory() -> None:
         for _ in range(1000):
             rig.send(b"x" * 100)
     assert "awaiting anything lets it come" in str(caught.value)
-    assert 100 < rig.accumulator.account.waiting < 200
+    assert 100 < rig.accumulator.budget.waiting < 200
     rig.metadata.publish_topic(make_topic("t", [1]))
-    assert rig.accumulator.account.waiting == 0 and rig.intake.lot.claimed == 0
+    assert rig.accumulator.budget.waiting == 0 and rig.admission.waiting_records.claimed == 0
 
 
 def test_many_parked_records_are_admitted_in_slices() -> None:
     rig = unknown()
     deliveries = [rig.send(b"%d" % i, partition=0) for i in range(2500)]
     rig.metadata.publish_topic(make_topic("t", [1]))
-    assert rig.accumulator.account.waiting == 1500
+    assert rig.accumulator.budget.waiting == 1500
     late = rig.send(b"2500", partition=0)
     broker = serve_all(rig)
-    while rig.accumulator.account.waiting:
+    while rig.accumulator.budget.waiting:
         serve_all(rig, broker)
     serve_all(rig, broker)
     assert broker.log("t", 0).values == [b"%d" % i for i in range(2501)]
@@ -426,14 +426,14 @@ def test_refusing_does_not_park() -> None:
     rig = small()
     fill(rig)
     with pytest.raises(BufferFull, match="buffer_memory=1,946") as caught:
-        rig.send(b"x" * 100, no_room=NoRoom.REFUSE)
+        rig.send(b"x" * 100, when_full=WhenFull.RAISE)
     assert caught.value.maybe_written is False
-    assert rig.accumulator.account.waiting == 0
+    assert rig.accumulator.budget.waiting == 0
 
 
 def test_refusing_still_parks_for_metadata() -> None:
     rig = unknown()
-    assert not rig.send(b"v", no_room=NoRoom.REFUSE).done()
+    assert not rig.send(b"v", when_full=WhenFull.RAISE).done()
 
 
 def test_a_cancelled_parked_record_is_never_written() -> None:
@@ -452,7 +452,7 @@ def test_cancelled_parked_records_give_their_place_back() -> None:
     fill(rig)
     for _ in range(50):
         rig.send(b"v").cancel()
-    assert rig.intake.lot.count == 0 and rig.intake.lot.size == 0
+    assert rig.admission.waiting_records.count == 0 and rig.admission.waiting_records.size == 0
 
 
 def test_delivery_timeout_runs_from_send_also_while_parked() -> None:
@@ -464,7 +464,7 @@ def test_delivery_timeout_runs_from_send_also_while_parked() -> None:
     sent = rig.take_request()
     rig.clock.time += 3.0
     rig.answer(sent, ModelBroker().produce(sent.message()))
-    assert not isinstance(parked._outcome, Parked)
+    assert not isinstance(parked._outcome, WaitingRecord)
     rig.network.blocked.add(1)
     rig.pass_time(6.9)
     assert not parked.done()
@@ -517,7 +517,7 @@ def test_a_record_that_waits_for_room_is_not_cut_short_by_those_before_it() -> N
     rig.pass_time(1.0)
     parked = rig.send(b"parked")
     waiter = Waiter()
-    enqueued = rig.intake.put("t", b"enqueued", None, None, None, None, lambda: waiter)
+    enqueued = rig.admission.put("t", b"enqueued", None, None, None, None, lambda: waiter)
     again = rig.send(b"again")
     sent = rig.take_request()
     rig.clock.time += 5.0
@@ -541,7 +541,7 @@ def test_what_waited_shortly_for_room_shares_batches_whatever_it_came_by() -> No
     parked = []
     for n in range(10):
         parked.append(rig.send(b"%d" % n))
-        parked.append(rig.intake.put("t", b"%d" % n, None, None, 0, None, lambda: waiter))
+        parked.append(rig.admission.put("t", b"%d" % n, None, None, 0, None, lambda: waiter))
     rig.clock.time += 2.5
     rig.answer(sent, ModelBroker().produce(sent.message()))
     assert len({id(delivery._outcome) for delivery in parked}) == 1
@@ -575,8 +575,8 @@ def test_enqueue_waits_in_the_same_line_and_is_not_counted() -> None:
         return waiters[-1]
 
     rig.send(b"1")
-    deliveries = [rig.send(b"%d" % i, no_room=waiter) for i in range(2, 6)]
-    assert rig.accumulator.account.waiting == 5 and rig.intake.lot.count == 1
+    deliveries = [rig.send(b"%d" % i, when_full=waiter) for i in range(2, 6)]
+    assert rig.accumulator.budget.waiting == 5 and rig.admission.waiting_records.count == 1
     broker = serve_all(rig)
     assert all(w.woken for w in waiters)
     assert broker.log("t", 0).values[-5:] == [b"1", b"2", b"3", b"4", b"5"]
@@ -587,7 +587,7 @@ def test_very_many_parked_records_are_given_up_in_several_steps() -> None:
     rig = small(max_block=2.0)
     rig.network.blocked.add(1)
     fill(rig)
-    deliveries = [rig.send(b"v", no_room=Waiter) for _ in range(3500)]
+    deliveries = [rig.send(b"v", when_full=Waiter) for _ in range(3500)]
     rig.pass_time(3.0)
     assert sum(delivery.done() for delivery in deliveries) == 1000
     for _ in range(3):
@@ -599,7 +599,7 @@ def test_enqueue_gives_up_after_max_block() -> None:
     rig = small(max_block=2.0)
     rig.network.blocked.add(1)
     fill(rig)
-    delivery = rig.send(b"v", no_room=Waiter)
+    delivery = rig.send(b"v", when_full=Waiter)
     parked = parked_of(delivery)
     rig.pass_time(1.9)
     assert parked.error is None
@@ -612,7 +612,7 @@ def test_enqueue_without_limit_waits_for_ever() -> None:
     rig = small(max_block=None, delivery_timeout=math.inf)
     rig.network.blocked.add(1)
     fill(rig)
-    delivery = rig.send(b"v", no_room=Waiter)
+    delivery = rig.send(b"v", when_full=Waiter)
     rig.pass_time(1e6)
     assert parked_of(delivery).error is None
 
@@ -642,15 +642,15 @@ def test_waiting_records_do_not_make_batches_of_one() -> None:
             sizes += [len(p.records) for t in message.topic_data for p in t.partition_data]
             rig.answer(sent, broker.produce(message))
             rig.step()
-    assert rig.accumulator.account.waiting == 0
+    assert rig.accumulator.budget.waiting == 0
     assert sum(size < 200 for size in sizes) <= 1
 
 
 def test_closing_refuses_who_waits() -> None:
     rig = small()
     fill(rig)
-    sent, enqueued = rig.send(b"v"), rig.send(b"v", no_room=Waiter)
-    list(rig.intake.refusing(KafkaError("bye"), enqueued_only=True))
+    sent, enqueued = rig.send(b"v"), rig.send(b"v", when_full=Waiter)
+    list(rig.admission.fail_waiting(KafkaError("bye"), enqueued_only=True))
     assert enqueued.done() and not sent.done()
-    list(rig.intake.refusing(KafkaError("bye")))
+    list(rig.admission.fail_waiting(KafkaError("bye")))
     assert sent.done()

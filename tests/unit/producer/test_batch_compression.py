@@ -10,7 +10,7 @@ import pytest
 
 from kclient.errors import ClientError, InvalidArgument, KafkaError
 from kclient.producer._compiled import BatchOutcome, PartitionQueue, ProducerBatch
-from kclient.producer.batch_compression import Squeezer
+from kclient.producer.batch_compression import BatchCompressor
 from kclient.record import BatchBuilder, Compression
 
 
@@ -36,7 +36,7 @@ def make_batch(size: int, kind: type[ProducerBatch] = ProducerBatch) -> Producer
 
 
 async def test_without_a_codec_every_batch_is_ready() -> None:
-    squeezer = Squeezer(Compression.NONE, None, Told())
+    squeezer = BatchCompressor(Compression.NONE, None, Told())
     batch = make_batch(100_000)
     assert squeezer.ready(batch) and batch.builder is not None
     assert batch.builder.codec is Compression.NONE
@@ -44,7 +44,7 @@ async def test_without_a_codec_every_batch_is_ready() -> None:
 
 async def test_small_batches_are_compressed_at_once() -> None:
     told = Told()
-    squeezer = Squeezer(Compression.LZ4, None, told)
+    squeezer = BatchCompressor(Compression.LZ4, None, told)
     batch = make_batch(10_000)
     assert squeezer.ready(batch) and not told.batches
     assert batch.builder is not None and batch.builder.encoded_bytes < 1000
@@ -52,7 +52,7 @@ async def test_small_batches_are_compressed_at_once() -> None:
 
 async def test_costly_batches_go_to_a_thread_and_are_told_on_the_loop() -> None:
     told = Told()
-    squeezer = Squeezer(Compression.GZIP, 9, told)
+    squeezer = BatchCompressor(Compression.GZIP, 9, told)
     batch = make_batch(500_000)
     assert not squeezer.ready(batch) and batch.compressing
     assert not squeezer.ready(batch)  # asking again starts nothing
@@ -82,7 +82,7 @@ async def test_a_failure_in_the_thread_is_told_as_a_typed_error(error: Exception
             return Broken(error)
 
     told = Told()
-    squeezer = Squeezer(Compression.GZIP, None, told)
+    squeezer = BatchCompressor(Compression.GZIP, None, told)
     assert not squeezer.ready(make_batch(0, BrokenBatch))
     async with asyncio.timeout(10):
         await told.event.wait()
@@ -93,7 +93,7 @@ async def test_a_failure_in_the_thread_is_told_as_a_typed_error(error: Exception
 
 async def test_closing_waits_for_the_threads() -> None:
     told = Told()
-    squeezer = Squeezer(Compression.GZIP, 9, told)
+    squeezer = BatchCompressor(Compression.GZIP, 9, told)
     squeezer.ready(make_batch(500_000))
     await squeezer.close()
     await asyncio.sleep(0)
@@ -102,4 +102,4 @@ async def test_closing_waits_for_the_threads() -> None:
 
 def test_a_level_that_the_codec_does_not_have_is_refused_early() -> None:
     with pytest.raises(InvalidArgument, match="level"):
-        Squeezer(Compression.GZIP, 99, lambda batch, error: None).check()
+        BatchCompressor(Compression.GZIP, 99, lambda batch, error: None).check()

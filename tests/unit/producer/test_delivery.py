@@ -13,14 +13,14 @@ import pytest
 
 from kclient.errors import DeliveryTimedOut, KafkaError
 from kclient.producer._compiled import (
-    Account,
     BatchOutcome,
     Delivery,
-    LoopOnly,
+    MemoryBudget,
     ProducerBatch,
-    QuickWay,
-    StickyChoice,
-    TopicWay,
+    RecordAppender,
+    SettledHost,
+    StickyPartitioner,
+    TopicState,
 )
 from kclient.record import IMPLEMENTATION, BatchBuilder
 from kclient.types import RecordMetadata
@@ -31,7 +31,7 @@ class Host:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.of_written = LoopOnly(self.loop)
+        self.of_written = SettledHost(self.loop)
         self.unseen: list[int] = []
 
     def unseen_failure(self, outcome: BatchOutcome, count: int) -> None:
@@ -482,15 +482,18 @@ async def test_topic_partition_and_loop_are_known() -> None:
 
 def taken(host: Host) -> tuple[BatchOutcome, Delivery]:
     """A delivery as ``send`` makes it where there is nothing to decide."""
-    account = Account(1_000_000)
-    quick = QuickWay(account, 10_000)
-    way = TopicWay(StickyChoice(10_000, random.Random(1), lambda partition: 0))
+    budget = MemoryBudget(1_000_000)
+    appender = RecordAppender(budget, 10_000)
+    topic_state = TopicState(StickyPartitioner(10_000, random.Random(1), lambda partition: 0))
     outcome = BatchOutcome(host, "t", 0)
     queue: Any = None
-    way.count, way.batches = 1, [ProducerBatch(queue, BatchBuilder(), outcome, 0.0, 1.0)]
-    quick.ways["t"] = way
-    quick.open(host.loop, lambda: 0)
-    delivery = quick.take("t", b"v", None, None, 0, None)
+    topic_state.count, topic_state.batches = (
+        1,
+        [ProducerBatch(queue, BatchBuilder(), outcome, 0.0, 1.0)],
+    )
+    appender.topics["t"] = topic_state
+    appender.open(host.loop, lambda: 0)
+    delivery = appender.take("t", b"v", None, None, 0, None)
     assert delivery is not None
     return outcome, delivery
 

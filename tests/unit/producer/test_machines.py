@@ -12,9 +12,9 @@ from kclient.producer.idempotence import (
     IDENTITY_TRANSITIONS,
     MAX_EPOCH,
     SEQUENCE_TRANSITIONS,
-    Identity,
     IdentityEvent,
     IdentityState,
+    ProducerIdAndEpoch,
     ProducerIdentity,
     SequenceEvent,
     SequenceState,
@@ -81,50 +81,50 @@ def ready(epoch: int = 0) -> ProducerIdentity:
 
 def test_a_worn_identity_gets_the_next_epoch() -> None:
     identity = ready()
-    assert identity.newer_than(Identity(7, 0)) == Identity(7, 1)
-    assert identity.current == Identity(7, 1)
+    assert identity.newer_than(ProducerIdAndEpoch(7, 0)) == ProducerIdAndEpoch(7, 1)
+    assert identity.current == ProducerIdAndEpoch(7, 1)
 
 
 def test_an_epoch_that_another_partition_moved_to_is_taken_as_it_is() -> None:
     identity = ready()
-    identity.newer_than(Identity(7, 0))
-    assert identity.newer_than(Identity(7, 0)) == Identity(7, 1)
+    identity.newer_than(ProducerIdAndEpoch(7, 0))
+    assert identity.newer_than(ProducerIdAndEpoch(7, 0)) == ProducerIdAndEpoch(7, 1)
 
 
 def test_the_last_epoch_asks_for_a_new_producer_id() -> None:
     identity = ready(MAX_EPOCH)
-    assert identity.newer_than(Identity(7, MAX_EPOCH)) is None
+    assert identity.newer_than(ProducerIdAndEpoch(7, MAX_EPOCH)) is None
     assert identity.state is IdentityState.ABSENT
     identity.requested()
     identity.granted(8, 0)
-    assert identity.newer_than(Identity(7, MAX_EPOCH)) == Identity(8, 0)
+    assert identity.newer_than(ProducerIdAndEpoch(7, MAX_EPOCH)) == ProducerIdAndEpoch(8, 0)
 
 
 def test_without_an_identity_there_is_nothing_newer() -> None:
-    assert ProducerIdentity().newer_than(Identity(7, 0)) is None
+    assert ProducerIdentity().newer_than(ProducerIdAndEpoch(7, 0)) is None
 
 
 def test_a_disowned_id_is_dropped_once() -> None:
     identity = ready()
-    identity.disowned(Identity(7, 0))
+    identity.fenced(ProducerIdAndEpoch(7, 0))
     assert identity.state is IdentityState.ABSENT
     identity.requested()
     identity.granted(8, 0)
-    identity.disowned(Identity(7, 0))  # another partition notices late
+    identity.fenced(ProducerIdAndEpoch(7, 0))  # another partition notices late
     assert identity.state is IdentityState.READY
 
 
 def test_numbers_are_given_in_a_row() -> None:
     sequences = PartitionSequences()
-    sequences.start(Identity(7, 0))
+    sequences.start(ProducerIdAndEpoch(7, 0))
     assert [sequences.take(3), sequences.take(2), sequences.take(1)] == [0, 3, 5]
 
 
 def test_a_partition_starts_only_once() -> None:
     sequences = PartitionSequences()
-    sequences.start(Identity(7, 0))
+    sequences.start(ProducerIdAndEpoch(7, 0))
     with pytest.raises(RuntimeError):
-        sequences.start(Identity(7, 1))
+        sequences.start(ProducerIdAndEpoch(7, 1))
 
 
 def test_a_gap_is_resolved_by_a_success_behind_it() -> None:
@@ -148,13 +148,17 @@ def test_giving_up_what_is_known_to_be_written_leaves_no_gap() -> None:
 
 def test_renewal_starts_at_zero() -> None:
     sequences = PartitionSequences()
-    sequences.start(Identity(7, 0))
+    sequences.start(ProducerIdAndEpoch(7, 0))
     sequences.take(5)
     sequences.given_up(5)
     sequences.broken()
-    sequences.renew(Identity(7, 1))
+    sequences.renew(ProducerIdAndEpoch(7, 1))
     assert sequences.state is SequenceState.STEADY
-    assert (sequences.next, sequences.acked_end, sequences.identity) == (0, 0, Identity(7, 1))
+    assert (sequences.next, sequences.acked_end, sequences.identity) == (
+        0,
+        0,
+        ProducerIdAndEpoch(7, 1),
+    )
 
 
 def test_acknowledgements_never_go_back() -> None:
@@ -167,4 +171,4 @@ def test_acknowledgements_never_go_back() -> None:
 
 def test_steady_numbers_cannot_be_renewed() -> None:
     with pytest.raises(IllegalTransition):
-        PartitionSequences().renew(Identity(7, 1))
+        PartitionSequences().renew(ProducerIdAndEpoch(7, 1))

@@ -160,7 +160,7 @@ class Story:
                     assert value not in written, f"written in spite of {error!r}"
                 else:
                     assert error.maybe_written is True
-        assert self.rig.accumulator.account.used == 0
+        assert self.rig.accumulator.budget.used == 0
         assert (self.wait.unsent, self.wait.pending) == (0, 0)
         assert not self.rig.accumulator.busy
 

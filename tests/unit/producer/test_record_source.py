@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.producer._compiled import Account, QuickWay
+from kclient.producer._compiled import MemoryBudget, RecordAppender
 
 LIMIT = 1000
 PLAIN = (b"", b"value", None, (b"key", b"value"), (None, b"value"), (b"key", None), b"x" * LIMIT)
@@ -27,8 +27,8 @@ ODD = (
 
 
 def feed_of(records: Iterator[Any]) -> Any:
-    quick = QuickWay(Account(10**6), LIMIT + 21)
-    return quick.feed(records)
+    appender = RecordAppender(MemoryBudget(10**6), LIMIT + 21)
+    return appender.feed(records)
 
 
 def pulled(feed: Any, most: int) -> list[Any]:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from kclient.producer._compiled import (
     END,
-    Account,
     BatchOutcome,
+    MemoryBudget,
     ProducerBatch,
-    QuickWay,
-    StickyChoice,
-    TopicWay,
-    Turn,
+    RecordAppender,
+    StickyPartitioner,
+    TopicState,
+    YieldTimer,
 )
 from kclient.producer.append import _SCATTERED
 from kclient.record import BatchBuilder, partition_of_key, read_batches
@@ -43,30 +43,30 @@ class Scene:
         self.shut = shut
         self.watcher = object()
         self.builders: list[BatchBuilder] = []
-        sticky = StickyChoice(1_000_000, random.Random(1), lambda _: 0)
+        sticky = StickyPartitioner(1_000_000, random.Random(1), lambda _: 0)
         sticky.move([0], 1)
-        self.way = TopicWay(sticky)
+        self.topic_state = TopicState(sticky)
         self.grow(FEW)
-        account = Account(1_000_000)
-        self.quick = QuickWay(account, 1_000)
-        self.quick.ways["t"] = self.way
-        self.quick.open(None, lambda: NOW * 1_000_000)
-        self.turn = Turn(account, lambda: 0.0, 1.0)
+        budget = MemoryBudget(1_000_000)
+        self.appender = RecordAppender(budget, 1_000)
+        self.appender.topics["t"] = self.topic_state
+        self.appender.open(None, lambda: NOW * 1_000_000)
+        self.turn = YieldTimer(budget, lambda: 0.0, 1.0)
 
     def grow(self, count: int) -> None:
-        for index in range(self.way.count, count):
+        for index in range(self.topic_state.count, count):
             nobody: Any = None
             builder = BatchBuilder()
             batch = ProducerBatch(nobody, builder, BatchOutcome(nobody, "t", index), 0.0, 1.0)
             batch.watcher = self.watcher
             self.builders.append(builder)
-            self.way.batches.append(None if index in self.shut else batch)
-        self.way.count = count
+            self.topic_state.batches.append(None if index in self.shut else batch)
+        self.topic_state.count = count
 
     def partition_of(self, record: Any) -> int:
         if isinstance(record, tuple):
-            return partition_of_key(record[0], self.way.count)
-        return self.way.sticky.current
+            return partition_of_key(record[0], self.topic_state.count)
+        return self.topic_state.sticky.current
 
     def found(self) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
         return {
@@ -86,10 +86,10 @@ def test_each_record_comes_to_the_partition_of_its_key_whenever_the_topic_grows(
 ) -> None:
     scene = Scene(shut)
     wanted: dict[int, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
-    feed = scene.quick.feed(iter(given))
+    feed = scene.appender.feed(iter(given))
     rest = list(given)
     while True:
-        count, left_over = scene.quick.take_many("t", feed, scene.turn, scene.watcher)
+        count, left_over = scene.appender.take_many("t", feed, scene.turn, scene.watcher)
         for record in rest[:count]:
             pair = record if isinstance(record, tuple) else (None, record)
             wanted[scene.partition_of(record)].append(pair)
@@ -110,11 +110,14 @@ def test_what_was_chosen_for_a_block_is_void_once_the_topic_has_grown() -> None:
     scene = Scene({first_home_of(keys[10])})
     keys = [key for at, key in enumerate(keys) if at == 10 or first_home_of(key) not in scene.shut]
     at = keys.index(b"key-10")
-    feed = scene.quick.feed(iter((key, b"") for key in keys))
-    assert scene.quick.take_many("t", feed, scene.turn, scene.watcher) == (at, (b"key-10", b""))
+    feed = scene.appender.feed(iter((key, b"") for key in keys))
+    assert scene.appender.take_many("t", feed, scene.turn, scene.watcher) == (at, (b"key-10", b""))
     assert feed.at + 2 < feed.count
     scene.grow(2 * FEW)
-    assert scene.quick.take_many("t", feed, scene.turn, scene.watcher) == (len(keys) - at - 1, END)
+    assert scene.appender.take_many("t", feed, scene.turn, scene.watcher) == (
+        len(keys) - at - 1,
+        END,
+    )
     found = scene.found()
     for key in keys[at + 1 :]:
         assert (key, b"") in found.get(scene.partition_of((key, b"")), [])
@@ -135,8 +138,8 @@ def test_what_was_chosen_is_void_also_where_the_topic_grows_while_a_block_is_pul
                 scene.grow(2 * FEW)
             yield key, b"%d" % at
 
-    feed = scene.quick.feed(given())
-    assert scene.quick.take_many("t", feed, scene.turn, scene.watcher) == (len(keys), END)
+    feed = scene.appender.feed(given())
+    assert scene.appender.take_many("t", feed, scene.turn, scene.watcher) == (len(keys), END)
     found = scene.found()
     for at, key in enumerate(keys):
         home = first_home_of(key) if at < put_before[0] else scene.partition_of((key, b""))
@@ -145,12 +148,12 @@ def test_what_was_chosen_is_void_also_where_the_topic_grows_while_a_block_is_pul
 
 def test_records_that_are_handed_over_one_by_one_come_to_the_partitions_of_their_keys() -> None:
     scene = Scene(set())
-    feed = scene.quick.feed(iter(()))
+    feed = scene.appender.feed(iter(()))
     wanted: dict[int, int] = {}
     for number in range(500):
         key = b"key-%d" % number
         feed.hold((key, b""))
-        assert scene.quick.take_many("t", feed, scene.turn, scene.watcher) == (1, END)
+        assert scene.appender.take_many("t", feed, scene.turn, scene.watcher) == (1, END)
         home = scene.partition_of((key, b""))
         wanted[home] = wanted.get(home, 0) + 1
     assert {at: len(found) for at, found in scene.found().items()} == wanted
@@ -163,6 +166,6 @@ def test_each_record_taken_alone_comes_to_the_partition_of_its_key(
     scene = Scene(set())
     wanted: dict[int, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
     for key, value in given:
-        assert scene.quick.take("t", value, key, None, None, None) is not None
+        assert scene.appender.take("t", value, key, None, None, None) is not None
         wanted[scene.partition_of((key, value))].append((key, value))
     assert scene.found() == wanted

@@ -92,7 +92,7 @@ def test_hurry_ends_all_linger() -> None:
     rig = Rig(3, linger=4.0)
     for partition in range(3):
         rig.send(b"v", partition=partition)
-    assert len(rig.accumulator.hurry()) == 3
+    assert len(rig.accumulator.seal_all()) == 3
     rig.step()
     assert len(values(rig.take_request().message())) == 3
 

@@ -15,7 +15,7 @@ from kclient.errors import (
     DeliveryTimedOut,
     RequestTimedOut,
 )
-from kclient.producer.idempotence import Identity, SequenceState
+from kclient.producer.idempotence import ProducerIdAndEpoch, SequenceState
 from kclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     ProduceResponse,
@@ -92,7 +92,7 @@ def test_in_flight_expiry_is_told_at_once_and_the_late_answer_still_counts() -> 
     serve(rig, broker)
     assert second.result().offset == 1
     sequences = queue_of(rig).sequences
-    assert sequences is not None and sequences.identity == Identity(1000, 0)
+    assert sequences is not None and sequences.identity == ProducerIdAndEpoch(1000, 0)
 
 
 def test_memory_of_an_abandoned_batch_stays_taken_until_its_answer() -> None:
@@ -102,9 +102,9 @@ def test_memory_of_an_abandoned_batch_stays_taken_until_its_answer() -> None:
     sent = rig.take_request()
     sent.message()
     rig.pass_time(5.1)
-    assert rig.accumulator.account.used > 0
+    assert rig.accumulator.budget.used > 0
     rig.lose(sent)
-    assert rig.accumulator.account.used == 0
+    assert rig.accumulator.budget.used == 0
 
 
 def test_a_gap_that_is_proven_bumps_the_epoch_of_that_partition_only() -> None:
@@ -125,7 +125,7 @@ def test_a_gap_that_is_proven_bumps_the_epoch_of_that_partition_only() -> None:
     serve(rig, broker)
     assert all(d.exception() is None for d in after)
     identities = [queue_of(rig, p).sequences.identity for p in (0, 1)]  # type: ignore[union-attr]
-    assert identities == [Identity(1000, 1), Identity(1000, 0)]
+    assert identities == [ProducerIdAndEpoch(1000, 1), ProducerIdAndEpoch(1000, 0)]
 
 
 def test_nothing_new_is_numbered_while_a_gap_is_unresolved() -> None:
@@ -297,11 +297,11 @@ def test_giving_up_tells_everybody_where_their_record_is() -> None:
     rig.network.pending[0].message()
     waiting = rig.send(b"b" * 60)
     queue = queue_of(rig)
-    rig.accumulator.hurry()
+    rig.accumulator.seal_all()
     for batch in [*queue.outstanding, *queue.sealed]:
-        rig.settlement.give_up(batch, ClientClosed("bye"))
+        rig.response_handler.give_up(batch, ClientClosed("bye"))
     first, second = under_way.exception(), waiting.exception()
     assert isinstance(first, ClientClosed) and first.maybe_written is True
     assert isinstance(second, ClientClosed) and second.maybe_written is False
     rig.lose(rig.take_request())
-    assert rig.accumulator.account.used == 0
+    assert rig.accumulator.budget.used == 0

@@ -86,7 +86,7 @@ def test_records_join_a_batch_that_lingered_as_long_as_it_cannot_go() -> None:
     rig.step()
     serve(rig, broker)
     assert broker.log("t", 0).values == [b"%02d" % i for i in range(50)]
-    assert rig.accumulator.account.used == 0
+    assert rig.accumulator.budget.used == 0
 
 
 def test_a_batch_that_cannot_go_takes_records_for_a_second_only() -> None:
@@ -181,7 +181,7 @@ def test_with_very_many_lingered_batches_under_way_the_next_ones_fill() -> None:
     assert broker.log("t", 0).values == [b"x", b"y"]
     assert broker.log("t", 500).values == [b"x", b"y"]
     assert broker.log("t", full).values == [b"x", b"y"] + [b"z" * 100] * 20
-    assert rig.accumulator.account.used == 0
+    assert rig.accumulator.budget.used == 0
 
 
 def test_a_partition_whose_numbering_broke_goes_on_beside_one_that_is_always_busy() -> None:
@@ -245,7 +245,7 @@ def test_very_many_small_batches_count_against_memory() -> None:
     while rig.network.pending:
         serve(rig, broker)
         rig.step()
-    assert rig.accumulator.account.used == 0
+    assert rig.accumulator.budget.used == 0
 
 
 def test_memory_comes_back_after_everything() -> None:
@@ -256,7 +256,7 @@ def test_memory_comes_back_after_everything() -> None:
         while rig.network.pending:
             serve(rig, broker)
     assert all(d.done() for d in deliveries)
-    assert rig.accumulator.account.used == 0 and not rig.accumulator.busy
+    assert rig.accumulator.budget.used == 0 and not rig.accumulator.busy
     assert not rig.accumulator.ready
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kclient.config import ProducerConfig
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import InvalidArgument, InvalidConfig, KafkaError, SerializationFailed
-from kclient.producer._compiled import StickyChoice
-from kclient.producer.deadline_queue import DueList
+from kclient.producer._compiled import StickyPartitioner
+from kclient.producer.deadline_queue import DeadlineQueue
 from kclient.producer.flush import ERRORS_KEPT, FailureTally, FlushWait
 from kclient.producer.idempotence import refuse_transactions
 from kclient.producer.outgoing import (
@@ -28,15 +28,20 @@ from kclient.producer.outgoing import (
     plain_headers,
     serialized,
 )
-from kclient.producer.produce_response import Verdict, judge, may_be_written, wants_metadata
+from kclient.producer.produce_response import (
+    ResponseAction,
+    action_for,
+    may_be_written,
+    wants_metadata,
+)
 from kclient.serializers import JsonSerializer, StringSerializer
 from tests.unit.producer.rig import Rig
 
 # Partitions.
 
 
-def sticky(seed: int = 1, backlog: dict[int, int] | None = None) -> StickyChoice:
-    return StickyChoice(1000, random.Random(seed), lambda p: (backlog or {}).get(p, 0))
+def sticky(seed: int = 1, backlog: dict[int, int] | None = None) -> StickyPartitioner:
+    return StickyPartitioner(1000, random.Random(seed), lambda p: (backlog or {}).get(p, 0))
 
 
 def test_sticky_spreads_bytes_evenly() -> None:
@@ -102,7 +107,7 @@ def test_a_custom_partitioner_outside_of_the_topic_is_named(answer: object) -> N
 
 
 def test_due_items_come_by_time() -> None:
-    due: DueList[str] = DueList(lambda item: True)
+    due: DeadlineQueue[str] = DeadlineQueue(lambda item: True)
     for when, item in [(3.0, "c"), (1.0, "a"), (2.0, "b")]:
         due.push(when, item)
     assert due.next_at() == 1.0
@@ -111,7 +116,7 @@ def test_due_items_come_by_time() -> None:
 
 def test_dead_items_never_come_up() -> None:
     alive = {"b"}
-    due: DueList[str] = DueList(alive.__contains__)
+    due: DeadlineQueue[str] = DeadlineQueue(alive.__contains__)
     due.push(1.0, "a")
     due.push(2.0, "b")
     assert due.next_at() == 2.0
@@ -120,7 +125,7 @@ def test_dead_items_never_come_up() -> None:
 
 def test_dead_items_do_not_pile_up() -> None:
     alive: set[int] = set()
-    due: DueList[int] = DueList(alive.__contains__)
+    due: DeadlineQueue[int] = DeadlineQueue(alive.__contains__)
     for number in range(100_000):
         alive.add(number)
         due.push(1e9 + number, number)
@@ -130,7 +135,7 @@ def test_dead_items_do_not_pile_up() -> None:
 
 def test_a_due_list_keeps_the_order_of_times_and_then_of_arrival() -> None:
     rng, expected = random.Random(5), []
-    due: DueList[int] = DueList(lambda item: True)
+    due: DeadlineQueue[int] = DeadlineQueue(lambda item: True)
     for number in range(3000):
         when = float(rng.randrange(50) if rng.random() < 0.3 else number // 10)
         expected.append((when, number))
@@ -157,7 +162,7 @@ def test_a_due_list_keeps_the_order_of_times_and_then_of_arrival() -> None:
 )
 def test_nothing_of_a_due_list_comes_up_before_its_earliest(steps: list[tuple[str, int]]) -> None:
     alive: dict[int, int] = {}
-    due: DueList[int] = DueList(alive.__contains__)
+    due: DeadlineQueue[int] = DeadlineQueue(alive.__contains__)
     for number, (step, at) in enumerate(steps):
         if step == "push":
             alive[number] = at
@@ -177,7 +182,7 @@ def test_a_due_list_drops_very_many_dead_ones_without_popping_each(
     monkeypatch: pytest.MonkeyPatch, backwards: bool
 ) -> None:
     alive = set(range(20_000))
-    due: DueList[int] = DueList(alive.__contains__)
+    due: DeadlineQueue[int] = DeadlineQueue(alive.__contains__)
     for item in sorted(alive, reverse=backwards):
         due.push(float(item), item)
     alive -= set(range(19_000))
@@ -238,46 +243,46 @@ def test_a_wait_tells_once_that_little_is_unsent() -> None:
 # Verdicts.
 
 
-def verdict(code: int, *, count: int = 5, first: bool = True, start: bool = True) -> Verdict:
-    return judge(code, count, first=first, numbered=True, log_start_known=start)
+def verdict(code: int, *, count: int = 5, first: bool = True, start: bool = True) -> ResponseAction:
+    return action_for(code, count, first=first, numbered=True, log_start_known=start)
 
 
 def test_every_code_of_the_table_has_a_verdict() -> None:
-    assert all(isinstance(verdict(code), Verdict) for code in TABLE)
+    assert all(isinstance(verdict(code), ResponseAction) for code in TABLE)
 
 
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (ErrorCode.NONE, Verdict.WRITTEN),
-        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, Verdict.WRITTEN),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, Verdict.RETRY),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
-        (ErrorCode.UNKNOWN_TOPIC_ID, Verdict.RETRY),
-        (ErrorCode.LEADER_NOT_AVAILABLE, Verdict.RETRY),
-        (ErrorCode.NOT_ENOUGH_REPLICAS, Verdict.RETRY),
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Verdict.RETRY),
-        (ErrorCode.CORRUPT_MESSAGE, Verdict.RETRY),
-        (ErrorCode.REQUEST_TIMED_OUT, Verdict.RETRY),
-        (ErrorCode.KAFKA_STORAGE_ERROR, Verdict.RETRY),
-        (ErrorCode.MESSAGE_TOO_LARGE, Verdict.SPLIT),
-        (ErrorCode.RECORD_LIST_TOO_LARGE, Verdict.SPLIT),
-        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, Verdict.START_OVER),
-        (ErrorCode.UNKNOWN_PRODUCER_ID, Verdict.START_OVER),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.DISOWNED),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, Verdict.REJECT),
-        (ErrorCode.INVALID_RECORD, Verdict.REJECT),
-        (ErrorCode.INVALID_TIMESTAMP, Verdict.REJECT),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, Verdict.REJECT),
-        (12345, Verdict.REJECT),
+        (ErrorCode.NONE, ResponseAction.COMPLETE),
+        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ResponseAction.COMPLETE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ResponseAction.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ResponseAction.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_ID, ResponseAction.RETRY),
+        (ErrorCode.LEADER_NOT_AVAILABLE, ResponseAction.RETRY),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ResponseAction.RETRY),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ResponseAction.RETRY),
+        (ErrorCode.CORRUPT_MESSAGE, ResponseAction.RETRY),
+        (ErrorCode.REQUEST_TIMED_OUT, ResponseAction.RETRY),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ResponseAction.RETRY),
+        (ErrorCode.MESSAGE_TOO_LARGE, ResponseAction.SPLIT),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ResponseAction.SPLIT),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ResponseAction.BUMP_EPOCH),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, ResponseAction.BUMP_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ResponseAction.NEW_PRODUCER_ID),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ResponseAction.REJECT),
+        (ErrorCode.INVALID_RECORD, ResponseAction.REJECT),
+        (ErrorCode.INVALID_TIMESTAMP, ResponseAction.REJECT),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, ResponseAction.REJECT),
+        (12345, ResponseAction.REJECT),
     ],
 )
-def test_verdicts(code: int, expected: Verdict) -> None:
+def test_verdicts(code: int, expected: ResponseAction) -> None:
     assert verdict(code) is expected
 
 
 def test_a_single_record_cannot_be_split() -> None:
-    assert verdict(ErrorCode.MESSAGE_TOO_LARGE, count=1) is Verdict.REJECT
+    assert verdict(ErrorCode.MESSAGE_TOO_LARGE, count=1) is ResponseAction.REJECT
 
 
 @pytest.mark.parametrize(
@@ -289,22 +294,22 @@ def test_a_single_record_cannot_be_split() -> None:
     ],
 )
 def test_a_batch_that_is_not_the_first_only_waits_its_turn(code: int) -> None:
-    assert verdict(code, first=False) is Verdict.RETRY
+    assert verdict(code, first=False) is ResponseAction.RETRY
 
 
 def test_unknown_producer_without_log_start_is_asked_again() -> None:
-    assert verdict(ErrorCode.UNKNOWN_PRODUCER_ID, start=False) is Verdict.RETRY
+    assert verdict(ErrorCode.UNKNOWN_PRODUCER_ID, start=False) is ResponseAction.RETRY
 
 
 def test_numbering_errors_without_numbers_are_final() -> None:
-    found = judge(
+    found = action_for(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         5,
         first=True,
         numbered=False,
         log_start_known=True,
     )
-    assert found is Verdict.REJECT
+    assert found is ResponseAction.REJECT
 
 
 def test_what_may_have_been_written() -> None:

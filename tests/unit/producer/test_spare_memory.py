@@ -32,7 +32,7 @@ def served(rig: Rig, broker: ModelBroker, look: float = 0.0) -> list[memoryview]
     while rig.network.pending:
         for queue in rig.accumulator.busy:
             looked_at += [
-                memoryview(batch.parcel()[2])
+                memoryview(batch.encode()[2])
                 for batch in queue.outstanding
                 if rig.core.rng.random() < look
             ]
@@ -106,7 +106,7 @@ def test_no_memory_is_kept_beyond_the_end() -> None:
         fill(rig, number)
     served(rig, broker)
     assert bool(rig.accumulator._spare) == compiled
-    rig.accumulator.let_go()
+    rig.accumulator.drop_spares()
     fill(rig, 4)
     rig.pass_time(1.0)
     served(rig, broker)

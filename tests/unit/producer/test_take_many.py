@@ -1,4 +1,4 @@
-"""``QuickWay.take_many`` beside a plain account of which records it may take."""
+"""``RecordAppender.take_many`` beside a plain budget of which records it may take."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from kclient.producer._compiled import (
     END,
-    Account,
     BatchOutcome,
+    MemoryBudget,
     ProducerBatch,
-    QuickWay,
-    StickyChoice,
-    TopicWay,
-    Turn,
+    RecordAppender,
+    StickyPartitioner,
+    TopicState,
+    YieldTimer,
 )
 from kclient.producer.record_source import BLOCK
 from kclient.record import BatchBuilder
@@ -43,23 +43,23 @@ class Scene:
     watcher: object = field(default_factory=object)
 
     def __post_init__(self) -> None:
-        self.account = Account(self.memory)
-        self.sticky = StickyChoice(self.switch, random.Random(1), lambda _: 0)
+        self.budget = MemoryBudget(self.memory)
+        self.sticky = StickyPartitioner(self.switch, random.Random(1), lambda _: 0)
         self.sticky.move([0], 1)
         self.builder = BatchBuilder(self.room)
         nobody: Any = None
         self.batch = ProducerBatch(nobody, self.builder, BatchOutcome(nobody, "t", 0), 0.0, 1.0)
         self.batch.watcher = self.watcher
-        self.way = TopicWay(self.sticky)
-        self.way.count = 1
-        self.way.batches = [self.batch]
-        self.quick = QuickWay(self.account, MOST + OVERHEAD)
-        self.quick.ways["t"] = self.way
-        self.quick.open(None, lambda: NOW * 1_000_000)
-        self.turn = Turn(self.account, lambda: 0.0, 1.0)
+        self.topic_state = TopicState(self.sticky)
+        self.topic_state.count = 1
+        self.topic_state.batches = [self.batch]
+        self.appender = RecordAppender(self.budget, MOST + OVERHEAD)
+        self.appender.topics["t"] = self.topic_state
+        self.appender.open(None, lambda: NOW * 1_000_000)
+        self.turn = YieldTimer(self.budget, lambda: 0.0, 1.0)
 
     def take(self, source: Iterator[Any]) -> tuple[int, Any]:
-        return self.quick.take_many("t", self.quick.feed(source), self.turn, self.watcher)
+        return self.appender.take_many("t", self.appender.feed(source), self.turn, self.watcher)
 
 
 def plainly(scene: Scene, given: list[Any]) -> tuple[int, Any, int, Any]:
@@ -86,7 +86,7 @@ def check(given: list[Any], memory: int, room: int, switch: int) -> None:
     taken, left_over = scene.take(iter(given))
     assert taken == count
     assert left_over is rest
-    assert scene.account.used == scene.batch.reserved == used <= memory
+    assert scene.budget.used == scene.batch.reserved == used <= memory
     assert scene.sticky.due() == (used >= switch)
     assert (scene.sticky.ready(0) < 0) == (used >= 2 * switch)
     if count:
@@ -131,7 +131,7 @@ def takes_nothing(scene: Scene) -> bool:
 
 def test_it_takes_nothing_while_somebody_waits() -> None:
     scene = begun()
-    scene.account.waiting = 1
+    scene.budget.waiting = 1
     assert takes_nothing(scene)
 
 
@@ -149,7 +149,7 @@ def test_without_a_chosen_partition_it_takes_nothing() -> None:
 
 def test_without_an_open_batch_it_takes_nothing() -> None:
     scene = begun()
-    scene.way.batches[0] = None
+    scene.topic_state.batches[0] = None
     assert takes_nothing(scene)
 
 
@@ -160,11 +160,11 @@ def test_what_the_source_does_meanwhile_counts(at: int) -> None:
     def source() -> Iterator[bytes]:
         for number in range(20):
             if number == at:
-                scene.way.batches[0] = None
+                scene.topic_state.batches[0] = None
             yield b"%d" % number
 
     taken, left_over = scene.take(source())
     assert at - BLOCK < taken <= at, "all but the block that was being pulled"
     assert left_over == b"%d" % taken
     assert scene.builder.record_count == taken
-    assert scene.account.used == sum(OVERHEAD + len(b"%d" % number) for number in range(taken))
+    assert scene.budget.used == sum(OVERHEAD + len(b"%d" % number) for number in range(taken))

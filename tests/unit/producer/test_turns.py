@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kclient
-from kclient.producer._compiled import Account, Turn
+from kclient.producer._compiled import MemoryBudget, YieldTimer
 
 KIB = 1024
 
@@ -15,11 +15,11 @@ class Scene:
 
     def __init__(self, per_turn: int = 4) -> None:
         self.now = 100.0
-        self.account = Account(1 << 20, per_turn)
-        self.turn = Turn(self.account, lambda: self.now, 1.0)
+        self.budget = MemoryBudget(1 << 20, per_turn)
+        self.turn = YieldTimer(self.budget, lambda: self.now, 1.0)
 
     def seal(self, batches: int) -> None:
-        self.account.sealed += batches
+        self.budget.sealed += batches
 
 
 def test_a_turn_is_due_when_four_batches_were_sealed() -> None:
@@ -64,7 +64,7 @@ def test_batches_of_a_turn_fit_into_a_request(
     producer: kclient.Producer = kclient.Producer(
         "127.0.0.1:9092", batch_size=batch_size, max_request_size=max_request_size
     )
-    assert producer._accumulator.account.per_turn == batches
+    assert producer._accumulator.budget.per_turn == batches
 
 
 def test_a_turn_is_due_for_each_batch_where_one_fills_a_request() -> None:
@@ -76,11 +76,11 @@ def test_a_turn_is_due_for_each_batch_where_one_fills_a_request() -> None:
 
 def test_a_turn_is_due_for_each_batch_where_memory_gets_scarce() -> None:
     scene = Scene()
-    scene.account.used = (1 << 19) + 1
+    scene.budget.used = (1 << 19) + 1
     assert not scene.turn.due()
     scene.seal(1)
     assert scene.turn.due()
-    scene.account.used = 1 << 19
+    scene.budget.used = 1 << 19
     assert not scene.turn.due()
 
 

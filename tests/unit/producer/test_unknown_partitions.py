@@ -6,7 +6,7 @@ import pytest
 
 from kclient.errors import DeliveryTimedOut, MetadataTimedOut
 from kclient.producer._compiled import Delivery
-from kclient.producer.waiting_records import Parked
+from kclient.producer.waiting_records import WaitingRecord
 
 from .model_broker import ModelBroker
 from .rig import Rig, Waiter, make_topic
@@ -37,7 +37,7 @@ def test_a_partition_that_does_not_exist_fails_after_ten_seconds_and_is_named() 
     assert isinstance(error, MetadataTimedOut) and error.maybe_written is False
     assert "partition 2 of topic t did not come to exist" in str(error)
     assert "within 10 s" in str(error) and "has 2, 0 to 1" in str(error)
-    assert rig.accumulator.account.waiting == 0 and rig.intake.lot.claimed == 0
+    assert rig.accumulator.budget.waiting == 0 and rig.admission.waiting_records.claimed == 0
 
 
 def test_a_deadline_that_comes_before_is_kept() -> None:
@@ -49,7 +49,7 @@ def test_a_deadline_that_comes_before_is_kept() -> None:
 
 def test_without_any_limit_enqueue_waits_ten_seconds_for_a_partition() -> None:
     rig = Rig(2, max_block=None)
-    parked = parked_of(rig.send(b"v", partition=2, no_room=Waiter))
+    parked = parked_of(rig.send(b"v", partition=2, when_full=Waiter))
     rig.pass_time(9.9)
     assert parked.error is None
     rig.pass_time(0.2)
@@ -70,7 +70,7 @@ def test_a_partition_that_came_leaves_its_record_all_of_delivery_timeout() -> No
 
 def test_enqueue_waits_for_a_partition_for_max_block() -> None:
     rig = Rig(2, max_block=3.0)
-    parked = parked_of(rig.send(b"v", partition=2, no_room=Waiter))
+    parked = parked_of(rig.send(b"v", partition=2, when_full=Waiter))
     rig.pass_time(2.9)
     assert parked.error is None
     rig.pass_time(0.2)
@@ -106,7 +106,7 @@ def test_records_for_a_new_partition_go_there_in_their_order() -> None:
     rig.send(b"20", partition=2)
     broker = serve_all(rig)
     assert broker.log("t", 2).values == [b"%d" % number for number in range(21)]
-    assert rig.accumulator.account.waiting == 0 and rig.intake.lot.claimed == 0
+    assert rig.accumulator.budget.waiting == 0 and rig.admission.waiting_records.claimed == 0
 
 
 def test_a_cancelled_record_leaves_the_line_for_its_partition() -> None:
@@ -117,14 +117,14 @@ def test_a_cancelled_record_leaves_the_line_for_its_partition() -> None:
     broker = serve_all(rig)
     assert broker.log("t", 2).values == [b"1"]
     last = rig.send(b"v", partition=3)
-    assert last.cancel() and rig.accumulator.account.waiting == 0
+    assert last.cancel() and rig.accumulator.budget.waiting == 0
 
 
 def test_a_partition_that_was_just_added_is_found() -> None:
     rig = Rig(2)
     delivery = rig.send(b"v", partition=2)
     rig.metadata.publish_topic(make_topic("t", [1, 1, 1]))
-    assert delivery.partition == 2 and not isinstance(delivery._outcome, Parked)
+    assert delivery.partition == 2 and not isinstance(delivery._outcome, WaitingRecord)
 
 
 # Topics that were created again with fewer partitions
@@ -151,7 +151,7 @@ def test_what_waits_for_a_deleted_partition_fails_at_its_deadline_without_doubt(
     assert isinstance(error, DeliveryTimedOut) and error.maybe_written is False
     assert error.topic_partition == ("t", 2) and "the partition has no leader" in str(error)
     assert isinstance(parked.exception(), MetadataTimedOut)
-    assert queue_of(rig, 2).idle and not rig.accumulator.account.used and not rig.accumulator.busy
+    assert queue_of(rig, 2).idle and not rig.accumulator.budget.used and not rig.accumulator.busy
 
 
 @pytest.mark.parametrize("seconds", [5.0, 30.1])

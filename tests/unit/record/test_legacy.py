@@ -13,7 +13,7 @@ from kclient.errors import CorruptRecord, DecompressionFailed
 from kclient.record import Compression, compress, read_batches
 from kclient.record.columnar import ColumnBuilder
 from kclient.record.implementation import Implementation
-from kclient.record.reader import LegacyBatch, mended_frame
+from kclient.record.reader import LegacyBatch, repaired_lz4_frame
 from kclient.types import TimestampType
 
 LOG_APPEND = 0x08
@@ -214,7 +214,7 @@ def test_kafkas_wrong_lz4_header_checksum_is_mended_in_v0_only(
     frame = bytearray(lz4.frame.compress(inner, store_size=store_size))
     at = 4 + 2 + (8 if store_size else 0)
     frame[at] ^= 0xFF
-    assert lz4.frame.decompress(mended_frame(frame)) == inner
+    assert lz4.frame.decompress(repaired_lz4_frame(frame)) == inner
     (batch,) = read_batches(message(0, bytes(frame), magic=0, attributes=3))
     assert batch.records("t", 0)[0].value == b"value"
     (batch,) = read_batches(message(0, bytes(frame), magic=1, attributes=3))
@@ -224,4 +224,4 @@ def test_kafkas_wrong_lz4_header_checksum_is_mended_in_v0_only(
 
 @pytest.mark.parametrize("data", [b"", b"\x04\x22\x4d\x18", b"\x04\x22\x4d\x18\x7f\x40"])
 def test_a_frame_too_short_to_mend_stays_as_it_is(data: bytes) -> None:
-    assert mended_frame(data) == data
+    assert repaired_lz4_frame(data) == data

@@ -7,7 +7,11 @@ import random
 import pytest
 
 from kclient.errors import ProtocolError
-from kclient.producer.produce_request import Cargo, CargoReply, TopicCargo
+from kclient.producer.produce_request import (
+    EncodedProduceRequest,
+    PlainProduceResponse,
+    TopicBatches,
+)
 from kclient.protocol.headers import encode_request
 from kclient.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -24,12 +28,12 @@ VERSIONS = range(ProduceRequest.MIN_VERSION, ProduceRequest.MAX_VERSION + 1)
 ID = bytes(range(16))
 
 
-def cargo(*sizes: int, topics: int = 1) -> Cargo:
-    return Cargo(
+def cargo(*sizes: int, topics: int = 1) -> EncodedProduceRequest:
+    return EncodedProduceRequest(
         -1,
         30_000,
         [
-            TopicCargo(
+            TopicBatches(
                 f"topic-{number}",
                 ID,
                 [(i, b"h" * 61, memoryview(b"b" * size)) for i, size in enumerate(sizes)],
@@ -88,8 +92,8 @@ def response(version: int, topics: int = 2, partitions: int = 3) -> ProduceRespo
 @pytest.mark.parametrize("partitions", [0, 1, 300])
 def test_a_plain_answer_is_read_at_once(version: int, partitions: int) -> None:
     wanted = response(version, partitions=partitions)
-    reply = CargoReply.decode(memoryview(b"xy" + wanted.encode(version)), version, 2)
-    assert isinstance(reply, CargoReply)
+    reply = PlainProduceResponse.decode(memoryview(b"xy" + wanted.encode(version)), version, 2)
+    assert isinstance(reply, PlainProduceResponse)
     assert reply.throttle_time_ms == 17
     assert reply.topics == {
         topic.topic_id if version >= 13 else topic.name: {
@@ -138,13 +142,13 @@ def with_a_partition_twice(answer: ProduceResponse) -> None:
 def test_an_answer_that_says_more_is_the_generated_one(change: object) -> None:
     answer = response(10)
     change(answer)  # type: ignore[operator]
-    assert CargoReply.decode(answer.encode(10), 10) == answer
+    assert PlainProduceResponse.decode(answer.encode(10), 10) == answer
 
 
 @pytest.mark.parametrize("version", range(9))
 def test_so_are_answers_of_old_versions(version: int) -> None:
     data = response(version).encode(version)
-    assert CargoReply.decode(data, version) == ProduceResponse.decode(data, version)
+    assert PlainProduceResponse.decode(data, version) == ProduceResponse.decode(data, version)
 
 
 @pytest.mark.parametrize("version", [9, 13])
@@ -160,10 +164,10 @@ def test_damaged_answers_fail_as_the_generated_ones_do(version: int) -> None:
         except ProtocolError as error:
             wanted = str(error)
         try:
-            got: object = CargoReply.decode(cut, version)
+            got: object = PlainProduceResponse.decode(cut, version)
         except ProtocolError as error:
             got = str(error)
-        if isinstance(got, CargoReply):
+        if isinstance(got, PlainProduceResponse):
             assert isinstance(wanted, ProduceResponse)
             assert wanted.throttle_time_ms == got.throttle_time_ms
             assert {
@@ -177,4 +181,4 @@ def test_damaged_answers_fail_as_the_generated_ones_do(version: int) -> None:
 
 def test_no_versions_but_ours_are_read() -> None:
     with pytest.raises(ProtocolError, match="no version 14"):
-        CargoReply.decode(response(13).encode(13), 14)
+        PlainProduceResponse.decode(response(13).encode(13), 14)
