@@ -36,7 +36,7 @@ _NAMES = {
         *("TopicDeletionDisabled", "UnknownTopicId", "UnknownTopicOrPartition", "WrongContext"),
     ),
     "kclient.group.group_member": ("GroupMember",),
-    "kclient.group.host": ("JoinedMember",),
+    "kclient.group.member": ("JoinedMember",),
     "kclient.group.user_protocol": ("GroupAssignment", "GroupProtocol"),
     "kclient.producer": ("Delivery", "Outgoing", "Producer"),
     "kclient.record": ("Record",),
@@ -125,7 +125,7 @@ if TYPE_CHECKING:
     from kclient.errors import UnknownTopicOrPartition as UnknownTopicOrPartition
     from kclient.errors import WrongContext as WrongContext
     from kclient.group.group_member import GroupMember as GroupMember
-    from kclient.group.host import JoinedMember as JoinedMember
+    from kclient.group.member import JoinedMember as JoinedMember
     from kclient.group.user_protocol import GroupAssignment as GroupAssignment
     from kclient.group.user_protocol import GroupProtocol as GroupProtocol
     from kclient.producer import Delivery as Delivery

@@ -51,12 +51,12 @@ SANS_IO = tuple(
         "outgoing.py partition_queue.py produce_request.py produce_response.py record_source.py",
         "consumer": "arguments.py commit_queue.py epoch_query.py "
         "fetch_buffer.py fetch_plan.py "
-        "fetch_reply.py fetch_request.py fetch_session.py fetched_data.py "
+        "fetch_reply.py fetch_session.py fetched_data.py "
         "partition_state.py reset.py subscription.py "
-        "watchdog.py running/dead_letters.py running/health.py running/plan.py "
-        "running/retries.py running/sender.py running/tracker.py",
-        "group": "assignors consumer_protocol.py host.py offset_requests.py",
-        "admin": "descriptions.py new_topic.py topics.py",
+        "watchdog.py running/dead_letters.py health.py running/plan.py "
+        "running/retries.py running/tracker.py",
+        "group": "assignors consumer_protocol.py member.py offset_requests.py",
+        "admin": "descriptions.py topics.py",
         "testing": "batch_rules.py broker_configs.py compaction.py config_defs.py "
         "config_descriptions.py config_rules.py config_tables controller.py elections.py "
         "events.py follower_fetch.py groups/classic_group.py groups/deadlines.py "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kclient.admin.admin import Admin
 from kclient.admin.descriptions import ClusterDescription, TopicDescription, TopicListing
-from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
+from kclient.admin.topics import CreatedTopic, DeletedTopic, NewTopic
 
 __all__ = [
     "Admin",

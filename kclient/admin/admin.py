@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar, overload
 from kclient.admin import arguments
 from kclient.admin.arguments import When
 from kclient.admin.descriptions import ClusterDescription, TopicDescription, TopicListing
-from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
-from kclient.admin.topics import TopicRef
+from kclient.admin.topics import CreatedTopic, DeletedTopic, NewTopic, TopicRef
 from kclient.cluster.core import AsyncOnly, ClientCore, Health, missing_attribute
 from kclient.config import AdminConfig, Bootstrap
 from kclient.durations import call_timeout
@@ -334,7 +333,7 @@ class Admin(AsyncOnly):
 
         Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
-        from kclient.admin.inspection import describe_topics
+        from kclient.admin.topic_changes import describe_topics
 
         self._core.check_usable()
         refs = arguments.topic_refs(topics)
@@ -353,7 +352,7 @@ class Admin(AsyncOnly):
 
         Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
-        from kclient.admin.inspection import list_topics
+        from kclient.admin.topic_changes import list_topics
 
         self._core.check_usable()
         arguments.check_flag("internal", internal)
@@ -369,7 +368,7 @@ class Admin(AsyncOnly):
 
         Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
-        from kclient.admin.inspection import describe_cluster
+        from kclient.admin.topic_changes import describe_cluster
 
         self._core.check_usable()
         return await describe_cluster(self._core, self._time(timeout))
@@ -423,7 +422,7 @@ class Admin(AsyncOnly):
 
             ends = await admin.list_offsets({TopicPartition("flights", 0): OffsetSpec.LATEST})
         """
-        from kclient.admin.inspection import list_offsets
+        from kclient.admin.topic_changes import list_offsets
 
         self._core.check_usable()
         chosen = arguments.offset_specs(specs)

@@ -6,8 +6,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from kclient.admin.new_topic import MAX_PARTITIONS, NewTopic, check_assignments
-from kclient.admin.topics import TopicRef
+from kclient.admin.topics import MAX_PARTITIONS, NewTopic, TopicRef, check_assignments
 from kclient.errors import InvalidArgument
 from kclient.types import IsolationLevel, OffsetSpec, TopicPartition, check_topic_name
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kclient.consumer.running.sender import unfit
+from kclient.consumer.running.dead_letters import unfit
 from kclient.errors import ClientClosed, InvalidArgument, InvalidConfig
 from kclient.frozen import Frozen, frozen
 from kclient.types import check_topic_name
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kclient.cluster.core import ClientCore
-    from kclient.consumer.running.sender import Sender
+    from kclient.consumer.running.dead_letters import Sender
     from kclient.errors import DeserializationFailed
     from kclient.record import Record
     from kclient.types import TopicPartition

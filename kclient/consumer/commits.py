@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from kclient.cluster.wakeups import LONGEST_SLEEP, Broadcast, Wakeup
 from kclient.consumer.commit_queue import Call, CommitQueue
 from kclient.errors import ClientClosed, KafkaError, fresh
-from kclient.group.host import OUTSIDE
+from kclient.group.member import OUTSIDE
 from kclient.group.offset_requests import Course, course, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kclient.cluster.core import ClientCore
-    from kclient.group.host import Generation
+    from kclient.group.member import Generation
     from kclient.group.offsets import GroupOffsets
     from kclient.types import OffsetAndMetadata, TopicPartition
 

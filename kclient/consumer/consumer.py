@@ -1,12 +1,14 @@
-"""Consumer: the public door of this room. Records out of assigned partitions, in order.
+"""Consumer: the public entry point of this package. Records out of assigned partitions, in order.
 
 A thin facade: it checks arguments and says what each call promises. The work is behind ``engine``:
 ``subscription`` knows where each partition stands, ``offsets`` finds positions, ``fetcher`` brings
-data, ``poller`` hands it over. It must not hold state or rules of its own.
+data, ``poller`` hands it over, ``engine.group`` does what there is to do in a group; ``run`` loads
+``running`` on first use. It must not hold state or rules of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kclient.cluster.core import AsyncOnly, missing_attribute
@@ -15,6 +17,7 @@ from kclient.consumer.arguments import (
     Interest,
     Joining,
     Listener,
+    checked_commit,
     checked_group,
     checked_limit,
     checked_listener,
@@ -29,21 +32,29 @@ from kclient.consumer.arguments import (
 )
 from kclient.consumer.bad_records import BadRecords
 from kclient.consumer.engine import Engine
-from kclient.consumer.grouping import Grouping
-from kclient.consumer.iteration import records_of
+from kclient.consumer.handed_over import committable, offset_and_epoch
+from kclient.consumer.partition_state import Phase
+from kclient.consumer.poller import records_of
 from kclient.consumer.records import ConsumerRecord, converter
 from kclient.consumer.reset import AtTime
-from kclient.consumer.running.door import Running
-from kclient.errors import a_or_an
+from kclient.errors import CommitFailed, InvalidArgument, KafkaError, a_or_an
 from kclient.hooks import require_callable
-from kclient.types import OffsetAndTimestamp, OffsetSpec, TopicPartition, check_topic_name
+from kclient.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    OffsetSpec,
+    TopicPartition,
+    check_topic_name,
+)
 
 if TYPE_CHECKING:
+    import asyncio
     import re
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
     from datetime import datetime
     from types import TracebackType
-    from typing import Literal, Unpack
+    from typing import Literal, TypeAlias, Unpack
 
     import pyarrow
 
@@ -51,11 +62,18 @@ if TYPE_CHECKING:
     from kclient.config import Bootstrap
     from kclient.consumer.arguments import RebalanceCallback
     from kclient.consumer.bad_records import DeadLetters
-    from kclient.consumer.health import ConsumerHealth
+    from kclient.consumer.group_side import GroupSide
+    from kclient.consumer.health import ConsumerHealth, RunHealth
     from kclient.consumer.partition_state import PartitionState
+    from kclient.consumer.running.dead_letters import Sender
+    from kclient.consumer.running.retries import Retries, RetryTopic
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
-    from kclient.types import OffsetAndMetadata
+
+    Committable: TypeAlias = (
+        ConsumerRecord[Any, Any] | Mapping[TopicPartition, int | OffsetAndMetadata] | None
+    )
+    """What ``commit`` takes."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -64,7 +82,7 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that ``close`` takes at most, unless told otherwise."""
 
 
-class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
+class Consumer(AsyncOnly, Generic[K, V]):
     """Reads records from the partitions of topics.
 
     ``Consumer(bootstrap, "flights")`` reads all partitions of a topic, those added later included;
@@ -313,6 +331,230 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
         if kind is None:
             self._engine.handed_over.all_finished()
         await self.close()
+
+    # The group
+
+    def subscribe(
+        self,
+        *topics: str,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> None:
+        """Read these topics with the group, in place of what was subscribed to before.
+
+        Returns at once; the group is joined meanwhile, and partitions come with a rebalance.
+
+        Args:
+            topics: Names.
+            pattern: A regular expression that the whole name must match, in place of names. Topics
+                that come later are read, too, once the metadata tells of them.
+            on_assigned: Is called after each rebalance with the partitions that came, maybe none,
+                before anything of them is handed over; it may seek. Their positions are known by
+                then, but where the coordinator refuses to tell them, or doesn't for
+                ``request_timeout`` seconds. A plain function or a coroutine function, as the
+                others; without any of them, those of before stay.
+            on_revoked: Is called before partitions are revoked, and by ``close``; it may commit. In
+                a rebalance it comes once the application has made its next call, for which
+                ``max_poll_interval`` is waited, with automatic commits or without.
+            on_lost: Is called when partitions are another's already; ``on_revoked`` if not given.
+
+        Raises:
+            InvalidConfig: The consumer has no group, or a callback can't be called.
+            InvalidArgument: Neither topics nor a pattern, or both; partitions are assigned by hand.
+            ClientClosed: Before ``start`` or after ``close``.
+        """
+        group = self._group()
+        names = checked_topics(topics, "subscribe(*topics)")
+        compiled = checked_sources(names, pattern)
+        if not names and compiled is None:
+            raise InvalidArgument(
+                "subscribe() needs names of topics or a pattern",
+                hint="call unsubscribe() to read nothing",
+            )
+        if group.handover.by_hand and len(self._engine.subscription):
+            raise InvalidArgument(
+                "subscribe() can't be used while partitions are assigned by hand",
+                hint="call unassign() first",
+            )
+        listener = checked_listener(on_assigned, on_revoked, on_lost)
+        internal = not self._config.exclude_internal_topics
+        group.subscribe(Interest(names, compiled, internal), listener)
+
+    async def unsubscribe(self) -> None:
+        """Give all partitions up and leave the group; ``subscribe`` joins it again.
+
+        What was handed over so far is taken as finished, and committed if commits are automatic.
+
+        Args:
+            None.
+
+        Returns:
+            Nothing; no partition is assigned.
+
+        Raises:
+            InvalidConfig: The consumer has no group.
+            ClientClosed, BackgroundTaskDied: The consumer ended.
+
+        Cancellation: it goes on all the same.
+
+        Example::
+
+            await consumer.unsubscribe()
+        """
+        group = self._group()
+        group.callbacks.check_outside("unsubscribe")
+        if self._engine.handlers is None:
+            self._engine.handed_over.all_finished()
+        else:
+            self._engine.handlers.check_outside("unsubscribe")
+        if group.handover.by_hand and len(self._engine.subscription):
+            if self._config.enable_auto_commit:
+                group.handover.commit_finished()
+            self._engine.assign((), "unsubscribe")
+        await group.unsubscribe()
+
+    def rejoin(self, reason: str = "the user asked for it") -> None:
+        """Have the group rebalanced soon, as an assignor may know something new.
+
+        Raises:
+            InvalidConfig: The consumer has no group.
+        """
+        group = self._group()
+        if not isinstance(reason, str):
+            raise InvalidArgument(f"reason={reason!r} can't be used: allowed is a str")
+        if not group.wanted.interest:
+            raise InvalidArgument("nothing is subscribed to", hint="call subscribe() first")
+        group.membership.rejoin(reason)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group at the moment.
+
+        Raises:
+            InvalidConfig: The consumer has no group.
+        """
+        group = self._group()
+        generation = group.membership.generation
+        if generation is None:
+            return GroupMetadata(group.group_id, instance_id=self._config.group_instance_id)
+        return GroupMetadata(
+            group.group_id,
+            generation.generation_id,
+            generation.member_id,
+            generation.instance_id,
+        )
+
+    async def commit(
+        self,
+        what: ConsumerRecord[Any, Any]
+        | Mapping[TopicPartition, int | OffsetAndMetadata]
+        | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Store in the group how far this consumer has come.
+
+        Commits are made one after the other, in the order of the calls, so that a later one is
+        never undone by an earlier one that was slow.
+
+        Args:
+            what: None for everything that was handed over so far, and while ``run`` is under way
+                for what its handlers have finished. A record, for its partition up to and with this
+                record; where more was committed already, nothing happens. Or offsets by partition:
+                the next one to read.
+            timeout: Seconds, with retries; ``api_timeout`` by default.
+
+        Returns:
+            Nothing; it is committed.
+
+        Raises:
+            CommitFailed: Partitions are, or may be, another member's by now. Nothing of theirs is
+                committed, the others are; the consumer goes on.
+            InvalidConfig: The consumer has no group.
+            InvalidArgument: An offset or a partition that can't be.
+            RequestTimedOut: The coordinator gave no good answer in time; it may be committed.
+            UnknownTopicOrPartition, UnknownTopicId: There is no such partition, as the coordinator
+                has said for some seconds, or its topic was deleted, and maybe recreated, since the
+                offset was read. Other commits don't wait for that.
+            BrokerError: It refused, such as with GroupAuthorizationFailed.
+            ClientClosed, BackgroundTaskDied: The consumer ended.
+
+        Cancellation: the commit goes on; only its outcome is not waited for.
+
+        Example::
+
+            for record in await consumer.poll():
+                await handle(record)
+            await consumer.commit()
+        """
+        limit = self._seconds(timeout)
+        offsets, at_least = self._finished_by(what)
+        if offsets:
+            commits = self._group().commits
+            await commits.submit(offsets, timeout=limit, at_least=at_least)
+
+    def commit_nowait(
+        self,
+        what: ConsumerRecord[Any, Any]
+        | Mapping[TopicPartition, int | OffsetAndMetadata]
+        | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> asyncio.Future[None]:
+        """As ``commit``, without waiting.
+
+        Args:
+            what: As with ``commit``.
+            timeout: Seconds, with retries; ``api_timeout`` by default.
+
+        Returns:
+            Its outcome, which can be awaited or cancelled by itself; the commit goes on. A failure
+            that nobody looks at is logged. Where the coordinator is away, each call holds some 200
+            bytes until it has an outcome.
+
+        Raises:
+            InvalidConfig, InvalidArgument, ClientClosed: As with ``commit``.
+        """
+        limit = self._seconds(timeout)
+        offsets, at_least = self._finished_by(what)
+        commits = self._group().commits
+        return commits.submit(offsets, timeout=limit, at_least=at_least)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed of ``partitions``, assigned or not.
+
+        Args:
+            partitions: Which ones.
+            timeout: Seconds for all; ``api_timeout`` by default.
+
+        Returns:
+            The next offset to read by partition; None where nothing is committed.
+
+        Raises:
+            KafkaError: The error of the first partition that failed.
+            InvalidConfig: The consumer has no group.
+
+        Cancellation: safe.
+
+        Example::
+
+            offsets = await consumer.committed(consumer.assignment)
+        """
+        group = self._group()
+        asked = checked_partitions(partitions)
+        if not asked:
+            return {}
+        answers = await group.offsets.fetch(asked, self._seconds(timeout))
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        for partition in asked:
+            answer = answers[partition]
+            if isinstance(answer, KafkaError):
+                raise answer
+            found[partition] = answer
+        return found
 
     # The assignment
 
@@ -595,6 +837,135 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
             self._engine.group.callbacks.check_outside("poll")
         self._engine.poller.check_free()
 
+    # Handlers
+
+    async def run(
+        self,
+        handler: Callable[[ConsumerRecord[K, V]], Awaitable[object]],
+        *,
+        concurrency: int = 64,
+        ordering: Literal["partition", "key", "none"] = "partition",
+        retries: Retries | None = None,
+        retry_topics: Sequence[RetryTopic] = (),
+        dead_letter_topic: str | None = None,
+        producer: Sender | None = None,
+        max_in_flight: int | None = None,
+        drain_timeout: float = 30.0,
+    ) -> None:
+        """Call ``handler`` for each record, many at the same time, until the consumer is closed.
+
+        **Order.** Records of one partition, or of one key, are handled one after the other, in
+        the order of their offsets; with ``none`` in any. Keys are compared as they are stored,
+        and records without a key stay in order within their partition.
+
+        **Commits.** In a group the offset up to which *all* records of a partition are finished
+        is committed: every ``auto_commit_interval``, before partitions are given up, on close and
+        when the run ends; with ``enable_auto_commit=False`` never by itself. Each record is
+        handled at least once: those that were finished behind one that wasn't come again after a
+        restart or a rebalance. A record is finished when its handler returns, or when it is
+        acknowledged by a retry topic or the dead-letter topic.
+
+        **Failures.** A handler that raises an exception is called again as ``retries`` say, and
+        only what may not overtake its record waits meanwhile. After that the record goes to the
+        first of ``retry_topics``, from there to the second, and at last to the
+        ``dead_letter_topic``, with its key, value and headers and with headers that tell why; see
+        ``kclient.failure_of``. There it no longer holds up anything,
+        so its order is lost. A run that reads a retry topic starts a record when it is due and
+        pauses the partition until then: subscribe to these topics here or in another consumer, and
+        give it the same ``retry_topics``. Without a topic to go to, the run ends with
+        HandlerFailed. What can't be deserialized isn't tried again; unless the consumer's
+        ``bad_records`` say what becomes of it, it goes to the dead-letter topic.
+
+        **Slow handlers.** The group is polled for all the time. A partition that has its share of
+        ``max_in_flight`` unfinished is paused, and a handler that takes longer than
+        ``max_poll_interval`` is named in the log and in ``run_health()``; nobody is thrown out of
+        the group. What blocks the event loop itself can't be seen through: give it to a thread.
+
+        **Ends.** When partitions are given up, and when the consumer is closed, no handler of them
+        is started, and those that run have ``drain_timeout`` to end, less where the group or
+        ``close(timeout=...)`` has less; then they are cancelled, and their records count as not
+        finished. A handler can't await ``close()`` or ``unsubscribe()``, which wait for it: have
+        another task do so, or cancel that of the run. When partitions are lost, their handlers are
+        cancelled at once. ``seek`` drops what was taken before, and handlers that run go on.
+        Polling is refused while this runs.
+
+        Each call of the handler has context variables of its own. CancelledError that a handler
+        raises is a failure like others; KeyboardInterrupt and SystemExit end the run.
+
+        Args:
+            handler: An async function, called with a record as ``poll`` gives it. What it returns
+                doesn't matter.
+            concurrency: Handlers that run at the same time at most.
+            ordering: What isn't overtaken: ``"partition"``, ``"key"`` or ``"none"``.
+            retries: ``Retries()`` by default: five calls, waits of 0.2 seconds doubling up to 10.
+            retry_topics: Where a record goes that failed for good here, one after the other.
+            dead_letter_topic: Where it goes at last; not among what this consumer reads.
+            producer: Sends it there: a ``Producer`` without serializers, which must be open for as
+                long as this runs.
+            max_in_flight: Records that are taken and not finished, or wait for one before them
+                that isn't; by default at least 1,024, and 16 for each handler and partition.
+            drain_timeout: Seconds, see above.
+
+        Returns:
+            Nothing, once the consumer is closed.
+
+        Raises:
+            HandlerFailed: A record failed for good and has no topic to go to, or can't be sent
+                there: ``offset`` and ``topic_partition`` say which, ``__cause__`` is what the
+                handler raised, and the text also says why the record can't be sent. Others that ran
+                have ended, what is finished is committed, and the position is back at the first
+                record that isn't: to go on, seek past it or mend the handler, and run again.
+            InvalidArgument: An argument that can't work, a handler that isn't async or takes other
+                arguments, or a run or a ``poll`` that is under way.
+            UnknownTopicOrPartition, TopicAuthorizationFailed: The producer can't send to one of
+                these topics; found out before the first record is handled.
+            KafkaError: What ``poll`` raises and a retry wouldn't mend, such as NoPosition; after
+                handlers have ended, as above.
+            ClientClosed, BackgroundTaskDied: The consumer can't be used.
+
+        Cancellation: handlers are cancelled, what is finished is committed, and the positions go
+        back to what isn't, so that the consumer can be used on, for another run, too.
+
+        Example::
+
+            async def handle(record):
+                await database.save(record.key, record.value)
+
+            async with (
+                kclient.Producer("localhost:9092") as producer,
+                kclient.Consumer("localhost:9092", "orders", group="billing") as consumer,
+            ):
+                await consumer.run(
+                    handle, ordering="key", dead_letter_topic="orders.dead", producer=producer
+                )
+        """
+        from kclient.consumer.running.plan import checked_handler, checked_producer, planned
+        from kclient.consumer.running.runner import EngineHost, Runner
+
+        checked_handler(handler)
+        plan = planned(
+            *(concurrency, ordering, retries, retry_topics, dead_letter_topic),
+            *(max_in_flight, drain_timeout),
+        )
+        checked_producer(producer, plan)
+        self._engine.core.check_usable()
+        if self._engine.group is not None:
+            self._engine.group.callbacks.check_outside("run")
+        if self._engine.handlers is not None:
+            raise InvalidArgument("run() is under way already", hint="one run per consumer")
+        runner = Runner(EngineHost(self._engine), handler, plan, producer)
+        with self._engine.handling(runner):
+            await runner.run()
+
+    def run_health(self) -> RunHealth | None:
+        """How ``run`` is doing; None where it isn't under way. Cheap, and free to call.
+
+        Returns:
+            A ``kclient.consumer.health.RunHealth``: handlers at work, records in flight,
+            failures, and in ``slow`` each handler that takes longer than ``max_poll_interval``.
+        """
+        return None if self._engine.handlers is None else self._engine.handlers.health()
+
     # Questions
 
     async def partitions_for(
@@ -751,3 +1122,70 @@ class Consumer(AsyncOnly, Grouping, Running[K, V], Generic[K, V]):
         self._engine.core.check_usable()
         self._engine.handed_over.settle()
         return list(self._engine.subscription)
+
+    def _group(self) -> GroupSide:
+        self._engine.core.check_usable()
+        if self._engine.group is None:
+            raise refuse_group()
+        return self._engine.group
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._config.api_timeout if timeout is None else checked_timeout(timeout)
+
+    def _finished_by(
+        self, what: Committable
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
+        """As ``_offsets_of``; automatic commits go by what the user says here from now on."""
+        offsets, at_least = self._offsets_of(what)
+        finish, handover = self._engine.subscription.finish, self._group().handover
+        for partition, wanted in offsets.items():
+            finish(partition, *offset_and_epoch(wanted), at_least=at_least)
+            if isinstance(what, Mapping):
+                handover.progress.stand(partition)
+        return offsets, at_least
+
+    def _offsets_of(
+        self, what: Committable
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
+        """What to commit, and whether more that is committed already shall stay."""
+        group = self._group()
+        if what is None:
+            handover, handed_over = group.handover, self._engine.handed_over
+            handover.check_loss()
+            found: Mapping[TopicPartition, OffsetAndMetadata]
+            if self._engine.handlers is None and not handover.in_move:
+                handed_over.settle()
+                found = _positions(self._engine)
+            elif handover.by_poll:  # not all that was handed over is finished
+                found = handed_over.reached()
+            else:
+                found = handover.progress.finished()
+            return group.commits.queue.unconfirmed(found), False
+        if isinstance(what, Mapping):
+            return {checked_partition(key): checked_commit(at) for key, at in what.items()}, False
+        if not hasattr(what, "topic_partition") or not hasattr(what, "offset"):
+            raise InvalidArgument(
+                f"{type(what).__name__} can't be committed: give a record, or offsets by partition",
+                hint="such as commit({TopicPartition('orders', 0): 7})",
+            )
+        partition = checked_partition(what.topic_partition)
+        state = self._engine.subscription.get(partition)
+        fresh = state is not None and state.phase is Phase.AWAITING_COMMITTED
+        # Nothing of a fresh one was handed over yet.
+        if fresh or not group.handover.owns(partition):
+            raise CommitFailed(
+                f"offset {what.offset + 1} of {partition} was not committed: the partition is not "
+                "this consumer's any more",
+                partitions=[partition],
+                topic_partition=partition,
+                hint="whoever owns it now reads the record again",
+            )
+        return {partition: OffsetAndMetadata(what.offset + 1, what.leader_epoch)}, True
+
+
+def _positions(engine: Engine) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        state.topic_partition: committable((state.position, state.position_epoch))
+        for state in engine.subscription
+        if state.position is not None
+    }

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
-    from kclient.consumer.fetch_request import FetchLimits
+    from kclient.consumer.fetch_session import FetchLimits
     from kclient.consumer.partition_state import PartitionState
     from kclient.consumer.subscription import Subscription
     from kclient.errors import CodecUnavailable
@@ -172,7 +172,7 @@ class Fetcher:
 
     async def _fetch(self, queue: BrokerQueue, now: float) -> None:
         """One request and its answer."""
-        from kclient.consumer.fetch_request import LAST_BY_NAME, fetch_request
+        from kclient.consumer.fetch_session import LAST_BY_NAME, fetch_request
         from kclient.protocol.messages.fetch import FetchRequest
 
         limits = self._limits(queue, now)
@@ -201,7 +201,7 @@ class Fetcher:
             queue.end()
 
     def _limits(self, queue: BrokerQueue, now: float) -> FetchLimits:
-        from kclient.consumer.fetch_request import FetchLimits
+        from kclient.consumer.fetch_session import FetchLimits
 
         config = self._config
         # All brokers together may not bring much more than the budget at once.
@@ -389,7 +389,7 @@ class Fetcher:
         await asyncio.gather(*(self._end_session(queue) for queue in queues))
 
     async def _end_session(self, queue: BrokerQueue) -> None:
-        from kclient.consumer.fetch_request import FetchLimits, fetch_request
+        from kclient.consumer.fetch_session import FetchLimits, fetch_request
         from kclient.protocol.messages.fetch import FetchRequest
 
         wishes = queue.session.close()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kclient.consumer.arguments import Joining, Listener
     from kclient.consumer.handed_over import HandedOver
     from kclient.consumer.subscription import Subscription
-    from kclient.group.health import MembershipHealth
+    from kclient.group.membership import MembershipHealth
 
 logger = logging.getLogger("kclient.consumer")
 

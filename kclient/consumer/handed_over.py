@@ -12,7 +12,7 @@ import operator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.cluster.wakeups import Broadcast
-from kclient.consumer.iteration import Handout
+from kclient.record import IMPLEMENTATION
 from kclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from kclient.consumer.subscription import Subscription
     from kclient.record import Record
     from kclient.types import TopicPartition
+
+if TYPE_CHECKING or IMPLEMENTATION != "cython":
+    from kclient.consumer.steps import Handout as Handout
+    from kclient.consumer.steps import RecordIterator as RecordIterator
+    from kclient.consumer.steps import Step as Step
+else:
+    from kclient.consumer._steps_c import Handout as Handout
+    from kclient.consumer._steps_c import RecordIterator as RecordIterator
+    from kclient.consumer._steps_c import Step as Step
 
 
 class Progress(Protocol):

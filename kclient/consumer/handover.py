@@ -27,7 +27,7 @@ from kclient.errors import CommitFailed, InvalidArgument, KafkaError, ProtocolEr
 from kclient.group.assignors import chosen, is_cooperative
 from kclient.group.consumer_protocol import decode_assignment, encode_subscription
 from kclient.group.coordinator import Coordinator
-from kclient.group.host import OUTSIDE, Generation, JoinedMember, Offer
+from kclient.group.member import OUTSIDE, Generation, JoinedMember, Offer
 from kclient.group.membership import Membership
 from kclient.group.offsets import GroupOffsets
 from kclient.hooks import MemberSubscription

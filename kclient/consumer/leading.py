@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.consumer.wanted import Wanted
-    from kclient.group.host import JoinedMember
+    from kclient.group.member import JoinedMember
     from kclient.hooks import Assignor
 
 logger = logging.getLogger("kclient.consumer")

@@ -4,14 +4,23 @@ The hand-over itself is one synchronous step (``fetch_buffer.take``, then maybe 
 so cancelling a poll loses nothing: as long as it waits it has taken nothing. Nothing here costs a
 task, a timer or a trip through the loop per record; but the loop gets a turn every ``TURN`` seconds
 even where data never runs out.
+
+``async for`` iterates over what ``handed_over.handout`` holds, so that ``poll``, ``seek`` and the
+others can take back what was not handed over yet. How long the loop was held is read from
+``time.monotonic``, once per record: that is a matter of real time, and half as dear as the client's
+clock.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from time import monotonic
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
+from kclient.clock import work_clock
+from kclient.consumer.handed_over import RecordIterator
 from kclient.consumer.watchdog import Unplaced, Watchdog
 from kclient.errors import (
     CodecUnavailable,
@@ -32,11 +41,9 @@ if TYPE_CHECKING:
     from kclient.consumer.fetched_data import FetchedData
     from kclient.consumer.fetcher import Fetcher
     from kclient.consumer.group_side import GroupSide
-    from kclient.consumer.handed_over import HandedOver
-    from kclient.consumer.iteration import Handout
+    from kclient.consumer.handed_over import HandedOver, Handout
     from kclient.consumer.records import Convert
     from kclient.consumer.subscription import Subscription
-
 
 TURN = 0.005
 """Seconds after which the loop gets a turn."""
@@ -411,3 +418,10 @@ class Poller:
             self._news.notify()
 
         job.add_done_callback(inflated)
+
+
+def records_of(poller: Poller, *, converts: bool) -> RecordIterator:
+    """A new iterator; ``converts``: the consumer has deserializers."""
+    clock = work_clock(monotonic)
+    real = isinstance(clock, BuiltinFunctionType)  # nobody has put another in its place
+    return RecordIterator(poller, converts=converts, clock=clock, real=real, turn=TURN)

@@ -18,8 +18,7 @@ from kclient.durations import call_timeout
 from kclient.errors import ClientClosed, InvalidArgument, RequestTimedOut, fresh
 from kclient.frozen import Frozen, Snapshot, frozen
 from kclient.group.coordinator import Coordinator
-from kclient.group.health import MembershipHealth
-from kclient.group.membership import Membership
+from kclient.group.membership import Membership, MembershipHealth
 from kclient.group.user_protocol import (
     GroupAssignment,
     GroupProtocol,

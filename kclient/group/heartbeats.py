@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.wakeups import Wakeup
 from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
-from kclient.group.host import Generation
-from kclient.group.member import MemberState, Pulse
+from kclient.group.member import Generation, MemberState, Pulse
 from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import NoCommonVersion, broker_error
 from kclient.frozen import Frozen, frozen
-from kclient.group.host import Generation, JoinedMember
+from kclient.group.member import Generation, JoinedMember
 from kclient.group.verdicts import HINTS, STATIC_HINTS, Api, Verdict, verdict_on
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kclient.errors import BrokerError
-    from kclient.group.host import Offer
+    from kclient.group.member import Offer
     from kclient.protocol.messages.join_group import JoinGroupResponse
     from kclient.protocol.messages.leave_group import LeaveGroupResponse
     from kclient.protocol.messages.sync_group import SyncGroupResponse

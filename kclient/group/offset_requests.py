@@ -43,7 +43,7 @@ from kclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
-    from kclient.group.host import Generation
+    from kclient.group.member import Generation
 
 _FIRST_IN_KAFKA: Final = 1
 """Version 0 of both requests keeps offsets in ZooKeeper, and asks nobody whether a member may

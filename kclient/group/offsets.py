@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kclient.cluster.calls import RetryState
     from kclient.cluster.core import ClientCore
     from kclient.group.coordinator import Coordinator
-    from kclient.group.host import Generation
+    from kclient.group.member import Generation
     from kclient.protocol.message import Request
     from kclient.types import OffsetAndMetadata, TopicPartition
 

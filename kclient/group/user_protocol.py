@@ -27,7 +27,7 @@ from kclient.errors import (
     text_of,
 )
 from kclient.frozen import Frozen, frozen
-from kclient.group.host import MOST_BYTES, JoinedMember, Offer
+from kclient.group.member import MOST_BYTES, JoinedMember, Offer
 from kclient.group.user_calls import UserCalls
 from kclient.hooks import require_method
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.wakeups import Broadcast
-    from kclient.group.host import Generation
+    from kclient.group.member import Generation
 
 logger = logging.getLogger("kclient.group")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pytest
 import pytest_asyncio
 
-from kclient.pytest_plugin import marked
+from kclient.pytest_plugin import new_cluster
 
 if TYPE_CHECKING:
     from kclient.testing import Cluster
@@ -23,7 +23,7 @@ _Scope: TypeAlias = Literal["function", "class", "module", "package", "session"]
 def _fixture(scope: _Scope) -> Callable[[pytest.FixtureRequest], AsyncIterator[Cluster]]:
     @pytest_asyncio.fixture(loop_scope=scope, name=f"kafka_cluster_in_{scope}_loop")
     async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-        async with marked.new_cluster(request.node) as started:
+        async with new_cluster(request.node) as started:
             yield started
 
     return cluster

@@ -15,7 +15,7 @@ import pyarrow  # noqa: F401 - loaded before a probe looks
 import pytest
 
 import kclient
-from kclient.consumer import iteration
+from kclient.consumer import poller
 from kclient.testing import Cluster, LoopProbe
 from tests.support.holds import held, run_held, scaled
 from tests.support.users_work import UsersWork
@@ -107,7 +107,7 @@ def test_a_loop_over_records_of_a_member_lets_others_run_every_few_milliseconds(
 ) -> None:
     """Heartbeats and commits among them, however long the user's own code takes over each."""
     work = UsersWork()
-    monkeypatch.setattr("kclient.consumer.iteration.monotonic", work.clock)
+    monkeypatch.setattr("kclient.consumer.poller.monotonic", work.clock)
 
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
@@ -126,7 +126,7 @@ def test_a_loop_over_records_of_a_member_lets_others_run_every_few_milliseconds(
                         break
                 others.cancel()
             assert work.now > 0.8
-            assert work.longest() < iteration.TURN + 2 * work.RECORD
+            assert work.longest() < poller.TURN + 2 * work.RECORD
 
     run_held(main)
 

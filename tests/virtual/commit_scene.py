@@ -11,7 +11,7 @@ from kclient.config import ConsumerConfig
 from kclient.consumer.commits import Commits
 from kclient.errors import KafkaError
 from kclient.group.coordinator import Coordinator
-from kclient.group.host import OUTSIDE, Generation
+from kclient.group.member import OUTSIDE, Generation
 from kclient.group.offsets import GroupOffsets
 from kclient.testing import Cluster
 from kclient.types import OffsetAndMetadata, TopicPartition

@@ -15,8 +15,7 @@ from kclient.cluster.core import ClientCore
 from kclient.config import GroupMemberConfig
 from kclient.errors import KafkaError
 from kclient.group.coordinator import Coordinator
-from kclient.group.host import Generation, JoinedMember, Offer
-from kclient.group.member import MemberState
+from kclient.group.member import Generation, JoinedMember, MemberState, Offer
 from kclient.group.membership import Membership
 from kclient.testing import Cluster
 

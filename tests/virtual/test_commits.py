@@ -10,7 +10,7 @@ import kclient
 from kclient.broker_errors import GroupAuthorizationFailed
 from kclient.error_codes import ErrorCode
 from kclient.errors import CommitFailed, RequestTimedOut
-from kclient.group.host import OUTSIDE
+from kclient.group.member import OUTSIDE
 from kclient.testing import Cluster, run_virtually
 from tests.virtual.commit_scene import COMMIT, P0, P1, STRANGER, at, scene
 from tests.virtual.consumer_scene import P, fill, until

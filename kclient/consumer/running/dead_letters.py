@@ -1,19 +1,24 @@
-"""What a record carries into a retry or dead-letter topic: where it was, and why. Sans-IO.
+"""What a record carries into a retry or dead-letter topic, and what sends it there. Sans-IO.
 
 All of it is in headers, as text in UTF-8, under names that begin with ``kclient.``; key, value and
 all other headers stay as they were. What is read back may have been written by anybody, so every
 number has its range, and what is out of it counts as absent: a forged time must not hold up a
 partition for longer than its topic's delay (the fault of CVE-2026-41727).
+
+Any ``kclient.Producer`` without serializers is a ``Sender``, so that this package need not know the
+producer's. What else a sender may have is asked of its class, since mocks have everything.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient.errors import DeserializationFailed
 from kclient.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
     from kclient.consumer.records import ConsumerRecord
     from kclient.record import Record
     from kclient.types import Headers
@@ -187,3 +192,29 @@ def _number(value: bytes | None, most: int) -> int | None:
         return None
     number = int(value)
     return number if number <= most else None
+
+
+class Sender(Protocol):
+    """What sends records to retry topics and to the dead-letter topic."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> Awaitable[object]:
+        """Send one record; whoever awaits the answer knows that it is in the log."""
+
+
+def unfit(sender: Any, *, running: bool) -> str | None:
+    """Why records can't be sent on by ``sender``, in words; None if nothing is known.
+
+    Args:
+        sender: A ``Sender``; those that don't tell are believed.
+        running: Whether it must have been started.
+    """
+    asked = getattr(type(sender), "_unfit_to_relay", None)
+    why: str | None = None if asked is None else asked(sender, running=running)
+    return why

@@ -26,10 +26,9 @@ from kclient.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient.consumer.running.engine_host import EngineHost
+    from kclient.consumer.running.dead_letters import Sender
     from kclient.consumer.running.retries import Policy
-    from kclient.consumer.running.runner import Runner
-    from kclient.consumer.running.sender import Sender
+    from kclient.consumer.running.runner import EngineHost, Runner
     from kclient.consumer.running.tracker import Job
 
 PATIENCE = 10.0

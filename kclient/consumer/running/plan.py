@@ -1,7 +1,7 @@
 """Plan: what the user asked ``Consumer.run`` for, checked. A value, sans-IO.
 
-``door`` makes it of its arguments, ``runner`` works by it. Each check names the argument, what was
-given and what is allowed.
+``Consumer.run`` makes it of its arguments, ``runner`` works by it. Each check names the argument,
+what was given and what is allowed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
+from kclient.consumer.running.dead_letters import unfit
 from kclient.consumer.running.retries import Policy, Retries, RetryTopic
-from kclient.consumer.running.sender import unfit
 from kclient.consumer.running.tracker import Ordering
 from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, a_or_an

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
     from contextvars import Context
 
-    from kclient.consumer.running.engine_host import EngineHost
-    from kclient.consumer.running.runner import Runner
+    from kclient.consumer.running.runner import EngineHost, Runner
     from kclient.consumer.running.tracker import Job, Schedule, Track
 
 TURN = 0.005

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from kclient.admin.new_topic import CreatedTopic, DeletedTopic, NewTopic
 from kclient.admin.topics import (
+    CreatedTopic,
     CreatePartitions,
     CreateTopics,
     DefaultsNeeded,
+    DeletedTopic,
     DeleteTopics,
+    NewTopic,
 )
 from kclient.broker_errors import (
     InvalidPartitions,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.consumer.fetch_request import FetchLimits, fetch_request
-from kclient.consumer.fetch_session import Ask, SessionRequest
+from kclient.consumer.fetch_session import Ask, FetchLimits, SessionRequest, fetch_request
 from kclient.protocol.messages.fetch import FetchRequest
 from kclient.types import TopicPartition
 

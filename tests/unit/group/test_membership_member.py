@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kclient.errors import KafkaError
-from kclient.group.host import Generation
-from kclient.group.member import Member
+from kclient.group.member import Generation, Member
 from kclient.group.member import MemberState as S
 from kclient.transitions import IllegalTransition
 

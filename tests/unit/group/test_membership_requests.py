@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kclient.errors import NoCommonVersion
-from kclient.group.host import Generation, JoinedMember, Offer
+from kclient.group.member import Generation, JoinedMember, Offer
 from kclient.group.membership_requests import Terms
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.join_group import (

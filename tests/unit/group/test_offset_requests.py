@@ -33,7 +33,7 @@ from kclient.errors import (
     ProtocolError,
     some_of,
 )
-from kclient.group.host import OUTSIDE, Generation
+from kclient.group.member import OUTSIDE, Generation
 from kclient.group.offset_requests import Course, OffsetCommit, OffsetFetch, course, united
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
