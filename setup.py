@@ -20,7 +20,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError, CompileError
 
 COMPILED = [
-    "kclient.consumer.steps",
+    "kclient.consumer.record_iterator",
     "kclient.producer.batch",
     "kclient.producer.delivery",
     "kclient.producer.record_source",

@@ -18,8 +18,8 @@ _NAMES = {
     ),
     "kclient.config": ("AdminConfig", "ConsumerConfig", "GroupMemberConfig", "ProducerConfig"),
     "kclient.consumer": ("Consumer", "ConsumerRecord", "DeadLetters"),
-    "kclient.consumer.running.dead_letters": ("Failure", "failure_of"),
-    "kclient.consumer.running.retries": ("Retries", "RetryTopic"),
+    "kclient.consumer.dead_letters": ("Failure", "failure_of"),
+    "kclient.consumer.handlers.retries": ("Retries", "RetryTopic"),
     "kclient.errors": (
         *("BackgroundTaskDied", "BootstrapFailed", "BrokerError", "BrokerInvalidConfig"),
         *("BrokerUnreachable", "BufferFull", "ClientClosed", "ClientError", "CodecUnavailable"),
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from kclient.consumer import Consumer as Consumer
     from kclient.consumer import ConsumerRecord as ConsumerRecord
     from kclient.consumer import DeadLetters as DeadLetters
-    from kclient.consumer.running.dead_letters import Failure as Failure
-    from kclient.consumer.running.dead_letters import failure_of as failure_of
-    from kclient.consumer.running.retries import Retries as Retries
-    from kclient.consumer.running.retries import RetryTopic as RetryTopic
+    from kclient.consumer.dead_letters import Failure as Failure
+    from kclient.consumer.dead_letters import failure_of as failure_of
+    from kclient.consumer.handlers.retries import Retries as Retries
+    from kclient.consumer.handlers.retries import RetryTopic as RetryTopic
     from kclient.errors import BackgroundTaskDied as BackgroundTaskDied
     from kclient.errors import BootstrapFailed as BootstrapFailed
     from kclient.errors import BrokerError as BrokerError

@@ -49,12 +49,10 @@ SANS_IO = tuple(
         "unreachable_leaders.py view.py",
         "producer": "accumulator.py batch.py deadline_queue.py idempotence.py "
         "outgoing.py partition_queue.py produce_request.py produce_response.py record_source.py",
-        "consumer": "arguments.py commit_queue.py epoch_query.py "
-        "fetch_buffer.py fetch_plan.py "
-        "fetch_reply.py fetch_session.py fetched_data.py "
-        "partition_state.py reset.py subscription.py "
-        "watchdog.py running/dead_letters.py health.py running/plan.py "
-        "running/retries.py running/tracker.py",
+        "consumer": "arguments.py commit_queue.py completed_fetch.py dead_letters.py "
+        "fetch_buffer.py fetch_response.py fetch_scheduler.py fetch_session.py health.py "
+        "log_truncation.py offset_reset.py partition_state.py stall_detection.py subscription.py "
+        "handlers/retries.py handlers/run_options.py handlers/tracker.py",
         "group": "assignors consumer_protocol.py member.py offset_requests.py",
         "admin": "descriptions.py topics.py",
         "testing": "batch_rules.py broker_configs.py compaction.py config_defs.py "

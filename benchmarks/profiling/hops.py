@@ -98,15 +98,18 @@ OUT_RULES = (
     Rule("2", r"cluster/"),
 )
 IN_RULES = (
-    Rule("1", r"consumer/(offsets|epoch_query|engine)|cluster/"),
+    Rule("1", r"consumer/(positions|log_truncation|engine)|cluster/"),
     Rule("9", r"consumer/subscription", r"advance|move|hand|take|settle"),
     Rule("3", r"consumer/fetch_session", r"fetch_request|_wanted|_forgotten"),
-    Rule("2", r"consumer/(fetcher|fetch_plan|fetch_session|subscription|watchdog)"),
-    Rule("5", r"consumer/fetch_reply|protocol/|network/future"),
+    Rule("2", r"consumer/(fetcher|fetch_scheduler|fetch_session|subscription|stall_detection)"),
+    Rule("5", r"consumer/fetch_response|protocol/|network/future"),
     Rule("6", r"consumer/fetch_buffer"),
     Rule("10", r"consumer/records"),
-    Rule("7", r"consumer/(poller|handed_over|consumer|arguments)|cluster/wakeups"),
-    Rule("8", r"consumer/(fetched_data|arrow)|record/"),
+    Rule(
+        "7",
+        r"consumer/(poller|processed_offsets|record_iterator|consumer|arguments)|cluster/wakeups",
+    ),
+    Rule("8", r"consumer/(completed_fetch|arrow)|record/"),
     Rule("4", r"network/(frames|channel)"),
     Rule("5", r"network/connection", r"receive|frame|answer|oldest|complete"),
     Rule("3", r"network/"),

@@ -172,7 +172,7 @@ class Admin(AsyncOnly):
                 [NewTopic("flights", partitions=6, configs={"retention.ms": 86_400_000})]
             )
         """
-        from kclient.admin.topic_changes import create_topics
+        from kclient.admin.operations import create_topics
 
         self._core.check_usable()
         chosen = arguments.new_topics(topics)
@@ -226,7 +226,7 @@ class Admin(AsyncOnly):
         Cancellation: abandons the answer. Topics may be deleted, now or a moment later; the client
         can be used on.
         """
-        from kclient.admin.topic_changes import delete_topics
+        from kclient.admin.operations import delete_topics
 
         self._core.check_usable()
         refs = arguments.topic_refs(topics)
@@ -284,7 +284,7 @@ class Admin(AsyncOnly):
         Cancellation: abandons the answer. Partitions may be added, now or a moment later; the
         client can be used on.
         """
-        from kclient.admin.topic_changes import create_partitions
+        from kclient.admin.operations import create_partitions
 
         self._core.check_usable()
         checked = arguments.totals(totals, assignments)
@@ -333,7 +333,7 @@ class Admin(AsyncOnly):
 
         Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
-        from kclient.admin.topic_changes import describe_topics
+        from kclient.admin.operations import describe_topics
 
         self._core.check_usable()
         refs = arguments.topic_refs(topics)
@@ -352,7 +352,7 @@ class Admin(AsyncOnly):
 
         Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
-        from kclient.admin.topic_changes import list_topics
+        from kclient.admin.operations import list_topics
 
         self._core.check_usable()
         arguments.check_flag("internal", internal)
@@ -368,7 +368,7 @@ class Admin(AsyncOnly):
 
         Cancellation: safe, nothing is changed anywhere; the client can be used on.
         """
-        from kclient.admin.topic_changes import describe_cluster
+        from kclient.admin.operations import describe_cluster
 
         self._core.check_usable()
         return await describe_cluster(self._core, self._time(timeout))
@@ -422,7 +422,7 @@ class Admin(AsyncOnly):
 
             ends = await admin.list_offsets({TopicPartition("flights", 0): OffsetSpec.LATEST})
         """
-        from kclient.admin.topic_changes import list_offsets
+        from kclient.admin.operations import list_offsets
 
         self._core.check_usable()
         chosen = arguments.offset_specs(specs)

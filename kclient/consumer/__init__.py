@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kclient.consumer.bad_records import DeadLetters as DeadLetters
     from kclient.consumer.consumer import Consumer as Consumer
+    from kclient.consumer.deserialization_errors import DeadLetters as DeadLetters
     from kclient.consumer.records import ConsumerRecord as ConsumerRecord
 
 __all__ = ["Consumer", "ConsumerRecord", "DeadLetters"]
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> object:
 
         return Consumer
     if name == "DeadLetters":
-        from kclient.consumer.bad_records import DeadLetters
+        from kclient.consumer.deserialization_errors import DeadLetters
 
         return DeadLetters
     if name == "ConsumerRecord":

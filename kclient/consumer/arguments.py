@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from kclient.consumer.reset import AtTime
+from kclient.consumer.offset_reset import AtTime
 from kclient.durations import call_timeout
 from kclient.errors import InvalidArgument, InvalidConfig, a_or_an
 from kclient.frozen import Frozen, frozen

@@ -1,6 +1,6 @@
 """Commits: the one way by which a consumer's offsets reach its group, one request after the other.
 
-``handover`` makes one. What is to be sent next, and what became of each call, ``commit_queue``
+``rebalance`` makes one. What is to be sent next, and what became of each call, ``commit_queue``
 knows; here are the task that sends, the timer of the earliest deadline, and the futures of the
 callers. A refused generation is told to the membership. It never decides what is to be committed.
 """

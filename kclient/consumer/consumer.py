@@ -1,9 +1,9 @@
 """Consumer: the public entry point of this package. Records out of assigned partitions, in order.
 
 A thin facade: it checks arguments and says what each call promises. The work is behind ``engine``:
-``subscription`` knows where each partition stands, ``offsets`` finds positions, ``fetcher`` brings
-data, ``poller`` hands it over, ``engine.group`` does what there is to do in a group; ``run`` loads
-``running`` on first use. It must not hold state or rules of its own.
+``subscription`` knows where each partition stands, ``positions`` finds positions, ``fetcher``
+brings data, ``poller`` hands it over, ``engine.group`` does what there is to do in a group; ``run``
+loads ``handlers`` on first use. It must not hold state or rules of its own.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from kclient.consumer.arguments import (
     checked_topics,
     refuse_group,
 )
-from kclient.consumer.bad_records import BadRecords
+from kclient.consumer.deserialization_errors import BadRecords
 from kclient.consumer.engine import Engine
-from kclient.consumer.handed_over import committable, offset_and_epoch
+from kclient.consumer.offset_reset import AtTime
 from kclient.consumer.partition_state import Phase
 from kclient.consumer.poller import records_of
+from kclient.consumer.processed_offsets import committable, offset_and_epoch
 from kclient.consumer.records import ConsumerRecord, converter
-from kclient.consumer.reset import AtTime
 from kclient.errors import CommitFailed, InvalidArgument, KafkaError, a_or_an
 from kclient.hooks import require_callable
 from kclient.types import (
@@ -61,12 +61,12 @@ if TYPE_CHECKING:
     from kclient.cluster.topic import Partition
     from kclient.config import Bootstrap
     from kclient.consumer.arguments import RebalanceCallback
-    from kclient.consumer.bad_records import DeadLetters
-    from kclient.consumer.group_side import GroupSide
+    from kclient.consumer.dead_letters import Sender
+    from kclient.consumer.deserialization_errors import DeadLetters
+    from kclient.consumer.group_consumer import GroupSide
+    from kclient.consumer.handlers.retries import Retries, RetryTopic
     from kclient.consumer.health import ConsumerHealth, RunHealth
     from kclient.consumer.partition_state import PartitionState
-    from kclient.consumer.running.dead_letters import Sender
-    from kclient.consumer.running.retries import Retries, RetryTopic
     from kclient.hooks import Deserializer, Dialer, Observer
     from kclient.keywords import ConsumerSettings
 
@@ -939,8 +939,8 @@ class Consumer(AsyncOnly, Generic[K, V]):
                     handle, ordering="key", dead_letter_topic="orders.dead", producer=producer
                 )
         """
-        from kclient.consumer.running.plan import checked_handler, checked_producer, planned
-        from kclient.consumer.running.runner import EngineHost, Runner
+        from kclient.consumer.handlers.run import EngineHost, Runner
+        from kclient.consumer.handlers.run_options import checked_handler, checked_producer, planned
 
         checked_handler(handler)
         plan = planned(

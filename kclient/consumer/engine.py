@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from kclient.cluster.core import LAST_MOMENT, ClientCore
 from kclient.cluster.offset_lookup import list_offsets
 from kclient.consumer.fetcher import Fetcher
-from kclient.consumer.handed_over import HandedOver, offset_and_epoch
-from kclient.consumer.offsets import OffsetKeeper
+from kclient.consumer.offset_reset import reset_of
 from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.poller import Poller
-from kclient.consumer.reset import reset_of
+from kclient.consumer.positions import OffsetKeeper
+from kclient.consumer.processed_offsets import HandedOver, offset_and_epoch
 from kclient.consumer.subscription import Subscription
 from kclient.errors import KafkaError, NoPosition, RequestTimedOut
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
     from kclient.consumer.arguments import Joining
-    from kclient.consumer.bad_records import BadRecords
-    from kclient.consumer.group_side import GroupSide
+    from kclient.consumer.deserialization_errors import BadRecords
+    from kclient.consumer.group_consumer import GroupSide
+    from kclient.consumer.handlers.run import Runner
     from kclient.consumer.health import ConsumerHealth, PartitionHealth
     from kclient.consumer.records import Convert
-    from kclient.consumer.running.runner import Runner
     from kclient.hooks import Dialer, Observer
 
 logger = logging.getLogger("kclient.consumer")
@@ -46,7 +46,7 @@ SHARE = 0.8
 class Engine:
     """One consumer without its door. No work and no loop access in the constructor.
 
-    Tasks: those of ``fetcher`` and ``offsets``; ``close-consumer`` while ``close`` is at work, so
+    Tasks: those of ``fetcher`` and ``positions``; ``close-consumer`` while ``close`` is at work, so
     that it goes on where the caller is cancelled.
 
     Attributes:
@@ -92,7 +92,7 @@ class Engine:
         self.bad_records = bad_records
         self.group: GroupSide | None = None
         if joining is not None:
-            from kclient.consumer.group_side import GroupSide
+            from kclient.consumer.group_consumer import GroupSide
 
             wake = self.fetcher.news.notify
             self.group = GroupSide(
@@ -192,7 +192,7 @@ class Engine:
 
     @contextlib.contextmanager
     def handling(self, runner: Runner) -> Iterator[None]:
-        """Within it records are for the handlers of ``runner``."""
+        """Within it records are for the handlers of a run."""
         with self.poller.reserve():
             self.handlers = runner
             try:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
-from kclient.consumer.fetched_data import FetchedData, FrameLease
+from kclient.consumer.completed_fetch import FetchedData, FrameLease
 from kclient.errors import CodecUnavailable, CorruptRecord
 
 if TYPE_CHECKING:

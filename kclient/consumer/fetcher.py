@@ -1,8 +1,9 @@
 """Fetcher: asks brokers for data, so that the buffer has some when poll comes.
 
 The consumer tells it of changes (``follow``, ``follow_view``) and takes from its ``buffer``. What
-to ask is decided in ``fetch_plan`` and ``fetch_session``, what an answer means in ``fetch_reply``;
-here are the tasks, the requests, and the turns given to the loop between partitions.
+to ask is decided in ``fetch_scheduler`` and ``fetch_session``, what an answer means in
+``fetch_response``; here are the tasks, the requests, and the turns given to the loop between
+partitions.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING
 from kclient.cluster.metadata import LeaderHint
 from kclient.cluster.wakeups import Broadcast, Wakeup
 from kclient.consumer.fetch_buffer import FetchBuffer
-from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
-from kclient.consumer.fetch_reply import QUIET_FAILURES, ReplyNews, ReplyReader
+from kclient.consumer.fetch_response import QUIET_FAILURES, ReplyNews, ReplyReader
+from kclient.consumer.fetch_scheduler import BrokerQueue, FetchPlan
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, CorruptRecord, KafkaError, broker_error
 from kclient.network import Lane

@@ -18,7 +18,7 @@ from kclient.types import OffsetSpec, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kclient.consumer.reset import Reset
+    from kclient.consumer.offset_reset import Reset
     from kclient.errors import KafkaError
 
 

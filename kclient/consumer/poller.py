@@ -5,8 +5,8 @@ so cancelling a poll loses nothing: as long as it waits it has taken nothing. No
 task, a timer or a trip through the loop per record; but the loop gets a turn every ``TURN`` seconds
 even where data never runs out.
 
-``async for`` iterates over what ``handed_over.handout`` holds, so that ``poll``, ``seek`` and the
-others can take back what was not handed over yet. How long the loop was held is read from
+``async for`` iterates over what ``processed_offsets.handout`` holds, so that ``poll``, ``seek`` and
+the others can take back what was not handed over yet. How long the loop was held is read from
 ``time.monotonic``, once per record: that is a matter of real time, and half as dear as the client's
 clock.
 """
@@ -20,8 +20,8 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 from kclient.clock import work_clock
-from kclient.consumer.handed_over import RecordIterator
-from kclient.consumer.watchdog import Unplaced, Watchdog
+from kclient.consumer.processed_offsets import RecordIterator
+from kclient.consumer.stall_detection import Unplaced, Watchdog
 from kclient.errors import (
     CodecUnavailable,
     CorruptRecord,
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
     from kclient.consumer.arrow import Columns
-    from kclient.consumer.bad_records import BadRecords
-    from kclient.consumer.fetched_data import FetchedData
+    from kclient.consumer.completed_fetch import FetchedData
+    from kclient.consumer.deserialization_errors import BadRecords
     from kclient.consumer.fetcher import Fetcher
-    from kclient.consumer.group_side import GroupSide
-    from kclient.consumer.handed_over import HandedOver, Handout
+    from kclient.consumer.group_consumer import GroupSide
+    from kclient.consumer.processed_offsets import HandedOver, Handout
     from kclient.consumer.records import Convert
     from kclient.consumer.subscription import Subscription
 
@@ -70,7 +70,7 @@ class Poller:
 
     Attributes:
         convert: The same.
-        handout: That of ``handed_over``.
+        handout: That of ``processed_offsets``.
         watchdog: Raises where a partition has had no answer for long.
     """
 

@@ -1,9 +1,10 @@
 """What is assigned and where each partition stands, sans-IO: the one writer of positions.
 
 The consumer's calls (assign, seek, pause), the offset lookups and the fetch buffer all change a
-partition through the methods here; its phases are in ``partition_state``. ``offsets`` and
-``committed`` ask for what needs a lookup, ``fetch_plan`` for what can be fetched. No decisions on
-about brokers or groups: ``handover`` gives and takes partitions as the user's ``assign`` does.
+partition through the methods here; its phases are in ``partition_state``. ``positions`` and
+``committed_offsets`` ask for what needs a lookup, ``fetch_scheduler`` for what can be fetched. No
+decisions on about brokers or groups: ``rebalance`` gives and takes partitions as the user's
+``assign`` does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kclient.types import OffsetSpec, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kclient.consumer.reset import Reset
+    from kclient.consumer.offset_reset import Reset
     from kclient.errors import KafkaError
     from kclient.record import Record
 

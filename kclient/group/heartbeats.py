@@ -3,8 +3,8 @@
 ``Membership`` has one. While a JoinGroup waits for the others they go on on another connection,
 though the coordinator expects none: one that froze or lost the group would never answer, and it
 tells, too, whether it waits for the others or the JoinGroup or its answer got lost on the way. What
-an answer means is decided in ``verdicts``; the membership is told, and nothing else is done here.
-It must not wait for user code.
+an answer means is decided in ``error_actions``; the membership is told, and nothing else is done
+here. It must not wait for user code.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.wakeups import Wakeup
 from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from kclient.group.error_actions import Api, Verdict, verdict_on
 from kclient.group.member import Generation, MemberState, Pulse
-from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
 
 if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.config import MembershipConfig
     from kclient.group.coordinator import Coordinator
+    from kclient.group.group_requests import Terms
     from kclient.group.member import Member
     from kclient.group.membership import Membership
-    from kclient.group.membership_requests import Terms
     from kclient.network import RequestFuture
 
 logger = logging.getLogger("kclient.group")

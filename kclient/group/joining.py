@@ -22,8 +22,8 @@ from kclient.errors import (
     ProtocolError,
     RequestTimedOut,
 )
+from kclient.group.error_actions import Api, Verdict, verdict_on
 from kclient.group.member import MOST_BYTES, MemberState
-from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
 from kclient.protocol.messages.join_group import JoinGroupRequest
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.group.coordinator import Coordinator
+    from kclient.group.group_requests import Terms
     from kclient.group.heartbeats import Heartbeats
     from kclient.group.member import Generation, JoinedMember, Member, MembershipHost
     from kclient.group.membership import Membership
-    from kclient.group.membership_requests import Terms
     from kclient.protocol.message import Request
 
 T = TypeVar("T")

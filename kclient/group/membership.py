@@ -1,6 +1,6 @@
 """Membership: takes part in a classic group for whom it serves, and never gives up silently.
 
-``consumer.handover`` and ``group_member`` have one each. Its one task does what ``member`` says
+``consumer.rebalance`` and ``group_member`` have one each. Its one task does what ``member`` says
 is next: have given up, join (``joining``), hand over; ``heartbeats`` has another. It knows nothing
 of what is shared out, and must not repeat a rebalance only because a broker is away: a generation
 outlives its coordinator.
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kclient.cluster.wakeups import LONGEST_SLEEP, Wakeup
 from kclient.errors import BrokerError, KafkaError, broker_error
 from kclient.frozen import Frozen, Snapshot, frozen
+from kclient.group.error_actions import Api, Verdict, verdict_on
+from kclient.group.group_requests import Terms
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.joining import SHY, Joining
 from kclient.group.member import Member, MemberState
-from kclient.group.membership_requests import Terms
-from kclient.group.verdicts import Api, Verdict, verdict_on
 from kclient.network import Lane
 from kclient.protocol.messages.leave_group import LeaveGroupRequest
 

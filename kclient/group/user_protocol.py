@@ -28,7 +28,7 @@ from kclient.errors import (
 )
 from kclient.frozen import Frozen, frozen
 from kclient.group.member import MOST_BYTES, JoinedMember, Offer
-from kclient.group.user_calls import UserCalls
+from kclient.group.rebalance_callbacks import UserCalls
 from kclient.hooks import require_method
 
 if TYPE_CHECKING:

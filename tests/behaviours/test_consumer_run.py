@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.consumer.running.dead_letters import failure_of
-from kclient.consumer.running.retries import Retries, RetryTopic
+from kclient.consumer.dead_letters import failure_of
+from kclient.consumer.handlers.retries import Retries, RetryTopic
 from kclient.errors import HandlerFailed
 from kclient.types import TopicPartition
 from tests.behaviours.reading import READ_TIMEOUT, read, write

@@ -15,7 +15,7 @@ from typing import Any, cast
 from crc32c import crc32c
 
 from kclient.config import ConsumerConfig
-from kclient.consumer.fetch_reply import ReplyNews, ReplyReader
+from kclient.consumer.fetch_response import ReplyNews, ReplyReader
 from kclient.consumer.fetcher import Fetcher
 from kclient.errors import BrokerError, CorruptRecord, KafkaError, ProtocolError
 from kclient.network.frames import RawResponse
@@ -34,7 +34,7 @@ from tests.fuzz.frames import Asked, answer_mutant, usable_connection
 from tests.fuzz.seeds import Seed, response_seed
 from tests.fuzz.targets import Broken, Mutant, Verdict
 from tests.unit.consumer.log_bytes import batch, control
-from tests.unit.consumer.test_fetch_plan import PlanRig, planned
+from tests.unit.consumer.test_fetch_scheduler import PlanRig, planned
 from tests.unit.record.captures import KAFKA_1_0_2
 
 FETCH = FetchRequest.API_KEY

@@ -12,7 +12,7 @@ import random
 import sys
 from typing import Any
 
-from kclient.consumer.running.retries import Retries
+from kclient.consumer.handlers.retries import Retries
 from kclient.testing import Cluster
 from kclient.types import TopicPartition
 from tests.virtual.group_moves import MOST_MEMBERS, GroupMoves

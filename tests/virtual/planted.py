@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kclient.consumer.completed_fetch import FetchedData
 from kclient.consumer.fetch_buffer import FetchBuffer
-from kclient.consumer.fetch_reply import ReplyReader
-from kclient.consumer.fetched_data import FetchedData
+from kclient.consumer.fetch_response import ReplyReader
 from kclient.consumer.poller import Poller
 from kclient.error_codes import ErrorCode
 from kclient.producer._compiled import BatchOutcome, PartitionQueue, ProducerBatch

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from kclient.consumer.commit_queue import CommitQueue
-from kclient.consumer.committed import CommittedOffsets
-from kclient.consumer.fetch_plan import BrokerQueue, FetchPlan
+from kclient.consumer.committed_offsets import CommittedOffsets
+from kclient.consumer.fetch_scheduler import BrokerQueue, FetchPlan
 from kclient.consumer.fetcher import Fetcher
-from kclient.consumer.handed_over import HandedOver
-from kclient.consumer.handover import Handover
 from kclient.consumer.partition_state import PartitionState
+from kclient.consumer.processed_offsets import HandedOver
+from kclient.consumer.rebalance import Handover
 from kclient.consumer.subscription import Subscription
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.membership import Membership

@@ -14,12 +14,12 @@ from typing import Any
 
 from kclient.clock import SystemClock
 from kclient.cluster.wakeups import Broadcast
-from kclient.consumer.bad_records import BadRecords
-from kclient.consumer.handed_over import Progress
+from kclient.consumer.deserialization_errors import BadRecords
+from kclient.consumer.handlers.retries import Retries, RetryTopic
+from kclient.consumer.handlers.run import Runner
+from kclient.consumer.handlers.run_options import Plan, planned
+from kclient.consumer.processed_offsets import Progress
 from kclient.consumer.records import Convert
-from kclient.consumer.running.plan import Plan, planned
-from kclient.consumer.running.retries import Retries, RetryTopic
-from kclient.consumer.running.runner import Runner
 from kclient.errors import ClientClosed, KafkaError
 from kclient.hooks import Counters
 from kclient.record import Record

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kclient
-from kclient.consumer.running.dead_letters import failure_of
+from kclient.consumer.dead_letters import failure_of
 from kclient.errors import DeserializationFailed, InvalidArgument, InvalidConfig
 from kclient.serializers import JsonSerializer
 from kclient.testing import Cluster

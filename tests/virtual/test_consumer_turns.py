@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kclient.consumer import fetcher
-from kclient.consumer.fetch_reply import ReplyReader
+from kclient.consumer.fetch_response import ReplyReader
 from tests.unit.consumer.log_bytes import batch
 from tests.virtual.consumer_scene import T, offsets, read, scene, until
 

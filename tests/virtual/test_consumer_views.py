@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kclient.broker_errors import LeaderNotAvailable
-from kclient.consumer.fetch_plan import FetchPlan
+from kclient.consumer.fetch_scheduler import FetchPlan
 from kclient.consumer.partition_state import PartitionState
 from kclient.consumer.subscription import Subscription
 from kclient.testing import Cluster

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from kclient.consumer.running.retries import Retries
+from kclient.consumer.handlers.retries import Retries
 from kclient.errors import BackgroundTaskDied
 from kclient.record import Record
 from kclient.testing import run_virtually

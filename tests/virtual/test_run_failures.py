@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from kclient.consumer.running.dead_letters import failure_of
-from kclient.consumer.running.plan import Plan
-from kclient.consumer.running.retries import Retries, RetryTopic
-from kclient.consumer.running.runner import Runner
+from kclient.consumer.dead_letters import failure_of
+from kclient.consumer.handlers.retries import Retries, RetryTopic
+from kclient.consumer.handlers.run import Runner
+from kclient.consumer.handlers.run_options import Plan
 from kclient.errors import BufferFull, HandlerFailed, RecordTooLarge
 from kclient.record import Record
 from kclient.testing import run_virtually

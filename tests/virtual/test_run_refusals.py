@@ -11,7 +11,7 @@ import pytest
 
 import kclient
 from kclient.broker_errors import UnknownTopicOrPartition
-from kclient.consumer.running.retries import Retries, RetryTopic
+from kclient.consumer.handlers.retries import Retries, RetryTopic
 from kclient.errors import HandlerFailed, InvalidArgument
 from kclient.serializers import JsonSerializer
 from kclient.testing import Cluster, run_virtually

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kclient.consumer.running.failures import Failures
-from kclient.consumer.running.runner import Runner
-from kclient.consumer.running.tracker import Schedule, Tracker
+from kclient.consumer.handlers.failures import Failures
+from kclient.consumer.handlers.run import Runner
+from kclient.consumer.handlers.tracker import Schedule, Tracker
 from kclient.types import OffsetAndMetadata
 from tests.virtual.group_run import run, run_many
 from tests.virtual.handler_run import HandlerScene

@@ -57,7 +57,7 @@ def is_cooperative(assignors: Sequence[Assignor]) -> bool:
 
 def _built_in(name: str) -> Assignor:
     if name in ("range", "roundrobin"):
-        from kclient.group.assignors.stateless import RangeAssignor, RoundRobinAssignor
+        from kclient.group.assignors.range_roundrobin import RangeAssignor, RoundRobinAssignor
 
         return RangeAssignor() if name == "range" else RoundRobinAssignor()
     if name in ("sticky", "cooperative-sticky"):

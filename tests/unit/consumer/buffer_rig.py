@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kclient.consumer.completed_fetch import FetchedData
 from kclient.consumer.fetch_buffer import FetchBuffer
-from kclient.consumer.fetch_reply import measure
-from kclient.consumer.fetched_data import FetchedData
+from kclient.consumer.fetch_response import measure
 from kclient.consumer.partition_state import PartitionState
 from kclient.errors import CorruptRecord
 from kclient.record import read_batches

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kclient.consumer.offset_reset import Reset
 from kclient.consumer.partition_state import PartitionState
-from kclient.consumer.reset import Reset
 from kclient.consumer.subscription import Subscription
 
 

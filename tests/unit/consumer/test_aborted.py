@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.consumer.fetched_data import AbortedTransactions
+from kclient.consumer.completed_fetch import AbortedTransactions
 from kclient.record import read_batches
 from tests.unit.consumer.log_bytes import batch, control
 

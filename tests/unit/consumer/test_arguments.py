@@ -19,7 +19,7 @@ from kclient.consumer.arguments import (
     checked_timeout,
     refuse_group,
 )
-from kclient.consumer.reset import AtTime
+from kclient.consumer.offset_reset import AtTime
 from kclient.errors import InvalidArgument, InvalidConfig
 from kclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 

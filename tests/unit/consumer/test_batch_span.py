@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.consumer.fetch_reply import BatchSpan, measure
+from kclient.consumer.fetch_response import BatchSpan, measure
 from kclient.errors import CorruptRecord
 from kclient.record import read_batches
 from kclient.types import TopicPartition

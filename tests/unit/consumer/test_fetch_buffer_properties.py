@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kclient.consumer.fetched_data import FetchedData
+from kclient.consumer.completed_fetch import FetchedData
 from kclient.consumer.partition_state import PartitionState
 from kclient.record import Batch, Compression, record_batch
 from kclient.types import OffsetSpec

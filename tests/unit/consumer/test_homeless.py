@@ -8,12 +8,12 @@ from kclient.broker_errors import (
     UnknownTopicOrPartition,
 )
 from kclient.cluster.view import Cluster
-from kclient.consumer.watchdog import UNKNOWN_GRACE
-from kclient.consumer.watchdog import why_homeless as explain
+from kclient.consumer.stall_detection import UNKNOWN_GRACE
+from kclient.consumer.stall_detection import why_homeless as explain
 from kclient.error_codes import ErrorCode
 from kclient.types import TopicPartition
 from tests.support.views import topic_of, view_of
-from tests.unit.consumer.test_fetch_plan import cluster
+from tests.unit.consumer.test_fetch_scheduler import cluster
 
 P = TopicPartition("t", 0)
 PATIENCE = 60.0

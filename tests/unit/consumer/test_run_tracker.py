@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kclient.consumer.running.tracker import Bounds, Job, Ordering, Schedule, Tracker
+from kclient.consumer.handlers.tracker import Bounds, Job, Ordering, Schedule, Tracker
 from kclient.record import Record
 from kclient.types import OffsetAndMetadata, TopicPartition
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kclient.consumer.running.dead_letters import Failure, failure_of, headers_of, wait_of
-from kclient.consumer.running.plan import checked_handler, checked_producer, planned
-from kclient.consumer.running.retries import Policy, Retries, RetryTopic
+from kclient.consumer.dead_letters import Failure, failure_of, headers_of, wait_of
+from kclient.consumer.handlers.retries import Policy, Retries, RetryTopic
+from kclient.consumer.handlers.run_options import checked_handler, checked_producer, planned
 from kclient.errors import DeserializationFailed, InvalidArgument
 from kclient.record import Record
 from kclient.types import Headers

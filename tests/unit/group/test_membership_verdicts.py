@@ -6,8 +6,8 @@ import pytest
 
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import BrokerError
-from kclient.group.membership_requests import Terms
-from kclient.group.verdicts import VERDICTS, Api, Verdict, verdict_on
+from kclient.group.error_actions import VERDICTS, Api, Verdict, verdict_on
+from kclient.group.group_requests import Terms
 
 C, V = ErrorCode, Verdict
 COORDINATOR_CODES = (

@@ -118,7 +118,7 @@ def test_tests_are_told_apart_by_what_they_import() -> None:
 
 @pytest.mark.parametrize(
     ("path", "is_so"),
-    [("record/layout.py", True), ("consumer/reset.py", True), ("consumer/poller.py", False)],
+    [("record/layout.py", True), ("consumer/offset_reset.py", True), ("consumer/poller.py", False)],
 )
 def test_a_file_is_sans_io_if_it_or_its_folder_is_listed(
     tmp_path: Path, path: str, is_so: bool

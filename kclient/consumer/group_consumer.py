@@ -1,0 +1,353 @@
+"""GroupSide: the group behind one consumer, for its user's calls: subscribe, poll, close.
+
+``engine`` makes one for a consumer with a ``group``. It has the timers that belong to these calls:
+of automatic commits, of ``max_poll_interval`` (KIP-62), and for a group that can't be joined, which
+is an error for the user, never silence. Which partitions come and go is between ``Membership`` and
+``rebalance``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import operator
+from typing import TYPE_CHECKING
+
+from kclient.consumer.arguments import NOTHING, Interest
+from kclient.consumer.rebalance import Handover
+from kclient.consumer.topic_subscription import LOOK
+from kclient.errors import (
+    ClientClosed,
+    ConsumerStalled,
+    InvalidArgument,
+    MaxPollExceeded,
+    fresh,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient.cluster.core import ClientCore
+    from kclient.config import ConsumerConfig
+    from kclient.consumer.arguments import Joining, Listener
+    from kclient.consumer.processed_offsets import HandedOver
+    from kclient.consumer.subscription import Subscription
+    from kclient.group.membership import MembershipHealth
+
+logger = logging.getLogger("kclient.consumer")
+
+FAREWELL = 1.0
+"""Seconds for telling the coordinator that we leave, before the user hears that we did."""
+LEAST_COMMIT_INTERVAL = 0.001
+"""Seconds between two automatic commits at least, even where the interval is 0."""
+STEP_LOOKS = 8
+"""Looks per ``max_poll_interval`` while an ``async for`` has records, or one per second if those
+are more: so exactly is its last step known."""
+LONGEST = 1.0
+"""Seconds between two such looks at most."""
+SOONEST = 0.001
+"""Seconds to the next look at least: what is left may be too little to move a clock."""
+JOIN_LOOKS = 4
+"""Looks per ``api_timeout`` whether the group was joined, for those who wait for records without a
+limit."""
+
+
+class GroupSide:
+    """The group of one consumer.
+
+    Tasks: those of ``Handover``; ``unsubscribe`` and ``leave-group``, until these are done.
+    Timers: one of automatic commits; while topics are subscribed to, one for the next look whether
+    the user polls, and one whether the group was joined.
+
+    Args:
+        core: The client's.
+        config: Of the consumer.
+        joining: The group, what is subscribed to at first, and who is told.
+        subscription, handed_over, wake: See ``Handover``.
+
+    Attributes:
+        group_id: The group.
+        handover: Gives partitions up and takes them.
+        membership, offsets, commits, committed, wanted, callbacks: Those of ``rebalance``.
+    """
+
+    def __init__(
+        self,
+        core: ClientCore,
+        config: ConsumerConfig,
+        joining: Joining,
+        subscription: Subscription,
+        handed_over: HandedOver,
+        wake: Callable[[], object],
+    ) -> None:
+        self._core = core
+        self._log = core.hooks.log(logger)
+        self._config = config
+        self.group_id = joining.group
+        self._at_first = joining.interest
+        self._subscription = subscription
+        self._handed_over = handed_over
+        self._wake = wake
+        self._closing = False
+        self._commit_timer: asyncio.TimerHandle | None = None
+        self._commit_due = False
+        self._poll_timer: asyncio.TimerHandle | None = None
+        self._steps = 0
+        self._stepped_at = 0.0
+        self._late: MaxPollExceeded | None = None
+        self._join_timer: asyncio.TimerHandle | None = None
+        self._outside_since: float | None = None
+        self._told_at = 0.0
+        self._trouble: object = None
+        self._trouble_at = 0.0
+        self.handover = handover = Handover(
+            core, config, joining, subscription, handed_over, wake, self._stop_watches
+        )
+        self.membership, self.offsets = handover.membership, handover.offsets
+        self.commits, self.committed = handover.commits, handover.committed
+        self.wanted, self.callbacks = handover.wanted, handover.callbacks
+
+    # Life
+
+    async def start(self) -> None:
+        """The client runs: subscribe to what it was made for.
+
+        Cancellation: it is to be closed.
+        """
+        self.membership.start()
+        if self._config.enable_auto_commit and self._commit_timer is None:
+            self._arm_commit()
+        for topic in self._at_first.topics:  # a name that no topic has is told at once
+            await self._core.metadata.wait_for_topic(topic, self._config.api_timeout)
+        if self._at_first:
+            self.subscribe(self._at_first, None)
+
+    async def close(self, deadline: float) -> None:
+        """Give everything up, commit, leave; at ``deadline`` at the latest.
+
+        Cancellation: may be called again.
+        """
+        outside = self.membership.generation is None and not self._closing
+        self._closing = True
+        self._commit_due = False
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        self._stop_watches()
+        await self.membership.close("the consumer was closed", deadline)
+        if outside:  # who stepped out for want of polls may still wait to tell of it
+            await self.handover.lose_rest()
+        await self.handover.close(deadline)
+
+    def _stop_watches(self) -> None:
+        for timer in (self._poll_timer, self._join_timer):
+            if timer is not None:
+                timer.cancel()
+        self._poll_timer = self._join_timer = None
+
+    # What is subscribed to
+
+    def subscribe(self, interest: Interest, listener: Listener | None) -> None:
+        """Read this from now on; the group is joined, or rebalanced, soon."""
+        if interest and self._closing:
+            raise ClientClosed("the consumer is being closed")
+        self.wanted.subscribe(interest)
+        if listener is not None:
+            self.callbacks.use(listener)
+        self._subscription.expecting = bool(interest)
+        if interest:
+            self._late = None
+            self.handover.by_hand = False
+            self._watch_polls()
+            if self._join_timer is None:
+                self._outside_since = None
+                self._arm_join_look()
+            self.membership.rejoin("the subscription changed")
+
+    async def unsubscribe(self) -> None:
+        """Give everything up and leave.
+
+        Cancellation: it goes on all the same.
+        """
+        self.subscribe(NOTHING, None)
+        self._stop_watches()
+        self.handover.lose_interest()
+        await asyncio.wait([self._core.spawn(self.handover.drop_all(), "unsubscribe")])
+        if self._closing:
+            raise ClientClosed("the consumer was closed, which left the group")
+        self._core.check_usable()
+
+    def assign_by_hand(self, call: str) -> None:
+        """Partitions come from ``call`` of the user's from now on, not from the group."""
+        if self.wanted.interest:
+            raise InvalidArgument(
+                f"{call}() can't be used while topics are subscribed to: the group assigns",
+                hint="call unsubscribe() first",
+            )
+        if self.handover.moving:
+            raise InvalidArgument(
+                f"{call}() can't be used while partitions are being given up",
+                hint="await unsubscribe() to its end first",
+            )
+        self.handover.by_hand = True
+
+    def health(self) -> MembershipHealth | None:
+        """How the membership is; None where there shall be none."""
+        return self.membership.health() if self.wanted.interest else None
+
+    @property
+    def poll_age(self) -> float | None:
+        """Seconds since the user last came; 0 during a call; None where nobody must."""
+        return self._since_poll() if self.wanted.interest else None
+
+    # Calls of the user
+
+    def came(self) -> None:
+        """The user called."""
+        self.handover.look()
+        self.handover.came()
+        self._commit_if_due()
+        if self._late is not None and self.wanted.interest and not self._closing:
+            self._core.check_usable()
+            late, self._late = self._late, None
+            self._watch_polls()
+            self.membership.rejoin("poll was called again")
+            raise late
+
+    def check(self) -> None:
+        """Raise what the user has to know."""
+        self.callbacks.look()
+        if self.handover.failure is not None:
+            raise fresh(self.handover.failure)
+        self._check_joined()
+        self.wanted.check()
+
+    # Automatic commits
+
+    def _arm_commit(self) -> None:
+        interval = max(self._config.auto_commit_interval, LEAST_COMMIT_INTERVAL)
+        self._commit_timer = asyncio.get_running_loop().call_later(interval, self._ring_commit)
+
+    def _ring_commit(self) -> None:
+        """What is finished is only known at certain moments where the user polls, so a commit waits
+        for the user's next call, unless one waits right now."""
+        self._arm_commit()
+        self._commit_due = True
+        if self.handover.may_commit():
+            self._commit_if_due()
+        else:
+            self._handed_over.visit_wanted = True
+
+    def _commit_if_due(self) -> None:
+        if self._commit_due:
+            self._commit_due = False
+            self.handover.commit_finished()
+
+    # Whether the user polls
+
+    def _watch_polls(self) -> None:
+        """Measure how long ago the user last came, from now on, unless that is done already.
+
+        A call that waits counts as having come, and so does each step of an ``async for``: those
+        are noticed by how many of the records that it took are handed over.
+        """
+        if self._poll_timer is None:
+            self._stepped_at = self._core.clock.now()
+            self._steps = self._handed_over.steps
+            self._arm_poll_look(self._config.max_poll_interval)
+
+    def taken(self) -> None:
+        """An ``async for`` takes records one by one from now on, which is to be looked at."""
+        timer, now = self._poll_timer, self._core.clock.now()
+        if timer is not None and timer.when() > now + LONGEST:
+            timer.cancel()
+            # The first of them is handed over in this step.
+            self._steps, self._stepped_at = self._handed_over.steps + 1, now
+            self._arm_poll_look(min(self._config.max_poll_interval / STEP_LOOKS, LONGEST))
+
+    def _since_poll(self) -> float:
+        """Seconds since the user last came; 0 during a call."""
+        if self._handed_over.visitors:
+            return 0.0
+        return self._core.clock.now() - max(self._handed_over.visited_at, self._stepped_at)
+
+    def _arm_poll_look(self, seconds: float) -> None:
+        self._poll_timer = asyncio.get_running_loop().call_later(seconds, self._look_at_polls)
+
+    def _look_at_polls(self) -> None:
+        self._poll_timer = None
+        steps = self._handed_over.steps
+        if steps != self._steps:
+            self._steps = steps
+            self._stepped_at = self._core.clock.now()
+        seconds, interval = self._since_poll(), self._config.max_poll_interval
+        if seconds >= interval:
+            self._too_late(seconds)
+            return
+        wait = max(interval - seconds, SOONEST)
+        at_hand = operator.length_hint(self._handed_over.handout.left)
+        self._arm_poll_look(min(wait, interval / STEP_LOOKS, LONGEST) if at_hand else wait)
+
+    def _too_late(self, seconds: float) -> None:
+        self._late = MaxPollExceeded(
+            f"the consumer left group {self.group_id!r}, since no poll came for {seconds:.1f} s, "
+            f"and max_poll_interval is {self._config.max_poll_interval:g} s",
+            hint="poll again to join again; take fewer records at a time (max_poll_records), raise "
+            "max_poll_interval, or use run(), which keeps polling while handlers work",
+        )
+        self._log.warning("%s", self._late.message)
+        self._subscription.hold(self._subscription)  # others own them before we know of it
+        self._core.spawn(self._step_out(self._late), "leave-group")
+
+    async def _step_out(self, why: MaxPollExceeded) -> None:
+        """Leave, as the user's code doesn't come back: others shall go on with our partitions."""
+        # The user hears of it also where the coordinator doesn't answer.
+        await asyncio.gather(
+            self.membership.leave("no poll within max_poll_interval", timeout=FAREWELL),
+            self.handover.lost(why),
+        )
+
+    # Whether the group can be joined
+
+    def _arm_join_look(self) -> None:
+        wait = self._config.api_timeout / JOIN_LOOKS
+        if self.wanted.lacking():
+            wait = min(wait, LOOK)
+        self._join_timer = asyncio.get_running_loop().call_later(wait, self._look_at_joining)
+
+    def _look_at_joining(self) -> None:
+        """Wake those who wait, for trouble and for names that no topic has."""
+        self._arm_join_look()
+        self.wanted.look()
+        if not self.membership.joined or self.wanted.unknown:
+            self._wake()
+
+    def _check_joined(self) -> None:
+        """Raise ConsumerStalled where nothing but trouble came for ``api_timeout`` seconds.
+
+        It is raised again after as long. To wait for the other members of a rebalance is no
+        trouble, however long it takes: only attempts that fail are.
+        """
+        if self._join_timer is None:
+            return
+        if self.membership.joined:
+            self._outside_since = None
+            return
+        now, error = self._core.clock.now(), self.membership.trouble
+        if self._outside_since is None:
+            self._outside_since = self._told_at = now
+        if error is not self._trouble:
+            self._trouble, self._trouble_at = error, now
+        patience = self._config.api_timeout
+        if error is None or now - self._told_at < patience:
+            return
+        if now - self._trouble_at > patience / 2:
+            return  # it has been answered since: the group waits for others
+        self._told_at = now
+        stalled = ConsumerStalled(
+            f"the consumer has not been in group {self.group_id!r} for "
+            f"{now - self._outside_since:.1f} s; last trouble: {error}",
+            hint="it goes on by itself once the coordinator answers: poll again; see health()",
+        )
+        stalled.__cause__ = error
+        raise stalled

@@ -1,0 +1,165 @@
+"""Leading: what the leader of a group of consumers does: shares the partitions out.
+
+Asked by ``rebalance`` after a JoinGroup that made us the leader. It reads what the members want,
+learns the topics that we don't read ourselves, asks the assignor, and remembers the counts of
+partitions that it went by, so that the group is rebalanced when they change. What peers say is not
+trusted: a member whose words can't be read gets nothing, and says so in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.errors import InvalidArgument, KafkaError, MetadataTimedOut, ProtocolError
+from kclient.group.assignors.inputs import given_too_early
+from kclient.group.consumer_protocol import decode_subscription, encode_assignment
+from kclient.hooks import MemberSubscription, TopicsView
+from kclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kclient.cluster.core import ClientCore
+    from kclient.cluster.view import Cluster
+    from kclient.consumer.topic_subscription import Wanted
+    from kclient.group.member import JoinedMember
+    from kclient.hooks import Assignor
+
+logger = logging.getLogger("kclient.consumer")
+
+LARGE = 2_000
+"""Partitions from which on the built-in assignors work in a thread: these take some 20 ms."""
+PATIENCE = 5.0
+"""Seconds for which topics are waited for that only other members read."""
+
+
+class Leading:
+    """The leader's part. Has no tasks.
+
+    Args:
+        core: The client's.
+        wanted: Knows which topics are surely gone, and keeps ours in the view.
+
+    Attributes:
+        counts: Partitions per topic that the latest assignment went by; None while another leads.
+    """
+
+    def __init__(self, core: ClientCore, wanted: Wanted) -> None:
+        self._core = core
+        self._log = core.hooks.log(logger)
+        self._wanted = wanted
+        self.counts: Mapping[str, int | None] | None = None
+        self._known: dict[str, int] = {}
+
+    async def assign(
+        self, assignor: Assignor, members: Sequence[JoinedMember]
+    ) -> Mapping[str, bytes] | KafkaError:
+        """What each member gets, or why the assignor can't say.
+
+        Cancellation: safe.
+        """
+        wishes = {member.member_id: self._wish(member) for member in members}
+        topics = sorted({topic for wish in wishes.values() for topic in wish.topics})
+        view = await self._learn(topics)
+        self.counts = self._counts(view, topics)
+        self._known = {topic: count for topic, count in self.counts.items() if count is not None}
+        cluster = _view_of(view, self.counts)
+        try:
+            if _is_ours(assignor) and sum(cluster.counts.values()) > LARGE:
+                return await asyncio.to_thread(_shares, assignor, cluster, wishes)
+            return _shares(assignor, cluster, wishes)
+        except Exception as error:
+            failure = InvalidArgument(
+                f"the assignor {assignor.name!r} failed with {type(error).__name__}"
+            )
+            failure.__cause__ = error
+            return failure
+
+    def changed(self, view: Cluster) -> bool:
+        """Whether the latest assignment went by other counts of partitions than ``view``."""
+        counts = self.counts
+        return counts is not None and counts != self._counts(view, counts)
+
+    def _counts(self, view: Cluster, topics: Iterable[str]) -> Mapping[str, int | None]:
+        """Partitions of each topic; as it was known where the latest answer doesn't know it."""
+        counts = {}
+        for topic in topics:
+            count = view.partition_count(topic)
+            if count is not None:
+                self._known[topic] = count
+            elif topic in self._known and self._wanted.is_gone(topic):
+                del self._known[topic]
+            counts[topic] = self._known.get(topic)
+        return counts
+
+    def resign(self) -> None:
+        """Another one leads now, or nobody."""
+        self.counts = None
+        self._wanted.pin("leader", ())
+
+    def _wish(self, member: JoinedMember) -> MemberSubscription:
+        try:
+            return decode_subscription(member.metadata, member.instance_id)
+        except ProtocolError as error:
+            self._log.warning(
+                "a member gets nothing, since its subscription can't be read member=%s: %s",
+                member.member_id,
+                error,
+            )
+            return MemberSubscription(())
+
+    async def _learn(self, topics: Sequence[str]) -> Cluster:
+        """A view that says something of each topic, if that can be had soon."""
+        metadata = self._core.metadata
+        self._wanted.pin("leader", topics)
+        deadline = self._core.clock.now() + PATIENCE
+        while any(metadata.view.topic(topic) is None for topic in topics):
+            left = deadline - self._core.clock.now()
+            metadata.request_update()
+            try:
+                await metadata.wait_newer(metadata.view.version, max(left, 0.0))
+            except MetadataTimedOut:
+                break
+        return metadata.view
+
+
+def _is_ours(assignor: Assignor) -> bool:
+    """One of the built-in ones: pure functions of values, which may run in a thread."""
+    return type(assignor).__module__.startswith("kclient.group.assignors.")
+
+
+def _shares(
+    assignor: Assignor, cluster: TopicsView, wishes: Mapping[str, MemberSubscription]
+) -> Mapping[str, bytes]:
+    """The answer of an assignor as bytes, by member."""
+    shares = {
+        member_id: [TopicPartition(*part) for part in share]
+        for member_id, share in assignor.assign(cluster, wishes).items()
+    }
+    if assignor.cooperative and not _is_ours(assignor):
+        early = given_too_early(wishes, shares)
+        if early:
+            raise InvalidArgument(
+                f"{early[0]} would have two owners: it goes to another member before its owner "
+                "has given it up",
+                topic_partition=early[0],
+                hint="a cooperative assignor gives a partition to nobody in the round that takes "
+                "it from its owner",
+            )
+    return {member_id: encode_assignment(share) for member_id, share in shares.items()}
+
+
+def _view_of(view: Cluster, known: Mapping[str, int | None]) -> TopicsView:
+    counts = {topic: count for topic, count in known.items() if count}
+    rack_of = {
+        node_id: broker.rack for node_id, broker in view.brokers.items() if broker.rack is not None
+    }
+    racks: dict[TopicPartition, frozenset[str]] = {}
+    if rack_of:
+        for partition in (part for topic in counts for part in view.partitions_of(topic)):
+            near = frozenset(rack_of[node] for node in partition.replicas if node in rack_of)
+            if near:
+                racks[partition.topic_partition] = near
+    return TopicsView(counts, racks)

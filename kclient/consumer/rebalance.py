@@ -1,0 +1,542 @@
+"""Handover: gives partitions of a group up and takes them, step by step, in the one right order.
+
+``group_consumer`` has one; ``Membership`` says when, by the methods of ``MembershipHost``. One move
+of partitions at a time, and each begins with giving up: all of them in an eager rebalance, those
+that went to others in a cooperative one, none where nothing goes. Giving up: no more records are
+handed over; the user comes to rest with those that were; what is finished is committed;
+``on_revoked``; only then the partition is let go. Taking: the offsets committed are fetched;
+``on_assigned``, which may seek; then records are handed over. Assigning is in
+``leader_assignment``. What went wrong is kept for the user's next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from kclient.consumer.commits import Commits
+from kclient.consumer.committed_offsets import CommittedOffsets
+from kclient.consumer.leader_assignment import Leading
+from kclient.consumer.rebalance_listener import Callbacks
+from kclient.consumer.topic_subscription import Wanted
+from kclient.errors import CommitFailed, InvalidArgument, KafkaError, ProtocolError
+from kclient.group.assignors import chosen, is_cooperative
+from kclient.group.consumer_protocol import decode_assignment, encode_subscription
+from kclient.group.coordinator import Coordinator
+from kclient.group.member import OUTSIDE, Generation, JoinedMember, Offer
+from kclient.group.membership import Membership
+from kclient.group.offsets import GroupOffsets
+from kclient.hooks import MemberSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+
+    from kclient.cluster.core import ClientCore
+    from kclient.cluster.view import Cluster
+    from kclient.config import ConsumerConfig
+    from kclient.consumer.arguments import Joining
+    from kclient.consumer.partition_state import PartitionState
+    from kclient.consumer.processed_offsets import HandedOver, Progress
+    from kclient.consumer.subscription import Subscription
+    from kclient.hooks import Assignor
+    from kclient.types import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger("kclient.consumer")
+
+PROTOCOL_TYPE = "consumer"
+_MOVE: ContextVar[object] = ContextVar("kclient move", default=None)
+"""What the callbacks are called for, to tell those that a callback calls."""
+
+
+class Handover:
+    """Which partitions are ours, and what becomes of the work on them when they move.
+
+    Implements ``MembershipHost``. Tasks: those of ``Membership``, ``Commits`` and
+    ``CommittedOffsets``.
+
+    Args:
+        core: The client's.
+        config: Of the consumer.
+        joining: The group, and the user's callbacks.
+        subscription: What is given and taken back.
+        handed_over: What whoever polls has finished.
+        wake: Wakes those who wait for records, to look for what else there is to know.
+        on_failed: Told that the group will never be joined.
+
+    Attributes:
+        by_hand: Partitions come from ``assign``, not from the group.
+        failure: Why the group will never be joined.
+        membership: Ours.
+        offsets: Of the group.
+        wanted: Knows what is subscribed to, and which topics are gone.
+        callbacks: The user's.
+        commits: What is committed, one after the other.
+        committed: Where partitions begin.
+        progress: Who says what is finished.
+    """
+
+    protocol_type = PROTOCOL_TYPE
+
+    def __init__(
+        self,
+        core: ClientCore,
+        config: ConsumerConfig,
+        joining: Joining,
+        subscription: Subscription,
+        handed_over: HandedOver,
+        wake: Callable[[], object],
+        on_failed: Callable[[], object],
+    ) -> None:
+        self._core = core
+        self._log = core.hooks.log(logger)
+        self._config = config
+        self._group_id = group_id = joining.group
+        self._subscription = subscription
+        self._handed_over = handed_over
+        self._wake = wake
+        self._on_failed = on_failed
+        self._assignors = chosen(config.partition_assignment_strategy)
+        self._cooperative = is_cooperative(self._assignors)
+        self._one = asyncio.Lock()
+        self._move: object | None = None
+        self._losing = False  # what is left is, or may be, another's: nothing of it is committed
+        self._lost: Sequence[TopicPartition] = ()
+        self._hurried = self._late = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.by_hand = False
+        self.failure: KafkaError | None = None
+        coordinator = Coordinator(core, group_id)
+        self.offsets = GroupOffsets(core, coordinator)
+        self.membership = Membership(
+            core, coordinator, config, group_id, config.max_poll_interval, self
+        )
+        self.wanted = Wanted(core)
+        self.callbacks = Callbacks(
+            core, joining.listener, config.max_poll_interval, self._tell_user
+        )
+        self._leading = Leading(core, self.wanted)
+        self.commits = Commits(
+            core, self.offsets, self._current, self.owns, self.membership.refused, self._topic_id_of
+        )
+        self.committed = CommittedOffsets(
+            core, config, subscription, self.offsets, self.commits.queue.learned
+        )
+        self.progress: Progress = handed_over
+
+    def _tell_user(self) -> None:
+        """Whoever polls is to look, also in the midst of what an ``async for`` has taken."""
+        self._handed_over.settle()
+        self._wake()
+
+    # Life
+
+    def hurry(self, deadline: float) -> None:
+        """The consumer is being closed: what a move waits for has no longer than ``deadline``.
+
+        Calls of the user, and where to begin, are not waited for at all.
+        """
+        self._hurried = True
+        self.progress.hurry(deadline)
+        self.callbacks.hurry(deadline)
+        self.committed.look()
+        self._stop_timer()
+        left = max(0.0, deadline - self._core.clock.now())
+        self._timer = asyncio.get_running_loop().call_later(left, self._be_late)
+
+    def _be_late(self) -> None:
+        self._late = True
+        self.commits.look()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def close(self, deadline: float) -> None:
+        """The group was left: commit what is left to commit, and stop.
+
+        Cancellation: may be called again.
+        """
+        self._stop_timer()
+        if self.by_hand:
+            await self._commit_before(deadline, None)
+        await self.commits.close(deadline)
+        await self.committed.close()
+
+    # Whose they are
+
+    def _is_member(self) -> bool:
+        return self.membership.generation is not None
+
+    def _begins(self) -> bool:
+        """Whether what the group gives will be read."""
+        return self._is_member() and bool(self.wanted.interest) and not self._hurried
+
+    def _current(self) -> Generation | None:
+        return OUTSIDE if self.by_hand else self.membership.generation
+
+    def owns(self, partition: TopicPartition) -> bool:
+        """Whether offsets of ``partition`` may be committed by us."""
+        ours = partition in self._subscription and not self._losing
+        return self.by_hand or ours
+
+    def _topic_id_of(self, partition: TopicPartition, offset: int) -> bytes | None:
+        """The id of the topic that ``offset`` was read from, empty if that has none.
+
+        None if the partition isn't assigned.
+        """
+        state = self._subscription.get(partition)
+        if state is None:
+            return None
+        if state.former_id is not None and (state.position is None or offset > state.position):
+            return state.former_id  # nothing was read as far in the topic that replaced it
+        return state.topic_id or b""
+
+    def holds(self) -> bool:
+        """Whether what is assigned is still ours, as far as is known without asking."""
+        if self.by_hand:
+            return True
+        self.membership.look()
+        return self._is_member()
+
+    def look(self) -> None:
+        """Where the loop stood still for a session, others own all by now: nothing is handed over,
+        though nobody had a turn to say so."""
+        self.membership.look()
+        self._hold_what_is_lost()
+
+    def _hold_what_is_lost(self) -> None:
+        """Hand nothing over where we are no member: others may own all of it by now."""
+        if not self._is_member() and not self.by_hand:
+            self._subscription.hold(self._subscription)
+
+    def lose_interest(self) -> None:
+        """The user wants none of it any more: no call is waited for, nor where to begin."""
+        self._handed_over.hurry(-math.inf)
+        self.committed.look()
+
+    def interrupt(self) -> None:
+        """The generation is over: who gives up or takes waits in vain, but for the callbacks."""
+        self._hold_what_is_lost()
+        self.progress.hurry(-math.inf)
+        self.committed.look()
+        self.commits.look()
+
+    # Who moves them
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """One at a time moves partitions: the membership, or whoever leaves for the user."""
+        async with self._one:
+            self._move = object()
+            token = _MOVE.set(self._move)
+            try:
+                yield
+            finally:
+                self._move, self._losing = None, False
+                _MOVE.reset(token)
+
+    @property
+    def moving(self) -> bool:
+        """Whether partitions are being given up or taken."""
+        return self._move is not None
+
+    @property
+    def in_move(self) -> bool:
+        """Whether a callback of the present move makes this call, or a task that it made, such as
+        that of ``asyncio.wait_for``."""
+        return self.moving and _MOVE.get() is self._move
+
+    # What the membership asks
+
+    def offers(self) -> Sequence[Offer]:
+        """The assignors in order, with what is subscribed to and owned."""
+        topics = self.wanted.join()
+        generation = self.membership.generation
+        owned = tuple(state.topic_partition for state in self._subscription)
+        return [
+            Offer(
+                assignor.name,
+                encode_subscription(
+                    MemberSubscription(
+                        topics,
+                        self._user_data(assignor, topics),
+                        owned,
+                        -1 if generation is None else generation.generation_id,
+                        self._config.client_rack,
+                    )
+                ),
+            )
+            for assignor in self._assignors
+        ]
+
+    def _user_data(self, assignor: Assignor, topics: Sequence[str]) -> bytes | None:
+        """What an assignor adds; one that fails adds nothing, and the user hears of it."""
+        try:
+            return assignor.user_data(topics)
+        except Exception as error:
+            self.callbacks.keep(f"user_data() of the assignor {assignor.name!r}", error)
+            return None
+
+    async def prepare(self, deadline: float) -> None:
+        """Eager: revoke everything. Cooperative: what isn't subscribed to any more, or deleted."""
+        async with self._alone():
+            self._leading.resign()
+            wanted = self.wanted
+            view, means, gone = self._core.metadata.view, wanted.interest.means, wanted.is_gone
+            topics = self._subscription.assigned_topics()
+            going = {one for one in topics if not means(one, view) or gone(one)}
+            await self._give_up(
+                [
+                    state
+                    for state in self._subscription
+                    if not self._cooperative or state.topic_partition.topic in going
+                ],
+                deadline,
+            )
+
+    async def assign(
+        self, protocol: str, members: Sequence[JoinedMember], generation: Generation
+    ) -> Mapping[str, bytes] | KafkaError:
+        """We lead."""
+        for assignor in self._assignors:
+            if assignor.name == protocol:
+                return await self._leading.assign(assignor, members)
+        return InvalidArgument(f"the group chose assignor {protocol!r}, which nobody offered")
+
+    async def assigned(self, generation: Generation, assignment: bytes) -> KafkaError | None:
+        """The rebalance is over."""
+        try:
+            partitions = dict.fromkeys(decode_assignment(assignment))
+        except ProtocolError as error:
+            self.callbacks.keep("the leader's assignment", error)
+            self._wake()
+            return error
+        self.commits.wake()
+        async with self._alone():
+            await self._move_to(generation, partitions)
+        self.follow_view(self._core.metadata.view)
+        return None
+
+    async def _move_to(
+        self, generation: Generation, partitions: Mapping[TopicPartition, None]
+    ) -> None:
+        deadline = self._core.clock.now() + self._config.max_poll_interval
+        going = [state for state in self._subscription if state.topic_partition not in partitions]
+        if going:
+            await self._give_up(going, deadline)
+            if self.membership.generation != generation or self._hurried:
+                return
+            self.membership.rejoin("partitions were given up for others")
+        for assignor in self._assignors:
+            if assignor.name == generation.protocol:
+                self._tell(assignor, list(partitions), generation)
+        if not generation.is_leader:
+            self._leading.resign()
+        await self._take(partitions)
+
+    def _tell(
+        self, assignor: Assignor, partitions: Sequence[TopicPartition], generation: Generation
+    ) -> None:
+        try:
+            assignor.assigned(partitions, generation.generation_id)
+        except Exception as error:
+            self.callbacks.keep(f"assigned() of the assignor {assignor.name!r}", error)
+
+    def follow_view(self, view: Cluster) -> None:
+        """The cluster changed: topics came or went, or a leader must assign anew."""
+        if not self.wanted.interest or self._hurried or not self._is_member():
+            return
+        if self.wanted.topics_in(view) != self.wanted.joined:
+            self.membership.rejoin("the topics that match the pattern changed")
+        elif self._leading.changed(view):
+            self.membership.rejoin("the partitions of topics changed")
+
+    async def leaving(self, deadline: float) -> None:
+        """The consumer is closed."""
+        async with self._alone():
+            await self._drop(deadline)
+
+    async def lost(self, error: KafkaError) -> None:
+        """Nothing of it is ours any more."""
+        self.interrupt()  # whoever gives up for the user may wait for brokers that are away
+        async with self._alone():
+            if len(self._subscription) and not self.by_hand:
+                self._log.warning("partitions lost count=%d: %s", len(self._subscription), error)
+            await self._lose_rest()
+
+    def troubled(self, error: KafkaError) -> None:
+        """It can't be a member for now."""
+        self.callbacks.keep("the group", error)
+        self._wake()
+
+    def failed(self, error: KafkaError) -> None:
+        """It can't be a member."""
+        self.failure = error
+        self._on_failed()
+        self._wake()
+
+    # What the user asks
+
+    async def drop_all(self) -> None:
+        """Give everything up and leave; the user wants none of it any more.
+
+        Cancellation: it stops where it was.
+        """
+        async with self._alone():
+            deadline = self._core.clock.now() + self._config.api_timeout
+            if self.by_hand:
+                await self._commit_before(deadline, None)
+            await self._drop(deadline)
+            if not self.wanted.interest:  # else the user has subscribed again meanwhile
+                await self.membership.leave("the consumer unsubscribed")
+
+    async def lose_rest(self) -> None:
+        """What was not given up before the membership ended is lost.
+
+        Cancellation: may be called again.
+        """
+        async with self._alone():
+            await self._lose_rest()
+
+    # Moving
+
+    async def _give_up(
+        self, states: Sequence[PartitionState], deadline: float, *, polls: bool = True
+    ) -> None:
+        """Give these up, unless the membership ends meanwhile. To be called ``_alone``.
+
+        Args:
+            states: Which ones.
+            deadline: On the client's clock: until then the user and the brokers are waited for.
+            polls: Whoever polls may come again, and is waited for. Handlers always are.
+        """
+        if not states:
+            return
+        partitions = [state.topic_partition for state in states]
+        self._subscription.hold(states)
+        waits = not self.by_poll or (polls and bool(self.wanted.interest))
+        if waits and self._is_member():
+            await self.progress.drain(partitions, deadline)
+        await self._commit_before(deadline, partitions)
+        if not self._is_member():
+            return  # lost meanwhile, which will be told
+        await self.callbacks.revoked(partitions)
+        self._log.info("partitions given up count=%d", len(partitions))
+        self.forget(partitions)
+        self._subscription.take_back(partitions)
+        self.wanted.pin("assigned", self._subscription.assigned_topics())
+
+    async def _take(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take what the group gives, as far as it isn't ours yet. To be called ``_alone``."""
+        added = self._subscription.give(partitions)
+        # A topic may be given before the view knows it.
+        self.wanted.pin("assigned", self._subscription.assigned_topics())
+        self._log.info("partitions given count=%d", len(added))
+        patience = self._core.clock.now() + self._config.request_timeout
+        await self.committed.wait_for(added, patience, self._begins)
+        if not self._begins():
+            # The listener has not heard of these, so it needn't hear that they are gone.
+            self._subscription.take_back([state.topic_partition for state in added])
+            return
+        await self.callbacks.assigned([state.topic_partition for state in added])
+        self._wake()  # it may have raised
+        if self._is_member():
+            self._subscription.release(added)
+
+    async def _drop(self, deadline: float) -> None:
+        """Whoever polls isn't waited for: it is the user who lets all of it go."""
+        await self._give_up(list(self._subscription), deadline, polls=False)
+        await self._lose_rest()
+
+    async def _lose_rest(self) -> None:
+        """What is left, as the membership ended before it was given up, is lost. To be called
+        ``_alone``."""
+        if self.by_hand or not len(self._subscription):
+            return
+        self._leading.resign()
+        self._losing = True
+        partitions = [state.topic_partition for state in self._subscription]
+        self._core.counters.add("consumer.partitions_lost", len(partitions))
+        self._subscription.hold(self._subscription)
+        self.forget(partitions)
+        self._lost = partitions if self._handed_over.outstanding else ()
+        try:
+            await self.callbacks.lost(partitions)
+        finally:  # a close may cut the callback off, which is not called twice
+            self._subscription.take_back(partitions)
+            self.wanted.pin("assigned", ())
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """What was finished and committed of these says nothing any more."""
+        self.progress.dropped(partitions)
+        self.commits.forget(partitions)
+
+    # What is finished
+
+    @property
+    def by_poll(self) -> bool:
+        """Whether it is whoever polls that finishes records, not handlers."""
+        return self.progress is self._handed_over
+
+    def use_progress(self, progress: Progress | None) -> None:
+        """Who says what is finished; None for whoever polls."""
+        self.progress = self._handed_over if progress is None else progress
+
+    def came(self) -> None:
+        """The user called."""
+        self._lost = ()
+
+    def check_loss(self) -> None:
+        """Raise CommitFailed if what was handed over last was lost, and no call came since."""
+        if self._lost:
+            lost = tuple(self._lost)
+            raise CommitFailed(
+                f"{len(lost)} partitions, {lost[0]} among them, were lost with the membership in "
+                f"group {self._group_id!r}: nothing was committed",
+                partitions=lost,
+                topic_partition=lost[0],
+                hint="whoever owns them now reads on from the last commit before",
+            )
+
+    def _finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What is finished, but for topics that were deleted: nobody can commit those."""
+        finished, gone = self.progress.finished(), self.wanted.is_gone
+        dead = {topic for topic in {key.topic for key in finished} if gone(topic)}
+        return {key: at for key, at in finished.items() if key.topic not in dead}
+
+    def may_commit(self) -> bool:
+        """Whether now is a moment at which what is finished is known."""
+        return not (self.by_poll and self._handed_over.outstanding)
+
+    def commit_finished(self) -> asyncio.Future[None] | None:
+        """Have what is finished and not committed yet committed; None where there is nothing."""
+        offsets = {**self.commits.repeats(), **self.commits.queue.changes(self._finished())}
+        if not offsets or self._current() is None:
+            return None
+        return self.commits.submit(offsets)
+
+    async def _commit_before(
+        self, deadline: float, partitions: Collection[TopicPartition] | None
+    ) -> None:
+        """Commit what is finished of ``partitions``, or of all, if that is wanted.
+
+        What was submitted before is waited for as well: a JoinGroup would make it void.
+        """
+        if self._current() is not None:
+            offsets = dict(self.commits.repeats(at_once=True))
+            if self._config.enable_auto_commit:
+                offsets.update(self.commits.queue.unconfirmed(self._finished()))
+            if partitions is not None:
+                offsets = {key: offset for key, offset in offsets.items() if key in partitions}
+            left = deadline - self._core.clock.now()
+            if offsets and left > 0:
+                self.commits.submit(offsets, timeout=left)  # a failure is logged
+        deadline = min(deadline, self._core.clock.now() + self._config.request_timeout)
+        late = self._late  # a move that a close came upon leaves time for the callbacks
+        await self.commits.flush(
+            deadline, lambda: self._current() is not None and self._late is late
+        )

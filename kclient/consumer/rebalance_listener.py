@@ -1,0 +1,133 @@
+"""Callbacks: the user's callbacks of rebalances: what they are told, raise, and hang on.
+
+``rebalance`` has one. ``UserCalls`` calls them. What one raises is kept for the user's next call:
+neither the group nor the consumer is harmed. What a callback is called for, and what waits for it,
+is the business of ``rebalance``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.errors import ConsumerStalled, InvalidArgument, some_of
+from kclient.group.rebalance_callbacks import UserCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kclient.cluster.core import ClientCore
+    from kclient.consumer.arguments import Listener, RebalanceCallback
+    from kclient.consumer.health import CallbackHealth
+    from kclient.types import TopicPartition
+
+logger = logging.getLogger("kclient.consumer")
+
+
+class Callbacks:
+    """Whoever calls the user's callbacks.
+
+    Tasks: those of ``UserCalls``.
+
+    Args:
+        core: The client's inside.
+        listener: The callbacks.
+        patience: Seconds that one may take, ``max_poll_interval``.
+        on_late: Told each time that they are over: the user is to ``look``.
+
+    Attributes:
+        errors: What callbacks raised and nobody was told yet.
+    """
+
+    def __init__(
+        self, core: ClientCore, listener: Listener, patience: float, on_late: Callable[[], object]
+    ) -> None:
+        self._log = core.hooks.log(logger)
+        self._calls = UserCalls(core.clock, self._log, patience, "max_poll_interval", on_late)
+        self._partitions: Sequence[TopicPartition] = ()
+        self._listener = listener
+        self.errors: list[Exception] = []
+
+    # Calling
+
+    def use(self, listener: Listener) -> None:
+        """Call these from now on."""
+        self._listener = listener
+
+    async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call ``on_assigned``.
+
+        Cancellation: it is cancelled, too, and let go where it doesn't end soon.
+        """
+        await self._call("on_assigned", self._listener.on_assigned, partitions)
+
+    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call ``on_revoked``. Cancellation: as there."""
+        await self._call("on_revoked", self._listener.on_revoked, partitions)
+
+    async def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Call ``on_lost``. Cancellation: as there."""
+        await self._call("on_lost", self._listener.on_lost, partitions)
+
+    async def _call(
+        self,
+        name: str,
+        callback: RebalanceCallback | None,
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        if callback is None:
+            return
+        self._partitions = told = sorted(partitions)
+        try:
+            await self._calls.call(
+                name, lambda: callback(list(told)), f" on {some_of(told) or 'no partitions'}"
+            )
+        except Exception as error:
+            self.keep(name, error)
+
+    def hurry(self, deadline: float) -> None:
+        """Whichever is under way has no longer than ``deadline``."""
+        self._calls.hurry(deadline)
+
+    def check_outside(self, call: str) -> None:
+        """Refuse what would wait for the callback that waits for it."""
+        if self._calls.makes_this_call:
+            raise InvalidArgument(
+                f"{call}() can't be awaited in a callback of a rebalance",
+                hint="set a flag there, and call it from where you poll",
+            )
+
+    def keep(self, name: str, error: Exception) -> None:
+        """``error`` of the user's code ``name`` is for the next poll."""
+        # A close may come before any other call of the user's.
+        what = type(error).__name__
+        self._log.warning("%s raised %s; the next poll does, too", name, what, exc_info=error)
+        if all(repr(error) != repr(one) for one in self.errors):
+            self.errors.append(error)
+
+    # One that takes long
+
+    def look(self) -> None:
+        """Raise what callbacks raised, or ConsumerStalled where one goes on for too long.
+
+        That is raised again after as long.
+        """
+        if self.errors:
+            raise self.errors.pop(0)
+        if not self._calls.take_stall():
+            return
+        raise ConsumerStalled(
+            f"{self._calls.title} has not ended {self._calls.figures}: until it does, none of them "
+            "is read",
+            topic_partition=self._partitions[0] if self._partitions else None,
+            hint="see what the callback awaits, and give that a timeout: nothing goes on before it",
+        )
+
+    def health(self) -> CallbackHealth | None:
+        """The callback that is under way."""
+        from kclient.consumer.health import CallbackHealth
+
+        calls = self._calls
+        if calls.name is None:
+            return None
+        return CallbackHealth(calls.name, tuple(self._partitions), calls.seconds, calls.stalled)

@@ -1,0 +1,188 @@
+"""The steps of ``async for``: one record each. One source, two builds.
+
+Compiled a second time as ``_record_iterator_c``; ``poller`` makes the iterator of the build that
+runs. A step that finds a record at hand must cost next to nothing: in the compiled build
+it is no coroutine, but an object with a coroutine's methods, which hands its record over without
+an exception. All others are ``RecordIterator.following``, a coroutine. No clock and no rules of
+consuming here: those are in ``poller``.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import ClientClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    import cython  # type: ignore[import-untyped]
+
+    from kclient.consumer.poller import Poller
+else:
+    from kclient.record import _cython as cython
+
+if not cython.compiled:
+    # The compiled build has it as a C function, by its .pxd.
+    from time import monotonic
+
+
+@cython.final
+@cython.cclass
+class Handout:
+    """Records that an ``async for`` has taken and not handed over yet. One per consumer.
+
+    Attributes:
+        left: An iterator over them.
+        turn_at: When the loop gets its next turn. Of all iterators together: who makes a new one
+            for each record must not put it off.
+    """
+
+    __slots__ = ("left", "turn_at")
+
+    def __init__(self) -> None:
+        self.left: Iterator[Any] = iter(())
+        self.turn_at = inf
+
+
+@cython.final
+@cython.cclass
+class RecordIterator:
+    """The records of one consumer, for ever; it ends when the consumer is closed.
+
+    A step that is cancelled has taken nothing, and the next one goes on.
+    """
+
+    __slots__ = ("_clock", "_converts", "_handout", "_poller", "_real", "_turn")
+
+    def __init__(
+        self,
+        poller: Poller,
+        *,
+        converts: bool,
+        clock: Callable[[], float],
+        real: bool,
+        turn: float,
+    ) -> None:
+        """
+        Args:
+            poller: Takes records and holds the handout.
+            converts: The consumer has deserializers.
+            clock: Tells seconds of work.
+            real: ``clock`` is ``time.monotonic``, which the compiled build reads by itself.
+            turn: Seconds after which the loop gets a turn.
+        """
+        self._poller = poller
+        self._handout: Handout = poller.handout
+        self._converts = converts
+        self._clock = clock
+        self._real = real and cython.compiled
+        self._turn = turn
+        self._handout.turn_at = min(self._handout.turn_at, clock() + turn)
+
+    def __aiter__(self) -> RecordIterator:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Any]:
+        if cython.compiled:
+            return step_of(self)  # type: ignore[name-defined, no-any-return]  # noqa: F821
+        return self.following(None)
+
+    def _is_due(self) -> bool:
+        """Whether others must get a turn of the loop first."""
+        now = monotonic() if self._real else self._clock()
+        return now >= self._handout.turn_at
+
+    def at_hand(self) -> Any:
+        """The next record as the user gets it; None where there is none, or a bad one."""
+        # A loop of one round at most: the cheapest way to ask an iterator for its next.
+        for record in self._handout.left:
+            return self._poller.converted(record) if self._converts else record
+        return None
+
+    async def following(self, due: bool | None) -> Any:
+        """The next record as the user gets it, waited for where it must be.
+
+        ``due`` is whether others must get a turn first, if that was asked: it is asked once per
+        step, since each look at a clock of effort counts as some, in both builds alike.
+        """
+        if self._is_due() if due is None else due:
+            try:
+                await self._poller.others()
+            finally:
+                # Where it is cancelled the loop had its turn: a short timeout must not meet a
+                # turn that is due each time, and never get a record.
+                self._handout.turn_at = self._clock() + self._turn
+        for record in self._handout.left:
+            found = self._poller.converted(record) if self._converts else record
+            if found is not None:
+                return found
+        try:
+            return await self._poller.next_record()
+        except ClientClosed:
+            if not self._poller.closed:
+                raise  # another client's, such as that of a dead-letter topic
+            raise StopAsyncIteration from None
+
+
+@cython.final
+@cython.freelist(8)
+@cython.cclass
+class Step:
+    """One step under way: to tasks and to ``await`` what the coroutine ``following`` would be."""
+
+    __slots__ = ("_iterator", "_slow")
+
+    def __init__(self, iterator: RecordIterator) -> None:
+        self._iterator: RecordIterator | None = iterator
+        self._slow: Any = None
+
+    def __await__(self) -> Step:
+        return self
+
+    def __iter__(self) -> Step:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def begin(self) -> Any:
+        """The record where one is at hand; None where ``_slow`` has to find it."""
+        iterator = self._iterator
+        if iterator is None:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        self._iterator = None
+        due = iterator._is_due()
+        record = None if due else iterator.at_hand()
+        if record is None:
+            self._slow = iterator.following(due)
+        return record
+
+    def send(self, value: Any) -> Any:
+        """Go on, as ``coroutine.send`` does."""
+        if self._slow is None:
+            record = self.begin()
+            if record is not None:
+                raise StopIteration(record)
+        return self._slow.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise ``error`` where it waits, as ``coroutine.throw`` does."""
+        if self._slow is None and self._iterator is not None:
+            self._slow = self._iterator.following(None)
+            self._iterator = None
+        if self._slow is None:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        return self._slow.throw(*error)
+
+    def close(self) -> None:
+        """Give it up, as ``coroutine.close`` does."""
+        self._iterator = None
+        if self._slow is not None:
+            self._slow.close()
+
+
+if cython.compiled:
+    # Of the .pxd: ``await`` gets the record as a result, where ``send`` has to raise it.
+    send_directly()  # type: ignore[name-defined]  # noqa: F821

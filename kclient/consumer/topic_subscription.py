@@ -1,0 +1,136 @@
+"""Wanted: the topics that a consumer in a group subscribes to, as the cluster has them now.
+
+Kept by ``rebalance``. A pattern means other topics with each view, and a name may be that of none;
+one broker that lags behind proves neither. Has no tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kclient.broker_errors import UnknownTopicOrPartition
+from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
+from kclient.consumer.arguments import NOTHING, Interest
+from kclient.errors import some_of
+from kclient.group.offset_requests import is_unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kclient.cluster.core import ClientCore
+    from kclient.cluster.view import Cluster
+    from kclient.errors import KafkaError
+
+logger = logging.getLogger("kclient.consumer")
+
+LOOK = 2.0
+"""Seconds between two looks whether all names are of topics."""
+
+
+class Wanted:
+    """What is subscribed to.
+
+    Args:
+        core: The client's.
+
+    Attributes:
+        interest: Names or a pattern.
+        joined: The topics that the latest JoinGroup named.
+    """
+
+    def __init__(self, core: ClientCore) -> None:
+        self._core = core
+        self._log = core.hooks.log(logger)
+        self.interest: Interest = NOTHING
+        self.joined: tuple[str, ...] = ()
+        self._look_at = 0.0
+        self._gone: tuple[str, ...] = ()
+        self._lacking: dict[str, float] = {}
+        self._told: dict[str, float] = {}
+        self._pins: dict[str, tuple[str, ...]] = {}
+
+    def subscribe(self, interest: Interest) -> None:
+        """Want these topics, in place of those of before."""
+        metadata = self._core.metadata
+        if interest.pattern is not None and self.interest.pattern is None:
+            metadata.watch_all()
+        elif interest.pattern is None and self.interest.pattern is not None:
+            metadata.unwatch_all()
+        self.interest = interest
+        self.pin("subscribed", interest.topics)
+        metadata.request_update()
+
+    def join(self) -> tuple[str, ...]:
+        """The topics that a JoinGroup names now."""
+        self.joined = self.topics_in(self._core.metadata.view)
+        self.pin("matched", self.joined if self.interest.pattern is not None else ())
+        return self.joined
+
+    def dismisses(self, error: KafkaError) -> bool:
+        """A deleted topic leaves a pattern subscription by a rebalance, and is no error."""
+        return self.interest.pattern is not None and is_unknown(error)
+
+    def topics_in(self, view: Cluster) -> tuple[str, ...]:
+        """What is meant, by ``view``; a listing that lacks a topic proves nothing yet."""
+        topics = self.interest.topics_in(view)
+        missing, means = set(self.joined).difference(topics), self.interest.means
+        stay = [topic for topic in missing if means(topic, view) and not self.is_gone(topic)]
+        return tuple(sorted((*topics, *stay))) if stay else topics
+
+    def is_gone(self, topic: str) -> bool:
+        """Whether brokers have kept saying that there is no such topic: one of them may lag."""
+        since = self._lacking.get(topic, 0.0)  # what was said before says nothing of now
+        return self._core.metadata.confirmed_unknown(topic, since, UNKNOWN_TOPIC_GRACE)
+
+    def pin(self, why: str, topics: Iterable[str]) -> None:
+        """Keep ``topics`` in the view, in place of those of before that were kept for ``why``."""
+        metadata, before = self._core.metadata, self._pins.get(why, ())
+        after = tuple(topics)
+        for topic in after:
+            metadata.add_topic(topic)
+        for topic in before:
+            metadata.remove_topic(topic)
+        self._pins[why] = after
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Names that are of no topic, as was sure at the latest look."""
+        return tuple(sorted(set(self._gone).intersection(self.lacking()))) if self._gone else ()
+
+    def lacking(self) -> list[str]:
+        """Names of which no topic is known, sure or not."""
+        count_of = self._core.metadata.view.partition_count
+        return [topic for topic in self.interest.topics if count_of(topic) is None]
+
+    def look(self) -> None:
+        """Ask for what is lacking, not too often, and see what is sure by now."""
+        now = self._core.clock.now()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK
+        lacking = self.lacking()
+        self._lacking = {topic: self._lacking.get(topic, now) for topic in lacking}
+        for topic in lacking:
+            self._core.metadata.request_update(topic)
+        self._gone = tuple(filter(self.is_gone, lacking)) if lacking else ()
+
+    def check(self) -> None:
+        """Raise UnknownTopicOrPartition where names are of no topic: once, and again after long."""
+        self.look()
+        unknown, now = self.unknown, self._core.clock.now()
+        again = now - self._core.config.api_timeout
+        before = self._told
+        self._told = {topic: before[topic] for topic in unknown if before.get(topic, again) > again}
+        untold = [topic for topic in unknown if topic not in self._told]
+        if not untold:
+            return
+        self._told.update(dict.fromkeys(untold, now))
+        others = len(self.interest.topics) > len(unknown)
+        meanwhile = "; the other topics are read meanwhile" if others else ""
+        error = UnknownTopicOrPartition(
+            f"no broker knows topic {some_of(untold)}, which this consumer subscribes to",
+            hint=f"create it, or check its spelling{meanwhile}",
+        )
+        self._log.warning("%s", error)
+        raise error

@@ -1,0 +1,201 @@
+"""UserCalls: calls the user's functions of rebalances, one at a time, and tells of one that hangs.
+
+``consumer.rebalance_listener`` and ``user_protocol`` have one each. What a function gives to await
+runs in a task of its own, which is not among those of the client: one that goes on though it is
+cancelled must not hold up ``close``. What a function gives or raises is the caller's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from kclient.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from logging import Logger, LoggerAdapter
+
+    from kclient.clock import Clock
+
+SLOW = 0.5
+"""Part of the patience after which a warning tells of a function."""
+GRACE = 0.1
+"""Seconds that a function has to end once it is cancelled."""
+
+_let_go: set[asyncio.Future[Any]] = set()
+"""Tasks that nobody waits for any more. Nobody else might hold on to them while they run."""
+
+
+class UserCalls:
+    """Whoever calls functions of the user's.
+
+    Tasks: ``kclient:on_...`` while one is awaited, and one timer.
+
+    Args:
+        clock: The client's.
+        log: Is told of one that takes long, and of one that is let go.
+        patience: Seconds that one may take.
+        setting: Where that comes from, for texts.
+        on_late: Told each time that they are over: the user is to be told by ``take_stall``.
+        whose: Follows the name in texts.
+
+    Attributes:
+        name: Which is under way; None where none is.
+        since: From when on.
+        stalled: It takes longer than it may.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: Logger | LoggerAdapter[Any],
+        patience: float,
+        setting: str,
+        on_late: Callable[[], object],
+        whose: str = "",
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._patience = patience
+        self._setting = setting
+        self._on_late = on_late
+        self._whose = whose
+        self._about = ""
+        self._task: asyncio.Future[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._limit: asyncio.Timeout | None = None
+        self._untold = False
+        self.name: str | None = None
+        self.since = 0.0
+        self.stalled = False
+
+    async def call(self, name: str, function: Callable[[], Any], about: str = "") -> Any:
+        """Call ``function``, and give what it gives in the end.
+
+        Args:
+            name: What the user calls it.
+            function: The user's; plain or ``async``.
+            about: What it is called for, for texts; begins with a blank.
+
+        Raises:
+            Exception: What it raised.
+            InvalidArgument: A CancelledError came out of it that isn't meant for the caller.
+
+        Cancellation: it is cancelled, too, and abandoned where it doesn't end soon; a task or
+        future that the function returned belongs to the application and is only abandoned.
+        """
+        self.name, self._about = name, about
+        self.since = self._clock.now()
+        self._task = asyncio.current_task()
+        try:
+            given = function()
+            return await self._finish(name, given) if inspect.isawaitable(given) else given
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Of a task of the user's that the function waited for, not ours. As it is, whoever
+            # waits for us would take it for a cancellation of the wait.
+            raise InvalidArgument(
+                f"{name}{self._whose} let the CancelledError of another task through"
+            ) from cancelled
+        finally:
+            self.name = self._task = None
+            self.stalled = self._untold = False
+
+    async def _finish(self, name: str, given: Any) -> Any:
+        """Wait for the end of what a function has begun."""
+        self._task = task = asyncio.ensure_future(given)
+        own = task is not given  # else the application made it
+        if own and isinstance(task, asyncio.Task):
+            task.set_name(f"kclient:{name}")
+        self._arm(self._patience * SLOW, self._slow)
+        try:
+            async with asyncio.timeout(None) as self._limit:
+                await asyncio.wait([task])
+        except TimeoutError:
+            if not task.done():
+                await self._part_from(task, own)
+                return None
+        except BaseException:
+            await self._part_from(task, own)
+            raise
+        finally:
+            self._limit = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        return task.result()
+
+    def hurry(self, deadline: float) -> None:
+        """What is under way has until ``deadline``, on the client's clock: then it is cancelled, as
+        if its caller were, and gives None."""
+        if self._limit is not None and not self._limit.expired():
+            left = max(0.0, deadline - self._clock.now())
+            self._limit.reschedule(asyncio.get_running_loop().time() + left)
+
+    async def _part_from(self, task: asyncio.Future[Any], own: bool) -> None:
+        """Stop waiting for ``task``, and cancel it if it is our ``own``."""
+        if not own:
+            self._log.warning("%s: the task that it returned goes on %s", self.title, self.figures)
+            return
+        task.cancel()
+        try:
+            await asyncio.wait([task], timeout=GRACE)
+        finally:
+            if task.done():
+                self._log.warning("%s was cancelled %s", self.title, self.figures)
+            else:
+                self._log.warning(
+                    "%s doesn't end, though cancelled: it is let go %s", self.title, self.figures
+                )
+                _let_go.add(task)
+            task.add_done_callback(self._parted)
+
+    def _parted(self, task: asyncio.Future[Any]) -> None:
+        _let_go.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._log.warning("a callback that was cancelled raised %r", error)
+
+    @property
+    def makes_this_call(self) -> bool:
+        """Whether it is such a function that asks."""
+        return self._task is not None and asyncio.current_task() is self._task
+
+    # One that takes long
+
+    def take_stall(self) -> bool:
+        """Whether one takes too long that the user wasn't told of; True again after as long."""
+        untold, self._untold = self._untold, False
+        return untold
+
+    @property
+    def seconds(self) -> float:
+        """For how long one is under way."""
+        return self._clock.now() - self.since
+
+    @property
+    def title(self) -> str:
+        """Which is under way, for texts."""
+        return f"{self.name}{self._whose}"
+
+    @property
+    def figures(self) -> str:
+        """For how long, and what for, for texts."""
+        limit = f"({self._setting} is {self._patience:g} s)"
+        return f"after {self.seconds:.1f} s{self._about} {limit}"
+
+    def _slow(self) -> None:
+        self._log.warning("%s has not ended %s", self.title, self.figures)
+        self._arm(self._patience * (1 - SLOW), self._late)
+
+    def _late(self) -> None:
+        self.stalled = self._untold = True
+        self._arm(self._patience, self._late)
+        self._on_late()
+
+    def _arm(self, seconds: float, then: Callable[[], object]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, then)
