@@ -63,7 +63,7 @@ class DefaultsNeeded(NoCommonVersion):
     """The controller is too old to choose numbers itself: they must be looked up and given."""
 
 
-class _ControllerQuestion:
+class _ControllerRequest:
     """What the questions of this file share: the controller answers them, and it knows."""
 
     def node_for(self, key: TopicRef, calls: Calls) -> tuple[int, Hashable]:
@@ -75,7 +75,7 @@ class _ControllerQuestion:
         return isinstance(error, UnknownTopicOrPartition | UnknownTopicId)
 
 
-class CreateTopics(_ControllerQuestion):
+class CreateTopics(_ControllerRequest):
     """Creates topics; the keys are their names."""
 
     what = "CreateTopics"
@@ -155,7 +155,7 @@ def _told(said: int, asked: int | None, assigned: Sequence[object] | None) -> in
     return len(assigned) if assigned is not None else asked
 
 
-class DeleteTopics(_ControllerQuestion):
+class DeleteTopics(_ControllerRequest):
     """Deletes topics; the keys are names or ids."""
 
     what = "DeleteTopics"
@@ -197,7 +197,7 @@ class DeleteTopics(_ControllerQuestion):
         return found
 
 
-class CreatePartitions(_ControllerQuestion):
+class CreatePartitions(_ControllerRequest):
     """Gives topics more partitions; the keys are names.
 
     Args:

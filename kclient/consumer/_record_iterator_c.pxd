@@ -7,14 +7,14 @@ from kclient._awaiting cimport PYGEN_RETURN, PyIter_Send, kclient_fill_steps
 import cython
 
 
-cdef class Handout:
+cdef class IteratorBuffer:
     cdef public object left
     cdef double turn_at
 
 
 cdef class RecordIterator:
     cdef object _poller
-    cdef Handout _handout
+    cdef IteratorBuffer _iterator_buffer
     cdef bint _converts
     cdef object _clock
     cdef bint _real
@@ -26,21 +26,21 @@ cdef class RecordIterator:
     cdef object at_hand(self)
 
 
-cdef class Step:
+cdef class NextRecord:
     cdef RecordIterator _iterator
     cdef object _slow
 
     @cython.locals(iterator=RecordIterator, due=bint)
     cdef object begin(self)
 
-cdef inline Step step_of(RecordIterator iterator):
-    """``Step(iterator)``, which as a call of the class would cost twice as much."""
-    cdef Step step = Step.__new__(Step)
+cdef inline NextRecord step_of(RecordIterator iterator):
+    """``NextRecord(iterator)``, which as a call of the class would cost twice as much."""
+    cdef NextRecord step = NextRecord.__new__(NextRecord)
     step._iterator = iterator
     return step
 
 
-cdef inline int send_to_step(Step step, PyObject* value, PyObject** result) except -1:
+cdef inline int send_to_step(NextRecord step, PyObject* value, PyObject** result) except -1:
     """``am_send``: -1 for an error, 0 for a result, 1 for something to wait for."""
     result[0] = NULL
     if step._slow is None:
@@ -52,5 +52,5 @@ cdef inline int send_to_step(Step step, PyObject* value, PyObject** result) exce
     return PyIter_Send(step._slow, value, result)
 
 cdef inline int send_directly() except -1:
-    kclient_fill_steps(<PyTypeObject*> Step, <void*> send_to_step)
+    kclient_fill_steps(<PyTypeObject*> NextRecord, <void*> send_to_step)
     return 0

@@ -234,7 +234,7 @@ def checked_sources(topics: tuple[str, ...], pattern: object) -> re.Pattern[str]
 
 
 @frozen
-class Interest(Frozen):
+class TopicFilter(Frozen):
     """What a consumer in a group subscribes to: topics by name, or those that match a pattern.
 
     Which topics a pattern means changes with the cluster, so it is asked anew with each view.
@@ -266,12 +266,12 @@ class Interest(Frozen):
         return matches and (self.internal or not view.is_internal(topic))
 
 
-NOTHING = Interest()
+NOTHING = TopicFilter()
 """Nothing is subscribed to."""
 
 
 @frozen
-class Listener(Frozen):
+class RebalanceListener(Frozen):
     """The callbacks of one subscription; None where there is nothing to call.
 
     Attributes:
@@ -286,25 +286,25 @@ class Listener(Frozen):
 
 
 @frozen
-class Joining(Frozen):
+class GroupOptions(Frozen):
     """How a consumer joins its group.
 
     Attributes:
         group: The group.
-        interest: What is subscribed to from the start.
+        topic_filter: What is subscribed to from the start.
         listener: Who is told.
     """
 
     group: str
-    interest: Interest
-    listener: Listener
+    topic_filter: TopicFilter
+    listener: RebalanceListener
 
 
 def checked_listener(
     on_assigned: RebalanceCallback | None,
     on_revoked: RebalanceCallback | None,
     on_lost: RebalanceCallback | None,
-) -> Listener | None:
+) -> RebalanceListener | None:
     """The callbacks, if any was given. Without ``on_lost`` it is ``on_revoked`` that is called."""
     given = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
     if all(callback is None for callback in given.values()):
@@ -312,7 +312,7 @@ def checked_listener(
     for name, callback in given.items():
         if callback is not None:
             _check_callback(name, callback)
-    return Listener(on_assigned, on_revoked, on_revoked if on_lost is None else on_lost)
+    return RebalanceListener(on_assigned, on_revoked, on_revoked if on_lost is None else on_lost)
 
 
 def _check_callback(name: str, callback: RebalanceCallback) -> None:

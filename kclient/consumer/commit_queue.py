@@ -1,15 +1,16 @@
 """CommitQueue: which offsets are to be committed next, and whom to tell what became of it. Sans-IO.
 
-``commits`` drives it: one request under way at a time. Per partition there is at most one *wish*
-that waits, that of the latest call, and one that is under way. A wish that failed for a passing
-reason waits again, unless a later call has wished something else meanwhile: then who asked for the
-earlier one gets the outcome of the later one. So offsets reach the coordinator in the order of the
-calls, retries included, and an older one never follows a newer one.
+``commits`` drives it: one request under way at a time. Per partition there is at most one
+*pending_offset* that waits, that of the latest call, and one that is under way. A pending_offset
+that failed for a passing reason waits again, unless a later call has wished something else
+meanwhile: then who asked for the earlier one gets the outcome of the later one. So offsets reach
+the coordinator in the order of the calls, retries included, and an older one never follows a newer
+one.
 
-A *call* is one commit that somebody asked for; a *wish* is the offset that shall be committed of
-one partition, and the calls that wait for it. A partition that is taken away (``forget``) takes its
-wishes along: should it come back, somebody else may have committed meanwhile. It doesn't know of
-members and generations; it is told.
+A *call* is one commit that somebody asked for; a *pending_offset* is the offset that shall be
+committed of one partition, and the calls that wait for it. A partition that is taken away
+(``forget``) takes its wishes along: should it come back, somebody else may have committed
+meanwhile. It doesn't know of members and generations; it is told.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kclient.errors import BrokerError, CommitFailed, KafkaError, RequestTimedOut, some_of
-from kclient.group.offset_requests import SHOWN, Course, course, is_unknown, united
+from kclient.group.offset_requests import (
+    SHOWN,
+    CommitErrorAction,
+    combined_error,
+    commit_error_action,
+    is_unknown,
+)
 
 if TYPE_CHECKING:
     import random
@@ -52,7 +59,7 @@ _FOREIGN_HINT: Final = (
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Call(Generic[T]):
+class Commit(Generic[T]):
     """One commit that was asked for.
 
     Attributes:
@@ -74,7 +81,7 @@ class Call(Generic[T]):
     number: int = -1
     done: bool = False
     error: KafkaError | None = None
-    open: dict[TopicPartition, Wish[T]] = field(default_factory=dict)
+    open: dict[TopicPartition, PendingOffset[T]] = field(default_factory=dict)
     failed: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     taken: dict[TopicPartition, KafkaError | None] = field(default_factory=dict)
     foreign: list[TopicPartition] = field(default_factory=list)
@@ -90,7 +97,7 @@ class Call(Generic[T]):
         if self.taken or self.foreign:
             self.error = self._commit_failed(group_id)
         elif self.failed:
-            self.error = united(self.failed, group_id)
+            self.error = combined_error(self.failed, group_id)
 
     def _commit_failed(self, group_id: str) -> CommitFailed:
         taken = [*self.foreign, *self.taken]
@@ -107,7 +114,7 @@ class Call(Generic[T]):
         if self.foreign and self.taken:
             error.add_note(f"{some_of(self.foreign, SHOWN)}: {_FOREIGN}")
         if self.failed:
-            error.add_note(f"others failed, too: {united(self.failed, group_id)}")
+            error.add_note(f"others failed, too: {combined_error(self.failed, group_id)}")
         return error
 
     def too_late(self, group_id: str, now: float, obstacle: str, *, sent: bool) -> RequestTimedOut:
@@ -131,7 +138,7 @@ class Call(Generic[T]):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Wish(Generic[T]):
+class PendingOffset(Generic[T]):
     """An offset to be committed.
 
     Attributes:
@@ -148,7 +155,7 @@ class Wish(Generic[T]):
 
     offset: OffsetAndMetadata
     topic_id: bytes | None = None
-    calls: dict[Call[T], None] = field(default_factory=dict)
+    calls: dict[Commit[T], None] = field(default_factory=dict)
     failures: int = 0
     retry_at: float = -math.inf
     error: KafkaError | None = None
@@ -162,7 +169,7 @@ class Wish(Generic[T]):
         self.retry_at = again
         self.unknown_since = min(self.unknown_since, now) if is_unknown(error) else math.inf
 
-    def fared_like(self, other: Wish[T]) -> None:
+    def fared_like(self, other: PendingOffset[T]) -> None:
         """It takes the place of ``other``, and goes on waiting where that was."""
         self.error, self.failures = other.error, other.failures
         self.retry_at, self.unknown_since = other.retry_at, other.unknown_since
@@ -177,7 +184,7 @@ class CommitQueue(Generic[T]):
         rng: For their jitter.
         patience: For how many seconds the coordinator may say that it doesn't know a partition,
             of a topic of that id, until that is sure.
-        topic_id_of: The id of the topic that an offset was read from; see ``Wish``.
+        topic_id_of: The id of the topic that an offset was read from; see ``PendingOffset``.
 
     Attributes:
         committed: What we know to be committed of the partitions that are ours.
@@ -204,11 +211,11 @@ class CommitQueue(Generic[T]):
         # Offsets of attempts without a response, and when those failed: see ``repeats``.
         self._unanswered: dict[TopicPartition, tuple[frozenset[int], float]] = {}
         self._overtaken: dict[TopicPartition, tuple[OffsetAndMetadata, float]] = {}
-        self._waiting: dict[TopicPartition, Wish[T]] = {}
-        self._sent: dict[TopicPartition, Wish[T]] = {}
-        self._open: dict[Call[T], None] = {}
-        self._deadlines: list[tuple[float, int, Call[T]]] = []
-        self._finished: list[Call[T]] = []
+        self._waiting: dict[TopicPartition, PendingOffset[T]] = {}
+        self._sent: dict[TopicPartition, PendingOffset[T]] = {}
+        self._open: dict[Commit[T], None] = {}
+        self._deadlines: list[tuple[float, int, Commit[T]]] = []
+        self._finished: list[Commit[T]] = []
         self.calls = 0
         self._failures = 0
         self._resume_at = -math.inf
@@ -240,20 +247,24 @@ class CommitQueue(Generic[T]):
     @property
     def limit(self) -> float:
         """Until when the attempt that is under way is of use to anybody."""
-        deadlines = [call.deadline for wish in self._sent.values() for call in wish.calls]
+        deadlines = [
+            call.deadline for pending_offset in self._sent.values() for call in pending_offset.calls
+        ]
         return max(deadlines, default=-math.inf)
 
     @property
     def due(self) -> float:
         """When something that waits may be sent."""
-        soonest = min((wish.retry_at for wish in self._waiting.values()), default=math.inf)
+        soonest = min(
+            (pending_offset.retry_at for pending_offset in self._waiting.values()), default=math.inf
+        )
         return max(soonest, self._resume_at)
 
     def latest(self, partition: TopicPartition) -> int | None:
         """What is committed once all that was asked for is done; None where that isn't known."""
-        wish = self._waiting.get(partition) or self._sent.get(partition)
-        if wish is not None and not wish.forgotten:
-            return wish.offset.offset
+        pending_offset = self._waiting.get(partition) or self._sent.get(partition)
+        if pending_offset is not None and not pending_offset.forgotten:
+            return pending_offset.offset.offset
         return None if partition in self._doubtful else self.committed.get(partition)
 
     def changes(
@@ -275,8 +286,8 @@ class CommitQueue(Generic[T]):
 
     def wants(self, partition: TopicPartition) -> bool:
         """Whether what is under way for it is still to be committed."""
-        wish = self._sent.get(partition)
-        return wish is not None and not wish.forgotten
+        pending_offset = self._sent.get(partition)
+        return pending_offset is not None and not pending_offset.forgotten
 
     def repeats(self, now: float) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is committed, but after an older offset without a response: commit it again.
@@ -291,7 +302,7 @@ class CommitQueue(Generic[T]):
             if key not in pending and now >= since + REPEAT
         }
 
-    def finished(self) -> list[Call[T]]:
+    def finished(self) -> list[Commit[T]]:
         """The calls that have an outcome since this was asked last."""
         finished, self._finished = self._finished, []
         return finished
@@ -300,7 +311,7 @@ class CommitQueue(Generic[T]):
 
     def add(
         self,
-        call: Call[T],
+        call: Commit[T],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         is_ours: Callable[[TopicPartition], bool],
         *,
@@ -321,10 +332,10 @@ class CommitQueue(Generic[T]):
             if not is_ours(partition):
                 call.foreign.append(partition)
                 continue
-            wish = self._wish(partition, offset, at_least)
-            if wish is not None:
-                wish.calls[call] = None
-                call.open[partition] = wish
+            pending_offset = self._wish(partition, offset, at_least)
+            if pending_offset is not None:
+                pending_offset.calls[call] = None
+                call.open[partition] = pending_offset
         if not call.open:
             self._finish(call)
         elif call.deadline < math.inf:
@@ -335,15 +346,15 @@ class CommitQueue(Generic[T]):
 
     def _wish(
         self, partition: TopicPartition, offset: OffsetAndMetadata, at_least: bool
-    ) -> Wish[T] | None:
-        """The wish for ``offset``; None where it is fulfilled."""
+    ) -> PendingOffset[T] | None:
+        """The pending_offset for ``offset``; None where it is fulfilled."""
         waiting = self._waiting.get(partition)
         if at_least:
             sent = self._sent.get(partition)
-            wish = waiting or (sent if sent is not None and not sent.forgotten else None)
-            if wish is not None and wish.offset.offset >= offset.offset:
-                return wish
-            if wish is None:
+            pending_offset = waiting or (sent if sent is not None and not sent.forgotten else None)
+            if pending_offset is not None and pending_offset.offset.offset >= offset.offset:
+                return pending_offset
+            if pending_offset is None:
                 doubtful = self._doubtful.get(partition)
                 known = self.committed.get(partition)
                 if doubtful is not None and doubtful.offset > offset.offset:
@@ -354,7 +365,7 @@ class CommitQueue(Generic[T]):
             sent = self._sent.get(partition)
             if sent is not None and not sent.forgotten and sent.offset == offset:
                 return sent
-            waiting = self._waiting[partition] = Wish(offset)
+            waiting = self._waiting[partition] = PendingOffset(offset)
         waiting.offset, waiting.topic_id = offset, self._topic_id_of(partition, offset.offset)
         return waiting
 
@@ -365,17 +376,19 @@ class CommitQueue(Generic[T]):
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         *,
         at_least: bool = False,
-    ) -> Call[T] | None:
+    ) -> Commit[T] | None:
         """Have ``offsets`` committed for a call that waits already, in place of another one.
 
         Returns:
             The newest call of the same partitions, if all of them wait, and it has no more and not
             much less time left; else None, and nothing has changed.
         """
-        found: Call[T] | None = None
+        found: Commit[T] | None = None
         for partition in offsets:
-            wish = self._waiting.get(partition)
-            newest = next(reversed(wish.calls), None) if wish is not None else None
+            pending_offset = self._waiting.get(partition)
+            newest = (
+                next(reversed(pending_offset.calls), None) if pending_offset is not None else None
+            )
             if newest is None or (found is not None and newest is not found):
                 return None
             found = newest
@@ -391,11 +404,13 @@ class CommitQueue(Generic[T]):
         """Calls whose time is up fail; what nobody waits for any more isn't sent."""
         while self.deadline <= now:
             call = self._deadlines[0][2]
-            sent = any(self._sent.get(key) is wish for key, wish in call.open.items())
+            sent = any(
+                self._sent.get(key) is pending_offset for key, pending_offset in call.open.items()
+            )
             late = call.too_late(self._group_id, now, self._obstacle, sent=sent)
-            for partition, wish in list(call.open.items()):
+            for partition, pending_offset in list(call.open.items()):
                 self._decide(call, partition, late)
-                if not wish.calls and self._waiting.get(partition) is wish:
+                if not pending_offset.calls and self._waiting.get(partition) is pending_offset:
                     del self._waiting[partition]
 
     # Attempts
@@ -412,25 +427,31 @@ class CommitQueue(Generic[T]):
             self._give_up(partition, self._waiting.pop(partition), None)
         if now < self._resume_at:
             return {}
-        ready = [one for one, wish in self._waiting.items() if wish.retry_at <= now]
+        ready = [
+            one for one, pending_offset in self._waiting.items() if pending_offset.retry_at <= now
+        ]
         self._sent = {partition: self._waiting.pop(partition) for partition in ready}
-        return {partition: wish.offset for partition, wish in self._sent.items()}
+        return {
+            partition: pending_offset.offset for partition, pending_offset in self._sent.items()
+        }
 
     @property
     def topic_ids(self) -> dict[TopicPartition, bytes | None]:
         """Of the topics that the offsets were read from that are under way."""
-        return {partition: wish.topic_id for partition, wish in self._sent.items()}
+        return {
+            partition: pending_offset.topic_id for partition, pending_offset in self._sent.items()
+        }
 
     def put_off(self, now: float) -> None:
         """Nothing can be sent at the moment."""
         self._resume_at = now + self._backoff.delay(self._failures, self._rng)
         self._failures += 1
 
-    def hurry(self) -> None:
+    def retry_now(self) -> None:
         """Something changed that may help: wait no longer."""
         self._resume_at = -math.inf
-        for wish in self._waiting.values():
-            wish.retry_at = -math.inf
+        for pending_offset in self._waiting.values():
+            pending_offset.retry_at = -math.inf
 
     def answered(
         self, answers: Mapping[TopicPartition, KafkaError | None], now: float, *, outdated: bool
@@ -448,68 +469,72 @@ class CommitQueue(Generic[T]):
             self.put_off(now)
         else:
             self._failures, self._resume_at = 0, -math.inf
-        failures = max((wish.failures for wish in sent.values()), default=0)
+        failures = max((pending_offset.failures for pending_offset in sent.values()), default=0)
         # One time for all, so that they go together again.
         again = max(now + self._backoff.delay(failures, self._rng), self._resume_at)
-        for partition, wish in sent.items():
-            self._answer(partition, wish, answers[partition], now, again, outdated)
+        for partition, pending_offset in sent.items():
+            self._answer(partition, pending_offset, answers[partition], now, again, outdated)
 
     def _answer(
         self,
         partition: TopicPartition,
-        wish: Wish[T],
+        pending_offset: PendingOffset[T],
         error: KafkaError | None,
         now: float,
         again: float,
         outdated: bool,
     ) -> None:
         if error is None:
-            if not wish.forgotten:
-                self.committed[partition] = wish.offset.offset
+            if not pending_offset.forgotten:
+                self.committed[partition] = pending_offset.offset.offset
                 self._doubtful.pop(partition, None)
                 self._overtaken.pop(partition, None)
                 others, since = self._unanswered.get(partition, (frozenset(), -math.inf))
                 if now >= since + OVERTAKEN:
                     self._unanswered.pop(partition, None)
-                elif others - {wish.offset.offset}:
-                    self._overtaken[partition] = wish.offset, now
-            self._settle(partition, wish, None)
+                elif others - {pending_offset.offset.offset}:
+                    self._overtaken[partition] = pending_offset.offset, now
+            self._settle(partition, pending_offset, None)
             return
-        what = course(error)
-        if wish.forgotten or (what is Course.OUSTED and not outdated):
-            self._give_up(partition, wish, error)
-        elif what is Course.REFUSED:
-            self._settle(partition, wish, error)
+        what = commit_error_action(error)
+        if pending_offset.forgotten or (what is CommitErrorAction.FENCED and not outdated):
+            self._give_up(partition, pending_offset, error)
+        elif what is CommitErrorAction.REFUSED:
+            self._settle(partition, pending_offset, error)
         else:
-            wish.failed(error, now, again)
+            pending_offset.failed(error, now, again)
             if is_unknown(error):
-                self._lose_patience(partition, wish, error, now)
-            elif what is Course.RETRY:
-                self._doubtful[partition] = wish.offset
+                self._lose_patience(partition, pending_offset, error, now)
+            elif what is CommitErrorAction.RETRY:
+                self._doubtful[partition] = pending_offset.offset
                 if not isinstance(error, BrokerError):
                     others, _ = self._unanswered.get(partition, (frozenset(), now))
-                    self._unanswered[partition] = others | {wish.offset.offset}, now
-            self._wait_again(partition, wish)
+                    self._unanswered[partition] = others | {pending_offset.offset.offset}, now
+            self._wait_again(partition, pending_offset)
 
     def _lose_patience(
-        self, partition: TopicPartition, wish: Wish[T], error: KafkaError, now: float
+        self,
+        partition: TopicPartition,
+        pending_offset: PendingOffset[T],
+        error: KafkaError,
+        now: float,
     ) -> None:
         """Whoever has heard for long enough that there is no such partition is refused."""
-        since = now - self._patience(partition, wish.topic_id)
-        if wish.unknown_since <= since:
-            for call in [one for one in wish.calls if one.begun <= since]:
+        since = now - self._patience(partition, pending_offset.topic_id)
+        if pending_offset.unknown_since <= since:
+            for call in [one for one in pending_offset.calls if one.begun <= since]:
                 self._decide(call, partition, error)
 
-    def _wait_again(self, partition: TopicPartition, wish: Wish[T]) -> None:
+    def _wait_again(self, partition: TopicPartition, pending_offset: PendingOffset[T]) -> None:
         later = self._waiting.get(partition)
         if later is None:
-            if wish.calls:
-                self._waiting[partition] = wish
+            if pending_offset.calls:
+                self._waiting[partition] = pending_offset
             return
-        for call in wish.calls:
+        for call in pending_offset.calls:
             call.open[partition] = later
-        later.calls = {**wish.calls, **later.calls}
-        later.fared_like(wish)
+        later.calls = {**pending_offset.calls, **later.calls}
+        later.fared_like(pending_offset)
 
     # Partitions that come and go
 
@@ -527,35 +552,39 @@ class CommitQueue(Generic[T]):
             self._overtaken.pop(partition, None)
             if partition in self._sent:
                 self._sent[partition].forgotten = True
-            wish = self._waiting.pop(partition, None)
-            if wish is not None:
-                self._give_up(partition, wish, None)
+            pending_offset = self._waiting.pop(partition, None)
+            if pending_offset is not None:
+                self._give_up(partition, pending_offset, None)
 
     def end(self, error: KafkaError) -> None:
         """Nothing will be sent any more: all calls fail."""
-        for partition, wish in [*self._waiting.items(), *self._sent.items()]:
-            self._settle(partition, wish, error)
+        for partition, pending_offset in [*self._waiting.items(), *self._sent.items()]:
+            self._settle(partition, pending_offset, error)
         self._waiting, self._sent = {}, {}
 
     # Outcomes
 
-    def _settle(self, partition: TopicPartition, wish: Wish[T], error: KafkaError | None) -> None:
-        for call in list(wish.calls):
+    def _settle(
+        self, partition: TopicPartition, pending_offset: PendingOffset[T], error: KafkaError | None
+    ) -> None:
+        for call in list(pending_offset.calls):
             self._decide(call, partition, error)
 
-    def _give_up(self, partition: TopicPartition, wish: Wish[T], error: KafkaError | None) -> None:
-        for call in list(wish.calls):
+    def _give_up(
+        self, partition: TopicPartition, pending_offset: PendingOffset[T], error: KafkaError | None
+    ) -> None:
+        for call in list(pending_offset.calls):
             call.taken[partition] = error
             self._decide(call, partition, None)
 
-    def _decide(self, call: Call[T], partition: TopicPartition, error: KafkaError | None) -> None:
+    def _decide(self, call: Commit[T], partition: TopicPartition, error: KafkaError | None) -> None:
         call.open.pop(partition).calls.pop(call)
         if error is not None:
             call.failed[partition] = error
         if not call.open:
             self._finish(call)
 
-    def _finish(self, call: Call[T]) -> None:
+    def _finish(self, call: Commit[T]) -> None:
         del self._open[call]
         call.finish(self._group_id)
         self._finished.append(call)
@@ -563,4 +592,7 @@ class CommitQueue(Generic[T]):
 
 def _concerns_all(error: KafkaError) -> bool:
     """Whether others had better wait, too."""
-    return course(error) in (Course.RETRY, Course.REBALANCING) and not is_unknown(error)
+    return commit_error_action(error) in (
+        CommitErrorAction.RETRY,
+        CommitErrorAction.REBALANCING,
+    ) and not is_unknown(error)

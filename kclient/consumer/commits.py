@@ -13,10 +13,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.wakeups import LONGEST_SLEEP, Broadcast, Wakeup
-from kclient.consumer.commit_queue import Call, CommitQueue
+from kclient.consumer.commit_queue import Commit, CommitQueue
 from kclient.errors import ClientClosed, KafkaError, fresh
 from kclient.group.member import OUTSIDE
-from kclient.group.offset_requests import Course, course, patience
+from kclient.group.offset_requests import CommitErrorAction, commit_error_action, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ coordinator answers, a commit for each record must not fill the memory."""
 OUTSIDE_GROUP = "the consumer is no member of its group at the moment"
 
 
-class Outcome(asyncio.Future[None]):
+class CommitFuture(asyncio.Future[None]):
     """The outcome of one commit, for its caller, who cancels no one else's with it.
 
     Attributes:
@@ -95,7 +95,7 @@ class Commits:
         self._current = current
         self._is_ours = is_ours
         self._refused = refused
-        self.queue: CommitQueue[list[Outcome]] = CommitQueue(
+        self.queue: CommitQueue[list[CommitFuture]] = CommitQueue(
             offsets.group_id, core.backoff, core.rng, self._patience, topic_id_of
         )
         self._wakeup = Wakeup()
@@ -131,7 +131,7 @@ class Commits:
 
     def wake(self) -> None:
         """There is another generation, or another reason not to wait any longer."""
-        self.queue.hurry()
+        self.queue.retry_now()
         self._wakeup.notify()
 
     # Commits
@@ -163,13 +163,13 @@ class Commits:
         """
         now, queue, loop = self._core.clock.now(), self.queue, asyncio.get_running_loop()
         deadline = now + (self._core.config.api_timeout if timeout is None else timeout)
-        outcome = Outcome(loop=loop)
+        outcome = CommitFuture(loop=loop)
         if queue.open >= CROWD:
             shared = queue.join(now, deadline, offsets, at_least=at_least)
             if shared is not None:
                 shared.token.append(outcome)
                 return outcome
-        call = Call([outcome], now, deadline)
+        call = Commit([outcome], now, deadline)
         queue.add(call, offsets, self._is_ours, at_least=at_least)
         if self._ended is not None:
             queue.end(self._ended)
@@ -200,7 +200,7 @@ class Commits:
             await self._broadcast.wait(left)
         return True
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         """Whoever waits in ``flush`` shall look whether to wait on."""
         self._broadcast.notify()
 
@@ -274,7 +274,10 @@ class Commits:
         if errors:
             self._log.debug("commit failed partitions=%d: %s", len(errors), errors[0])
         for error in errors:
-            if course(error) in (Course.OUSTED, Course.REBALANCING):
+            if commit_error_action(error) in (
+                CommitErrorAction.FENCED,
+                CommitErrorAction.REBALANCING,
+            ):
                 if generation != OUTSIDE and not outdated:
                     self._refused(error, generation)
                 break
@@ -285,7 +288,7 @@ class Commits:
 
     def _tell(self) -> None:
         """Give outcomes to those who wait, and see to the next deadline."""
-        ignored: list[Call[list[Outcome]]] = []
+        ignored: list[Commit[list[CommitFuture]]] = []
         finished = self.queue.finished()
         for call in finished:
             name = "consumer.commits" if call.error is None else "consumer.commit_failures"
@@ -302,7 +305,7 @@ class Commits:
             self._broadcast.notify()
         self._set_timer()
 
-    def _log_ignored(self, calls: list[Call[list[Outcome]]]) -> None:
+    def _log_ignored(self, calls: list[Commit[list[CommitFuture]]]) -> None:
         group, error = self._offsets.group_id, calls[0].error
         self._log.warning("offsets not committed commits=%d group=%s: %s", len(calls), group, error)
 

@@ -60,7 +60,7 @@ class CommittedOffsets:
         if self._task is None and not self._closing and any(map(_waits, states)):
             self._task = self._core.spawn(self._run(), "committed-offsets")
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         """Whoever waits shall look whether to wait on."""
         self._news.notify()
 
@@ -109,7 +109,7 @@ class CommittedOffsets:
             self._news.notify()
 
     async def _ask(self, states: list[PartitionState]) -> None:
-        fences = {state: state.fence for state in states}
+        fences = {state: state.position_version for state in states}
         try:
             answers = await self._offsets.fetch(
                 [state.topic_partition for state in states], self._config.request_timeout
@@ -118,26 +118,28 @@ class CommittedOffsets:
             raise
         except KafkaError as error:
             answers = dict.fromkeys([state.topic_partition for state in states], error)
-        for state, fence in fences.items():
+        for state, position_version in fences.items():
             answer = answers[state.topic_partition]
             if isinstance(answer, KafkaError):
-                self._failed(state, fence, answer)
+                self._failed(state, position_version, answer)
             else:
-                self._take(state, fence, answer)
+                self._take(state, position_version, answer)
         self._news.notify()
 
-    def _take(self, state: PartitionState, fence: int, answer: OffsetAndMetadata | None) -> None:
+    def _take(
+        self, state: PartitionState, position_version: int, answer: OffsetAndMetadata | None
+    ) -> None:
         if answer is None:
-            self._subscription.nothing_committed(state, fence)
+            self._subscription.nothing_committed(state, position_version)
             return
-        if self._subscription.committed_found(state, fence, *offset_and_epoch(answer)):
+        if self._subscription.committed_found(state, position_version, *offset_and_epoch(answer)):
             self._learned({state.topic_partition: answer})
             self._log.debug(
                 "position from group partition=%s offset=%d", state.topic_partition, answer.offset
             )
 
-    def _failed(self, state: PartitionState, fence: int, error: KafkaError) -> None:
-        if not _waits(state) or state.fence != fence:
+    def _failed(self, state: PartitionState, position_version: int, error: KafkaError) -> None:
+        if not _waits(state) or state.position_version != position_version:
             return
         level = logging.DEBUG if state.failures else logging.INFO
         self._log.log(

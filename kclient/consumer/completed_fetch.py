@@ -79,12 +79,12 @@ class AbortedTransactions:
             self._open.add(to_come.popleft()[1])
 
 
-class FetchedData:
+class CompletedFetch:
     """Batches of one partition, from ``offset`` on.
 
     Attributes:
         state: The partition that it was fetched for.
-        fence: The partition's count of positions at that time.
+        position_version: The partition's count of positions at that time.
         offset: Next offset to hand over from here; past the last batch when ``done``.
         leader_epoch: Of the batch that ``offset`` lies in or behind, -1 unknown.
         end_offset: Where a fetch goes on after all of it.
@@ -106,9 +106,9 @@ class FetchedData:
         "blocked",
         "done",
         "end_offset",
-        "fence",
         "leader_epoch",
         "offset",
+        "position_version",
         "size_bytes",
         "state",
     )
@@ -141,7 +141,7 @@ class FetchedData:
             decompression_cap: Bytes that one batch may inflate to.
         """
         self.state = state
-        self.fence = state.fence
+        self.position_version = state.position_version
         self.offset = offset
         self.leader_epoch = -1
         self.end_offset = max(end_offset, offset)
@@ -163,7 +163,7 @@ class FetchedData:
     @classmethod
     def given_back(
         cls, state: PartitionState, records: list[Record], end_offset: int
-    ) -> FetchedData:
+    ) -> CompletedFetch:
         """Records that were taken and then not handed over; ``end_offset`` follows the last one."""
         data = cls(state, records[0].offset, iter(()), end_offset)
         data._ready = records

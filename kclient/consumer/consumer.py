@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from kclient.cluster.core import AsyncOnly, missing_attribute
 from kclient.config import ConsumerConfig
 from kclient.consumer.arguments import (
-    Interest,
-    Joining,
-    Listener,
+    GroupOptions,
+    RebalanceListener,
+    TopicFilter,
     checked_commit,
     checked_group,
     checked_limit,
@@ -30,7 +30,7 @@ from kclient.consumer.arguments import (
     checked_topics,
     refuse_group,
 )
-from kclient.consumer.deserialization_errors import BadRecords
+from kclient.consumer.deserialization_errors import DeserializationErrorHandler
 from kclient.consumer.engine import Engine
 from kclient.consumer.offset_reset import AtTime
 from kclient.consumer.partition_state import Phase
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from kclient.consumer.arguments import RebalanceCallback
     from kclient.consumer.dead_letters import Sender
     from kclient.consumer.deserialization_errors import DeadLetters
-    from kclient.consumer.group_consumer import GroupSide
+    from kclient.consumer.group_consumer import GroupConsumer
     from kclient.consumer.handlers.retries import Retries, RetryTopic
     from kclient.consumer.health import ConsumerHealth, RunHealth
     from kclient.consumer.partition_state import PartitionState
@@ -96,7 +96,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
     ``auto_offset_reset="earliest"`` reads from the beginning.
 
     The constructor does no I/O: enter it with ``async with``, or call ``start`` and ``close``.
-    Tasks: those of ``Fetcher`` and ``OffsetKeeper``, from ``start`` to ``close``.
+    Tasks: those of ``Fetcher`` and ``PositionUpdater``, from ``start`` to ``close``.
 
     Args:
         bootstrap: "host:port" of one or more brokers, comma-separated or as a list; None for
@@ -227,12 +227,12 @@ class Consumer(AsyncOnly, Generic[K, V]):
         if value_deserializer is None:
             value_deserializer = self._config.value_deserializer
         names = checked_topics(topics, "Consumer(bootstrap, *topics)")
-        listener = checked_listener(on_assigned, on_revoked, on_lost) or Listener()
-        joining = None
+        listener = checked_listener(on_assigned, on_revoked, on_lost) or RebalanceListener()
+        group_options = None
         if group is not None:
             group, internal = checked_group(group), not self._config.exclude_internal_topics
-            interest = Interest(names, checked_sources(names, pattern), internal)
-            joining = Joining(group, interest, listener)
+            topic_filter = TopicFilter(names, checked_sources(names, pattern), internal)
+            group_options = GroupOptions(group, topic_filter, listener)
         else:
             named: dict[str, object] = {
                 "pattern": pattern,
@@ -248,8 +248,12 @@ class Consumer(AsyncOnly, Generic[K, V]):
         require_callable("value_deserializer", value_deserializer)
         convert = converter(key_deserializer, value_deserializer)
         self._converts = convert is not None
-        bad = BadRecords(bad_records, names, None if joining is None else joining.interest.pattern)
-        self._engine = Engine(self._config, names, convert, observers, dialer, joining, bad)
+        bad = DeserializationErrorHandler(
+            bad_records,
+            names,
+            None if group_options is None else group_options.topic_filter.pattern,
+        )
+        self._engine = Engine(self._config, names, convert, observers, dialer, group_options, bad)
 
     if not TYPE_CHECKING:
         __getattr__ = missing_attribute
@@ -329,7 +333,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         Cancellation: as there.
         """
         if kind is None:
-            self._engine.handed_over.all_finished()
+            self._engine.polled_records.all_finished()
         await self.close()
 
     # The group
@@ -373,14 +377,14 @@ class Consumer(AsyncOnly, Generic[K, V]):
                 "subscribe() needs names of topics or a pattern",
                 hint="call unsubscribe() to read nothing",
             )
-        if group.handover.by_hand and len(self._engine.subscription):
+        if group.rebalancer.user_assigned and len(self._engine.subscription):
             raise InvalidArgument(
                 "subscribe() can't be used while partitions are assigned by hand",
                 hint="call unassign() first",
             )
         listener = checked_listener(on_assigned, on_revoked, on_lost)
         internal = not self._config.exclude_internal_topics
-        group.subscribe(Interest(names, compiled, internal), listener)
+        group.subscribe(TopicFilter(names, compiled, internal), listener)
 
     async def unsubscribe(self) -> None:
         """Give all partitions up and leave the group; ``subscribe`` joins it again.
@@ -406,12 +410,12 @@ class Consumer(AsyncOnly, Generic[K, V]):
         group = self._group()
         group.callbacks.check_outside("unsubscribe")
         if self._engine.handlers is None:
-            self._engine.handed_over.all_finished()
+            self._engine.polled_records.all_finished()
         else:
             self._engine.handlers.check_outside("unsubscribe")
-        if group.handover.by_hand and len(self._engine.subscription):
+        if group.rebalancer.user_assigned and len(self._engine.subscription):
             if self._config.enable_auto_commit:
-                group.handover.commit_finished()
+                group.rebalancer.commit_finished()
             self._engine.assign((), "unsubscribe")
         await group.unsubscribe()
 
@@ -424,7 +428,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         group = self._group()
         if not isinstance(reason, str):
             raise InvalidArgument(f"reason={reason!r} can't be used: allowed is a str")
-        if not group.wanted.interest:
+        if not group.topic_subscription.topic_filter:
             raise InvalidArgument("nothing is subscribed to", hint="call subscribe() first")
         group.membership.rejoin(reason)
 
@@ -692,7 +696,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
     def positions(self) -> dict[TopicPartition, int | None]:
         """Offset of the next record of each assigned partition; None where it isn't known yet."""
-        self._engine.handed_over.settle()
+        self._engine.polled_records.settle()
         return {state.topic_partition: state.position for state in self._engine.subscription}
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -1082,7 +1086,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
 
     def metrics(self) -> dict[str, float]:
         """All counters and gauges of this consumer by name, as ``room.what``."""
-        self._engine.handed_over.settle()
+        self._engine.polled_records.settle()
         return self._engine.core.metrics()
 
     def health(self) -> ConsumerHealth:
@@ -1104,7 +1108,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
             stalled = [name for name, part in health.partitions.items() if part.stalled]
         """
         self._engine.core.check_context()
-        self._engine.handed_over.settle()
+        self._engine.polled_records.settle()
         return self._engine.health()
 
     # Inside
@@ -1112,7 +1116,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
     def _state(self, partition: TopicPartition) -> PartitionState:
         """The state of an assigned partition, with nothing handed out beyond its position."""
         self._engine.core.check_usable()
-        self._engine.handed_over.settle()
+        self._engine.polled_records.settle()
         return self._engine.subscription.require(checked_partition(partition))
 
     def _states(self, partitions: Sequence[TopicPartition]) -> list[PartitionState]:
@@ -1120,10 +1124,10 @@ class Consumer(AsyncOnly, Generic[K, V]):
         if partitions:
             return [self._state(partition) for partition in partitions]
         self._engine.core.check_usable()
-        self._engine.handed_over.settle()
+        self._engine.polled_records.settle()
         return list(self._engine.subscription)
 
-    def _group(self) -> GroupSide:
+    def _group(self) -> GroupConsumer:
         self._engine.core.check_usable()
         if self._engine.group is None:
             raise refuse_group()
@@ -1137,11 +1141,11 @@ class Consumer(AsyncOnly, Generic[K, V]):
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
         """As ``_offsets_of``; automatic commits go by what the user says here from now on."""
         offsets, at_least = self._offsets_of(what)
-        finish, handover = self._engine.subscription.finish, self._group().handover
+        finish, rebalancer = self._engine.subscription.finish, self._group().rebalancer
         for partition, wanted in offsets.items():
             finish(partition, *offset_and_epoch(wanted), at_least=at_least)
             if isinstance(what, Mapping):
-                handover.progress.stand(partition)
+                rebalancer.processed.on_explicit_commit(partition)
         return offsets, at_least
 
     def _offsets_of(
@@ -1150,16 +1154,16 @@ class Consumer(AsyncOnly, Generic[K, V]):
         """What to commit, and whether more that is committed already shall stay."""
         group = self._group()
         if what is None:
-            handover, handed_over = group.handover, self._engine.handed_over
-            handover.check_loss()
+            rebalancer, polled_records = group.rebalancer, self._engine.polled_records
+            rebalancer.check_loss()
             found: Mapping[TopicPartition, OffsetAndMetadata]
-            if self._engine.handlers is None and not handover.in_move:
-                handed_over.settle()
+            if self._engine.handlers is None and not rebalancer.in_move:
+                polled_records.settle()
                 found = _positions(self._engine)
-            elif handover.by_poll:  # not all that was handed over is finished
-                found = handed_over.reached()
+            elif rebalancer.by_poll:  # not all that was handed over is finished
+                found = polled_records.reached()
             else:
-                found = handover.progress.finished()
+                found = rebalancer.processed.finished()
             return group.commits.queue.unconfirmed(found), False
         if isinstance(what, Mapping):
             return {checked_partition(key): checked_commit(at) for key, at in what.items()}, False
@@ -1172,7 +1176,7 @@ class Consumer(AsyncOnly, Generic[K, V]):
         state = self._engine.subscription.get(partition)
         fresh = state is not None and state.phase is Phase.AWAITING_COMMITTED
         # Nothing of a fresh one was handed over yet.
-        if fresh or not group.handover.owns(partition):
+        if fresh or not group.rebalancer.owns(partition):
             raise CommitFailed(
                 f"offset {what.offset + 1} of {partition} was not committed: the partition is not "
                 "this consumer's any more",

@@ -1,4 +1,5 @@
-"""BadRecords: what becomes of a record that a deserializer refuses, so that it wedges nothing.
+"""DeserializationErrorHandler: what becomes of a record that a deserializer refuses, so that it
+wedges nothing.
 
 ``poller`` asks. By default the error is raised and the position stays at the record. Otherwise the
 record is passed over: at once, or once a dead-letter topic has it; until then it isn't passed, so
@@ -44,7 +45,7 @@ class DeadLetters(Frozen):
     producer: Sender
 
 
-class BadRecords:
+class DeserializationErrorHandler:
     """The policy of one consumer, and the record that is on its way to the dead-letter topic.
 
     Args:

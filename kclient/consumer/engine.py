@@ -2,7 +2,7 @@
 
 ``Consumer`` is the door before it and calls it with checked arguments. Every change of a partition
 comes through ``_changed``, every new view of the cluster through ``_view_changed``; nothing else
-ties the parts together. A consumer with a group has a ``GroupSide`` as one more part.
+ties the parts together. A consumer with a group has a ``GroupConsumer`` as one more part.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kclient.consumer.fetcher import Fetcher
 from kclient.consumer.offset_reset import reset_of
 from kclient.consumer.partition_state import PartitionState, Phase
 from kclient.consumer.poller import Poller
-from kclient.consumer.positions import OffsetKeeper
-from kclient.consumer.processed_offsets import HandedOver, offset_and_epoch
+from kclient.consumer.positions import PositionUpdater
+from kclient.consumer.processed_offsets import PolledRecords, offset_and_epoch
 from kclient.consumer.subscription import Subscription
 from kclient.errors import KafkaError, NoPosition, RequestTimedOut
 from kclient.types import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
-    from kclient.consumer.arguments import Joining
-    from kclient.consumer.deserialization_errors import BadRecords
-    from kclient.consumer.group_consumer import GroupSide
+    from kclient.consumer.arguments import GroupOptions
+    from kclient.consumer.deserialization_errors import DeserializationErrorHandler
+    from kclient.consumer.group_consumer import GroupConsumer
     from kclient.consumer.handlers.run import Runner
     from kclient.consumer.health import ConsumerHealth, PartitionHealth
     from kclient.consumer.records import Convert
@@ -52,7 +52,7 @@ class Engine:
     Attributes:
         core: Connections, metadata, supervision.
         subscription: Where each partition stands.
-        handed_over: What was handed over, and is finished or not.
+        polled_records: What was handed over, and is finished or not.
         poller: Hands records over.
         bad_records: What becomes of those that deserializers refuse.
         read_committed: Whether only committed records are seen.
@@ -65,45 +65,47 @@ class Engine:
         convert: Convert | None,
         observers: Sequence[Observer],
         dialer: Dialer | None,
-        joining: Joining | None,
-        bad_records: BadRecords,
+        group_options: GroupOptions | None,
+        bad_records: DeserializationErrorHandler,
     ) -> None:
         """``topics``: those of which all partitions are read from ``start`` on; in a group
-        ``joining`` has them."""
+        ``group_options`` has them."""
         self.config = config
         self.core = ClientCore(config, observers=observers, dialer=dialer)
         self._log = self.core.hooks.log(logger)
         self.read_committed = config.isolation_level == "read_committed"
         self.isolation = IsolationLevel(int(self.read_committed))
-        reset = reset_of(config.auto_offset_reset or ("none" if joining is None else "latest"))
+        reset = reset_of(
+            config.auto_offset_reset or ("none" if group_options is None else "latest")
+        )
         self.subscription = Subscription(
             reset,
             self._changed,
             # Once per partition and response: whoever waits for data is told at the end of those.
             on_fetched=lambda state: self.fetcher.plan.touch(state),
-            recall=lambda: self.handed_over.settle(),
+            recall=lambda: self.polled_records.settle(),
             facts_of=self._facts_of,
             dismisses=self._dismisses,
-            grouped=joining is not None,
+            grouped=group_options is not None,
         )
         self.fetcher = Fetcher(self.core, config, self.subscription)
-        self.offsets = OffsetKeeper(self.core, config, self.subscription, self.fetcher.plan)
-        self.handed_over = HandedOver(self.core, self.subscription, self.fetcher.buffer)
+        self.offsets = PositionUpdater(self.core, config, self.subscription, self.fetcher.plan)
+        self.polled_records = PolledRecords(self.core, self.subscription, self.fetcher.buffer)
         self.bad_records = bad_records
-        self.group: GroupSide | None = None
-        if joining is not None:
-            from kclient.consumer.group_consumer import GroupSide
+        self.group: GroupConsumer | None = None
+        if group_options is not None:
+            from kclient.consumer.group_consumer import GroupConsumer
 
             wake = self.fetcher.news.notify
-            self.group = GroupSide(
-                self.core, config, joining, self.subscription, self.handed_over, wake
+            self.group = GroupConsumer(
+                self.core, config, group_options, self.subscription, self.polled_records, wake
             )
         self.poller = Poller(
             self.core,
             config,
             self.subscription,
             self.fetcher,
-            self.handed_over,
+            self.polled_records,
             convert,
             bad_records,
             self.group,
@@ -174,8 +176,8 @@ class Engine:
         try:
             async with self._closing.limit():
                 deadline = self.core.clock.now() + self._closing.time_left * SHARE
-                by_hand = self.group is None or self.group.handover.by_hand
-                if self.handlers is not None and by_hand:
+                user_assigned = self.group is None or self.group.rebalancer.user_assigned
+                if self.handlers is not None and user_assigned:
                     self.subscription.hold(self.subscription)
                     partitions = [state.topic_partition for state in self.subscription]
                     await self.handlers.drain(partitions, deadline)
@@ -211,7 +213,7 @@ class Engine:
         self.fetcher.news.notify()
 
     def _dismisses(self, error: KafkaError) -> bool:
-        return self.group is not None and self.group.wanted.dismisses(error)
+        return self.group is not None and self.group.topic_subscription.dismisses(error)
 
     def _view_changed(self, view: Cluster) -> None:
         """The cluster changed. Only topics of which it tells something new are looked at."""
@@ -229,7 +231,7 @@ class Engine:
         self._see(topics)
         self.offsets.wake()
         if self.group is not None:
-            self.group.handover.follow_view(view)
+            self.group.rebalancer.follow_view(view)
 
     def _see(self, topics: Iterable[str]) -> None:
         """What the view tells of the partitions of ``topics``, those included that are new."""
@@ -246,7 +248,7 @@ class Engine:
                     self._log.warning("partition is gone partition=%s", partition)
                     subscription.remove(state)
                     self._forget(partition)
-                elif subscription.see(state, topic_id, view.leader_epoch(*partition)):
+                elif subscription.update_metadata(state, topic_id, view.leader_epoch(*partition)):
                     self._log.warning("topic was made anew partition=%s", partition)
                     self._forget(partition)
             if whole and count is not None and count > len(subscription.of_topic(topic)):
@@ -255,7 +257,7 @@ class Engine:
     def _forget(self, partition: TopicPartition) -> None:
         """What was finished and committed of it is of a log that is gone."""
         if self.group is not None:
-            self.group.handover.forget([partition])
+            self.group.rebalancer.forget([partition])
         elif self.handlers is not None:
             self.handlers.dropped([partition])
 
@@ -292,7 +294,7 @@ class Engine:
         """Offset and leader epoch that automatic commits use for it as it stands."""
         if self.group is None:
             return None
-        at = self.group.handover.progress.finished_of(state.topic_partition)
+        at = self.group.rebalancer.processed.finished_of(state.topic_partition)
         return None if at is None else offset_and_epoch(at)
 
     # Questions
@@ -303,7 +305,7 @@ class Engine:
         deadline = self.core.clock.now() + timeout
         while True:
             self.core.check_usable()
-            self.handed_over.settle()
+            self.polled_records.settle()
             if state.position is not None:
                 return state.position
             error = self.subscription.take_error_of(state)
@@ -362,7 +364,7 @@ class Engine:
             last_commit_age=None if committed is None else now() - committed,
             last_commit_error=None if refused is None else str(refused),
             callback=None if group is None else group.callbacks.health(),
-            unknown_topics=() if group is None else group.wanted.unknown,
+            unknown_topics=() if group is None else group.topic_subscription.unknown,
         )
 
     def _partition_health(
@@ -379,7 +381,7 @@ class Engine:
         throttled_for = throttled.get(node_id, 0.0) if node_id is not None else 0.0
         stalled = wanted and since is not None and now() - since >= patience and not throttled_for
         queues = self.fetcher.plan.queues
-        stalled = stalled or self.poller.watchdog.has_reported(state, queues, now)
+        stalled = stalled or self.poller.stall_detector.has_reported(state, queues, now)
         return PartitionHealth(
             phase=state.phase.name,
             position=state.position,

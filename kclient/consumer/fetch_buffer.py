@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
-from kclient.consumer.completed_fetch import FetchedData, FrameLease
+from kclient.consumer.completed_fetch import CompletedFetch, FrameLease
 from kclient.errors import CodecUnavailable, CorruptRecord
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class FetchBuffer:
         self._on_room = on_room
         self._on_released = on_released
         self._on_corrupt = on_corrupt
-        self._queues: dict[PartitionState, deque[FetchedData]] = {}
+        self._queues: dict[PartitionState, deque[CompletedFetch]] = {}
         self._turns: OrderedDict[PartitionState, None] = OrderedDict()
-        self._blocked: dict[PartitionState, FetchedData] = {}
+        self._blocked: dict[PartitionState, CompletedFetch] = {}
         self._held_limit = max(1, half_read_bytes)
         self._held: dict[PartitionState, int] = {}  # in the order of their turns
         self._aside: dict[PartitionState, int] = {}
@@ -97,7 +97,7 @@ class FetchBuffer:
         self.frame_bytes += size_bytes
         return FrameLease(size_bytes, released)
 
-    def add(self, data: FetchedData) -> bool:
+    def add(self, data: CompletedFetch) -> bool:
         """Take the next piece of a partition; False, and it is closed, where it doesn't fit on."""
         state = data.state
         if not state.assigned or state.paused or data.offset != state.fetch_offset:
@@ -121,7 +121,7 @@ class FetchBuffer:
             state = self._subscription.get(partition)
             if state is None or state.position is None or own[-1].offset >= state.position:
                 continue  # sought or taken away since: they belong to an older position
-            data = FetchedData.given_back(state, own, state.position)
+            data = CompletedFetch.given_back(state, own, state.position)
             self._queues.setdefault(state, deque()).appendleft(data)
             self._blocked.pop(state, None)
             self._subscription.advance(state, data.offset, -1)
@@ -153,11 +153,11 @@ class FetchBuffer:
         return len(self._turns) > len(self._blocked)
 
     @property
-    def blocked(self) -> Collection[FetchedData]:
+    def blocked(self) -> Collection[CompletedFetch]:
         """The pieces whose next batch must be inflated in a thread."""
         return self._blocked.values()
 
-    def unblock(self, data: FetchedData) -> None:
+    def unblock(self, data: CompletedFetch) -> None:
         """The batch that blocked it is inflated, or failed to."""
         data.blocked = None
         state = data.state
@@ -292,7 +292,7 @@ class FetchBuffer:
         self._after(state, data, handed=bool(records))
         return records
 
-    def _after(self, state: PartitionState, data: FetchedData, *, handed: bool) -> None:
+    def _after(self, state: PartitionState, data: CompletedFetch, *, handed: bool) -> None:
         self._subscription.advance(state, data.offset, data.leader_epoch, handed=handed)
         if data.done:
             self._remove_first(state)
@@ -401,5 +401,5 @@ class FetchBuffer:
 
     def _is_stale(self, state: PartitionState) -> bool:
         first = self._queues[state][0]
-        moved = first.fence != state.fence or first.offset != state.position
+        moved = first.position_version != state.position_version or first.offset != state.position
         return moved or not state.assigned

@@ -3,7 +3,7 @@
 Data goes into the buffer, errors become a decision: reset the position, ask elsewhere, ask later,
 or tell the user. A part that answers an old question (the user sought, paused or unassigned since)
 is dropped whole. It reads response fields and changes partitions through ``Subscription`` and
-``FetchPlan`` only.
+``FetchScheduler`` only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kclient.consumer.completed_fetch import FetchedData
+from kclient.consumer.completed_fetch import CompletedFetch
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import CorruptRecord, broker_error
 from kclient.record import read_batches
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kclient.config import ConsumerConfig
     from kclient.consumer.completed_fetch import FrameLease
     from kclient.consumer.fetch_buffer import FetchBuffer
-    from kclient.consumer.fetch_scheduler import FetchPlan
-    from kclient.consumer.fetch_session import Ask
+    from kclient.consumer.fetch_scheduler import FetchScheduler
+    from kclient.consumer.fetch_session import PartitionFetch
     from kclient.consumer.partition_state import PartitionState
     from kclient.consumer.subscription import Subscription
     from kclient.hooks import ClientLog
@@ -78,7 +78,7 @@ class BatchSpan(NamedTuple):
 
 
 @dataclass(slots=True)
-class ReplyNews:
+class FetchFollowUp:
     """What one response brings for the driver to act on.
 
     Attributes:
@@ -94,14 +94,14 @@ class ReplyNews:
     partitions: int = 0
 
 
-class ReplyReader:
+class FetchResponseReader:
     """Takes in fetch responses, partition by partition."""
 
     def __init__(
         self,
         subscription: Subscription,
         buffer: FetchBuffer,
-        plan: FetchPlan,
+        plan: FetchScheduler,
         config: ConsumerConfig,
         back_off: Callable[[PartitionState], None],
         log: logging.Logger | ClientLog = logger,
@@ -124,10 +124,10 @@ class ReplyReader:
     def read(
         self,
         state: PartitionState,
-        ask: Ask,
+        ask: PartitionFetch,
         part: PartitionData,
         lease: FrameLease,
-        news: ReplyNews,
+        news: FetchFollowUp,
         now: float,
     ) -> None:
         """Take in what was answered about one partition to ``ask``."""
@@ -150,10 +150,10 @@ class ReplyReader:
     def _read_success(
         self,
         state: PartitionState,
-        ask: Ask,
+        ask: PartitionFetch,
         part: PartitionData,
         lease: FrameLease,
-        news: ReplyNews,
+        news: FetchFollowUp,
         now: float,
     ) -> None:
         sent_on = part.preferred_read_replica != NO_REPLICA
@@ -172,11 +172,11 @@ class ReplyReader:
     def _data(
         self,
         state: PartitionState,
-        ask: Ask,
+        ask: PartitionFetch,
         part: PartitionData,
         records: memoryview,
         lease: FrameLease,
-    ) -> FetchedData:
+    ) -> CompletedFetch:
         partition = state.topic_partition
         span = measure(records, ask.offset, partition)
         batches: Iterator[Batch] = read_batches(records, topic_partition=partition)
@@ -187,7 +187,7 @@ class ReplyReader:
         aborted = None
         if self._read_committed:
             aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
-        return FetchedData(
+        return CompletedFetch(
             state,
             ask.offset,
             batches,
@@ -201,7 +201,7 @@ class ReplyReader:
         )
 
     def _read_out_of_range(
-        self, state: PartitionState, ask: Ask, part: PartitionData, now: float
+        self, state: PartitionState, ask: PartitionFetch, part: PartitionData, now: float
     ) -> None:
         if state.replica is not None:
             # Only the leader knows; a follower may lag behind (KIP-392), for a while: whom the
@@ -238,7 +238,7 @@ class ReplyReader:
         self._back_off(state)
 
     def _read_error(
-        self, state: PartitionState, part: PartitionData, news: ReplyNews, now: float
+        self, state: PartitionState, part: PartitionData, news: FetchFollowUp, now: float
     ) -> None:
         code, node_id = part.error_code, state.node_id
         partition = state.topic_partition
@@ -263,7 +263,7 @@ class ReplyReader:
         self._back_off(state)
 
     def _read_stale(
-        self, state: PartitionState, part: PartitionData, news: ReplyNews, now: float
+        self, state: PartitionState, part: PartitionData, news: FetchFollowUp, now: float
     ) -> None:
         partition = state.topic_partition
         self._plan.back_to_leader([state], now)

@@ -15,7 +15,7 @@ import heapq
 import math
 from typing import TYPE_CHECKING, Final
 
-from kclient.consumer.fetch_session import Ask, FetchSession
+from kclient.consumer.fetch_session import FetchSession, PartitionFetch
 from kclient.consumer.partition_state import Phase
 
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ class BrokerQueue:
             else:
                 session.want(
                     partition,
-                    Ask(state.fetch_offset, partition_bytes, state.leader_epoch, state.topic_id),
+                    PartitionFetch(
+                        state.fetch_offset, partition_bytes, state.leader_epoch, state.topic_id
+                    ),
                 )
                 continue
             if partition in asked:
@@ -175,12 +177,12 @@ class BrokerQueue:
         self._touched = {}
 
 
-class FetchPlan:
+class FetchScheduler:
     """The queues of all brokers, and which partition belongs to which.
 
     Attributes:
         queues: By node id.
-        homeless: Partitions that no broker can be asked for, and since when.
+        unrouted: Partitions that no broker can be asked for, and since when.
     """
 
     def __init__(
@@ -199,7 +201,7 @@ class FetchPlan:
         self._view: Cluster | None = None
         self._next_expiry = NEVER
         self.queues: dict[int, BrokerQueue] = {}
-        self.homeless: dict[TopicPartition, float] = {}
+        self.unrouted: dict[TopicPartition, float] = {}
 
     def due(self, queue: BrokerQueue, now: float) -> float:
         """When the broker of ``queue`` may be asked next."""
@@ -226,9 +228,9 @@ class FetchPlan:
         partition = state.topic_partition
         node_id = self._node_for(state, now) if state.assigned else None
         if node_id is None and state.assigned:
-            self.homeless.setdefault(partition, now)
-        elif self.homeless:
-            self.homeless.pop(partition, None)
+            self.unrouted.setdefault(partition, now)
+        elif self.unrouted:
+            self.unrouted.pop(partition, None)
         if node_id != state.node_id:
             if state.node_id is not None:
                 self._leave(state, self.queues[state.node_id])

@@ -84,7 +84,7 @@ TRANSITIONS: Final[Mapping[SessionState, Mapping[SessionEvent, SessionState]]] =
 }
 
 
-class Ask(NamedTuple):
+class PartitionFetch(NamedTuple):
     """What is asked of one partition; a changed one must be sent again."""
 
     offset: int
@@ -105,7 +105,7 @@ class SessionRequest(NamedTuple):
 
     session_id: int
     epoch: int
-    partitions: dict[TopicPartition, Ask]
+    partitions: dict[TopicPartition, PartitionFetch]
     forgotten: dict[TopicPartition, bytes | None]
 
     @property
@@ -129,7 +129,7 @@ class FetchSession:
         self.state = SessionState.INITIAL
         self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH
-        self.asked: dict[TopicPartition, Ask] = {}
+        self.asked: dict[TopicPartition, PartitionFetch] = {}
         self.topic_names: dict[bytes, str] = {}
         self._by_id: bool | None = None
         self._without_id = 0
@@ -137,7 +137,7 @@ class FetchSession:
         self._forgotten: dict[TopicPartition, bytes | None] = {}
         self._sent: SessionRequest | None = None
 
-    def want(self, partition: TopicPartition, ask: Ask) -> None:
+    def want(self, partition: TopicPartition, ask: PartitionFetch) -> None:
         """Ask for ``partition`` from now on, in place of what was asked of it before."""
         before = self.asked.get(partition)
         if before == ask:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from kclient.cluster.metadata import LeaderHint
 from kclient.cluster.wakeups import Broadcast, Wakeup
 from kclient.consumer.fetch_buffer import FetchBuffer
-from kclient.consumer.fetch_response import QUIET_FAILURES, ReplyNews, ReplyReader
-from kclient.consumer.fetch_scheduler import BrokerQueue, FetchPlan
+from kclient.consumer.fetch_response import QUIET_FAILURES, FetchFollowUp, FetchResponseReader
+from kclient.consumer.fetch_scheduler import BrokerQueue, FetchScheduler
 from kclient.error_codes import ErrorCode
 from kclient.errors import BrokerError, ClientClosed, CorruptRecord, KafkaError, broker_error
 from kclient.network import Lane
@@ -99,13 +99,13 @@ class Fetcher:
             on_released=self._on_released,
             on_corrupt=self._on_corrupt,
         )
-        self.plan = FetchPlan(
+        self.plan = FetchScheduler(
             subscription,
             self.buffer,
             partition_bytes=config.max_partition_fetch_bytes,
             on_touched=self._wake,
         )
-        self._reader = ReplyReader(
+        self._reader = FetchResponseReader(
             subscription, self.buffer, self.plan, config, self._back_off, self._log
         )
 
@@ -230,7 +230,7 @@ class Fetcher:
             self.last_fetch, self.last_error = self._core.clock.now(), None
             self._pace(queue, parts, limits, sent_at, self.last_fetch)
             self._count(queue, len(raw.body), len(parts), sent_at)
-            news = ReplyNews(queue.node_id)
+            news = FetchFollowUp(queue.node_id)
             now = self.last_fetch
             turn, unlooked = now + TURN, 0
             for partition, part in parts.items():
@@ -296,7 +296,7 @@ class Fetcher:
             seconds = core.clock.now() - sent_at
             core.hooks.emit(Fetched(queue.node_id, partitions, size_bytes, seconds))
 
-    def _act_on(self, news: ReplyNews, response: FetchResponse) -> None:
+    def _act_on(self, news: FetchFollowUp, response: FetchResponse) -> None:
         metadata = self._core.metadata
         if news.leaders:
             hints = [LeaderHint(*leader) for leader in news.leaders]
@@ -308,7 +308,7 @@ class Fetcher:
         if news.partitions:
             self.news.notify()
 
-    def _follow_hint(self, hint: LeaderHint, news: ReplyNews) -> None:
+    def _follow_hint(self, hint: LeaderHint, news: FetchFollowUp) -> None:
         """Ask the leader that was named at once; refresh the view where that isn't possible."""
         state = self._subscription.get(TopicPartition(hint.topic, hint.partition))
         if state is not None and state.node_id == hint.leader_id != news.node_id:

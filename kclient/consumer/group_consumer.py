@@ -1,4 +1,4 @@
-"""GroupSide: the group behind one consumer, for its user's calls: subscribe, poll, close.
+"""GroupConsumer: the group behind one consumer, for its user's calls: subscribe, poll, close.
 
 ``engine`` makes one for a consumer with a ``group``. It has the timers that belong to these calls:
 of automatic commits, of ``max_poll_interval`` (KIP-62), and for a group that can't be joined, which
@@ -13,8 +13,8 @@ import logging
 import operator
 from typing import TYPE_CHECKING
 
-from kclient.consumer.arguments import NOTHING, Interest
-from kclient.consumer.rebalance import Handover
+from kclient.consumer.arguments import NOTHING, TopicFilter
+from kclient.consumer.rebalance import Rebalancer
 from kclient.consumer.topic_subscription import LOOK
 from kclient.errors import (
     ClientClosed,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
-    from kclient.consumer.arguments import Joining, Listener
-    from kclient.consumer.processed_offsets import HandedOver
+    from kclient.consumer.arguments import GroupOptions, RebalanceListener
+    from kclient.consumer.processed_offsets import PolledRecords
     from kclient.consumer.subscription import Subscription
     from kclient.group.membership import MembershipHealth
 
@@ -52,41 +52,40 @@ JOIN_LOOKS = 4
 limit."""
 
 
-class GroupSide:
+class GroupConsumer:
     """The group of one consumer.
 
-    Tasks: those of ``Handover``; ``unsubscribe`` and ``leave-group``, until these are done.
+    Tasks: those of ``Rebalancer``; ``unsubscribe`` and ``leave-group``, until these are done.
     Timers: one of automatic commits; while topics are subscribed to, one for the next look whether
     the user polls, and one whether the group was joined.
 
     Args:
         core: The client's.
         config: Of the consumer.
-        joining: The group, what is subscribed to at first, and who is told.
-        subscription, handed_over, wake: See ``Handover``.
+        group_options: The group, what is subscribed to at first, and who is told.
+        subscription, polled_records, wake: See ``Rebalancer``.
 
     Attributes:
-        group_id: The group.
-        handover: Gives partitions up and takes them.
-        membership, offsets, commits, committed, wanted, callbacks: Those of ``rebalance``.
+        group_id: The group. rebalancer: Gives partitions up and takes them. membership, offsets,
+        commits, committed, topic_subscription, callbacks: Those of ``rebalance``.
     """
 
     def __init__(
         self,
         core: ClientCore,
         config: ConsumerConfig,
-        joining: Joining,
+        group_options: GroupOptions,
         subscription: Subscription,
-        handed_over: HandedOver,
+        polled_records: PolledRecords,
         wake: Callable[[], object],
     ) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
         self._config = config
-        self.group_id = joining.group
-        self._at_first = joining.interest
+        self.group_id = group_options.group
+        self._at_first = group_options.topic_filter
         self._subscription = subscription
-        self._handed_over = handed_over
+        self._polled_records = polled_records
         self._wake = wake
         self._closing = False
         self._commit_timer: asyncio.TimerHandle | None = None
@@ -100,12 +99,15 @@ class GroupSide:
         self._told_at = 0.0
         self._trouble: object = None
         self._trouble_at = 0.0
-        self.handover = handover = Handover(
-            core, config, joining, subscription, handed_over, wake, self._stop_watches
+        self.rebalancer = rebalancer = Rebalancer(
+            core, config, group_options, subscription, polled_records, wake, self._stop_watches
         )
-        self.membership, self.offsets = handover.membership, handover.offsets
-        self.commits, self.committed = handover.commits, handover.committed
-        self.wanted, self.callbacks = handover.wanted, handover.callbacks
+        self.membership, self.offsets = rebalancer.membership, rebalancer.offsets
+        self.commits, self.committed = rebalancer.commits, rebalancer.committed
+        self.topic_subscription, self.callbacks = (
+            rebalancer.topic_subscription,
+            rebalancer.callbacks,
+        )
 
     # Life
 
@@ -136,8 +138,8 @@ class GroupSide:
         self._stop_watches()
         await self.membership.close("the consumer was closed", deadline)
         if outside:  # who stepped out for want of polls may still wait to tell of it
-            await self.handover.lose_rest()
-        await self.handover.close(deadline)
+            await self.rebalancer.lose_rest()
+        await self.rebalancer.close(deadline)
 
     def _stop_watches(self) -> None:
         for timer in (self._poll_timer, self._join_timer):
@@ -147,17 +149,17 @@ class GroupSide:
 
     # What is subscribed to
 
-    def subscribe(self, interest: Interest, listener: Listener | None) -> None:
+    def subscribe(self, topic_filter: TopicFilter, listener: RebalanceListener | None) -> None:
         """Read this from now on; the group is joined, or rebalanced, soon."""
-        if interest and self._closing:
+        if topic_filter and self._closing:
             raise ClientClosed("the consumer is being closed")
-        self.wanted.subscribe(interest)
+        self.topic_subscription.subscribe(topic_filter)
         if listener is not None:
             self.callbacks.use(listener)
-        self._subscription.expecting = bool(interest)
-        if interest:
+        self._subscription.expecting = bool(topic_filter)
+        if topic_filter:
             self._late = None
-            self.handover.by_hand = False
+            self.rebalancer.user_assigned = False
             self._watch_polls()
             if self._join_timer is None:
                 self._outside_since = None
@@ -171,43 +173,43 @@ class GroupSide:
         """
         self.subscribe(NOTHING, None)
         self._stop_watches()
-        self.handover.lose_interest()
-        await asyncio.wait([self._core.spawn(self.handover.drop_all(), "unsubscribe")])
+        self.rebalancer.lose_interest()
+        await asyncio.wait([self._core.spawn(self.rebalancer.drop_all(), "unsubscribe")])
         if self._closing:
             raise ClientClosed("the consumer was closed, which left the group")
         self._core.check_usable()
 
     def assign_by_hand(self, call: str) -> None:
         """Partitions come from ``call`` of the user's from now on, not from the group."""
-        if self.wanted.interest:
+        if self.topic_subscription.topic_filter:
             raise InvalidArgument(
                 f"{call}() can't be used while topics are subscribed to: the group assigns",
                 hint="call unsubscribe() first",
             )
-        if self.handover.moving:
+        if self.rebalancer.moving:
             raise InvalidArgument(
                 f"{call}() can't be used while partitions are being given up",
                 hint="await unsubscribe() to its end first",
             )
-        self.handover.by_hand = True
+        self.rebalancer.user_assigned = True
 
     def health(self) -> MembershipHealth | None:
         """How the membership is; None where there shall be none."""
-        return self.membership.health() if self.wanted.interest else None
+        return self.membership.health() if self.topic_subscription.topic_filter else None
 
     @property
     def poll_age(self) -> float | None:
         """Seconds since the user last came; 0 during a call; None where nobody must."""
-        return self._since_poll() if self.wanted.interest else None
+        return self._since_poll() if self.topic_subscription.topic_filter else None
 
     # Calls of the user
 
-    def came(self) -> None:
+    def on_poll(self) -> None:
         """The user called."""
-        self.handover.look()
-        self.handover.came()
+        self.rebalancer.check_session()
+        self.rebalancer.on_poll()
         self._commit_if_due()
-        if self._late is not None and self.wanted.interest and not self._closing:
+        if self._late is not None and self.topic_subscription.topic_filter and not self._closing:
             self._core.check_usable()
             late, self._late = self._late, None
             self._watch_polls()
@@ -216,11 +218,11 @@ class GroupSide:
 
     def check(self) -> None:
         """Raise what the user has to know."""
-        self.callbacks.look()
-        if self.handover.failure is not None:
-            raise fresh(self.handover.failure)
+        self.callbacks.raise_pending()
+        if self.rebalancer.failure is not None:
+            raise fresh(self.rebalancer.failure)
         self._check_joined()
-        self.wanted.check()
+        self.topic_subscription.check()
 
     # Automatic commits
 
@@ -233,15 +235,15 @@ class GroupSide:
         for the user's next call, unless one waits right now."""
         self._arm_commit()
         self._commit_due = True
-        if self.handover.may_commit():
+        if self.rebalancer.may_commit():
             self._commit_if_due()
         else:
-            self._handed_over.visit_wanted = True
+            self._polled_records.poll_wanted = True
 
     def _commit_if_due(self) -> None:
         if self._commit_due:
             self._commit_due = False
-            self.handover.commit_finished()
+            self.rebalancer.commit_finished()
 
     # Whether the user polls
 
@@ -253,7 +255,7 @@ class GroupSide:
         """
         if self._poll_timer is None:
             self._stepped_at = self._core.clock.now()
-            self._steps = self._handed_over.steps
+            self._steps = self._polled_records.steps
             self._arm_poll_look(self._config.max_poll_interval)
 
     def taken(self) -> None:
@@ -262,21 +264,21 @@ class GroupSide:
         if timer is not None and timer.when() > now + LONGEST:
             timer.cancel()
             # The first of them is handed over in this step.
-            self._steps, self._stepped_at = self._handed_over.steps + 1, now
+            self._steps, self._stepped_at = self._polled_records.steps + 1, now
             self._arm_poll_look(min(self._config.max_poll_interval / STEP_LOOKS, LONGEST))
 
     def _since_poll(self) -> float:
         """Seconds since the user last came; 0 during a call."""
-        if self._handed_over.visitors:
+        if self._polled_records.active_polls:
             return 0.0
-        return self._core.clock.now() - max(self._handed_over.visited_at, self._stepped_at)
+        return self._core.clock.now() - max(self._polled_records.last_poll_at, self._stepped_at)
 
     def _arm_poll_look(self, seconds: float) -> None:
         self._poll_timer = asyncio.get_running_loop().call_later(seconds, self._look_at_polls)
 
     def _look_at_polls(self) -> None:
         self._poll_timer = None
-        steps = self._handed_over.steps
+        steps = self._polled_records.steps
         if steps != self._steps:
             self._steps = steps
             self._stepped_at = self._core.clock.now()
@@ -285,7 +287,7 @@ class GroupSide:
             self._too_late(seconds)
             return
         wait = max(interval - seconds, SOONEST)
-        at_hand = operator.length_hint(self._handed_over.handout.left)
+        at_hand = operator.length_hint(self._polled_records.iterator_buffer.left)
         self._arm_poll_look(min(wait, interval / STEP_LOOKS, LONGEST) if at_hand else wait)
 
     def _too_late(self, seconds: float) -> None:
@@ -304,22 +306,22 @@ class GroupSide:
         # The user hears of it also where the coordinator doesn't answer.
         await asyncio.gather(
             self.membership.leave("no poll within max_poll_interval", timeout=FAREWELL),
-            self.handover.lost(why),
+            self.rebalancer.lost(why),
         )
 
     # Whether the group can be joined
 
     def _arm_join_look(self) -> None:
         wait = self._config.api_timeout / JOIN_LOOKS
-        if self.wanted.lacking():
+        if self.topic_subscription.lacking():
             wait = min(wait, LOOK)
         self._join_timer = asyncio.get_running_loop().call_later(wait, self._look_at_joining)
 
     def _look_at_joining(self) -> None:
         """Wake those who wait, for trouble and for names that no topic has."""
         self._arm_join_look()
-        self.wanted.look()
-        if not self.membership.joined or self.wanted.unknown:
+        self.topic_subscription.refresh()
+        if not self.membership.joined or self.topic_subscription.unknown:
             self._wake()
 
     def _check_joined(self) -> None:

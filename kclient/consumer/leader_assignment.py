@@ -1,4 +1,4 @@
-"""Leading: what the leader of a group of consumers does: shares the partitions out.
+"""LeaderAssignment: what the leader of a group of consumers does: shares the partitions out.
 
 Asked by ``rebalance`` after a JoinGroup that made us the leader. It reads what the members want,
 learns the topics that we don't read ourselves, asks the assignor, and remembers the counts of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
-    from kclient.consumer.topic_subscription import Wanted
+    from kclient.consumer.topic_subscription import TopicSubscription
     from kclient.group.member import JoinedMember
     from kclient.hooks import Assignor
 
@@ -35,21 +35,21 @@ PATIENCE = 5.0
 """Seconds for which topics are waited for that only other members read."""
 
 
-class Leading:
+class LeaderAssignment:
     """The leader's part. Has no tasks.
 
     Args:
         core: The client's.
-        wanted: Knows which topics are surely gone, and keeps ours in the view.
+        topic_subscription: Knows which topics are surely gone, and keeps ours in the view.
 
     Attributes:
         counts: Partitions per topic that the latest assignment went by; None while another leads.
     """
 
-    def __init__(self, core: ClientCore, wanted: Wanted) -> None:
+    def __init__(self, core: ClientCore, topic_subscription: TopicSubscription) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
-        self._wanted = wanted
+        self._topic_subscription = topic_subscription
         self.counts: Mapping[str, int | None] | None = None
         self._known: dict[str, int] = {}
 
@@ -89,7 +89,7 @@ class Leading:
             count = view.partition_count(topic)
             if count is not None:
                 self._known[topic] = count
-            elif topic in self._known and self._wanted.is_gone(topic):
+            elif topic in self._known and self._topic_subscription.is_gone(topic):
                 del self._known[topic]
             counts[topic] = self._known.get(topic)
         return counts
@@ -97,7 +97,7 @@ class Leading:
     def resign(self) -> None:
         """Another one leads now, or nobody."""
         self.counts = None
-        self._wanted.pin("leader", ())
+        self._topic_subscription.pin("leader", ())
 
     def _wish(self, member: JoinedMember) -> MemberSubscription:
         try:
@@ -113,7 +113,7 @@ class Leading:
     async def _learn(self, topics: Sequence[str]) -> Cluster:
         """A view that says something of each topic, if that can be had soon."""
         metadata = self._core.metadata
-        self._wanted.pin("leader", topics)
+        self._topic_subscription.pin("leader", topics)
         deadline = self._core.clock.now() + PATIENCE
         while any(metadata.view.topic(topic) is None for topic in topics):
             left = deadline - self._core.clock.now()

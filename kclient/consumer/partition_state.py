@@ -75,31 +75,28 @@ class PartitionState:
     the fields marked with their writer.
 
     Attributes:
-        topic_partition: Which one.
-        phase: See ``Phase``.
-        position: Offset of the next record to hand over; None while unknown.
-        position_epoch: Leader epoch of the last record handed over, -1 unknown (KIP-320).
-        fetch_offset: Where the next fetch goes on: ``position`` plus what is buffered.
-        fence: Counts the positions that were set; data of an earlier count is void, even where
+        topic_partition: Which one. phase: See ``Phase``. position: Offset of the next record to
+        hand over; None while unknown. position_epoch: Leader epoch of the last record handed over,
+        -1 unknown (KIP-320). fetch_offset: Where the next fetch goes on: ``position`` plus what is
+        buffered. position_version: Counts the positions that were set; data of an earlier count is
+        void, even where
             the new position is the old one.
         paused: Neither fetched nor handed over, as it is ``kept_back``, ``held`` or ``crowded``.
-        kept_back: The user paused it.
-        crowded: Handlers have enough of it to do.
-        held: The group gives it up, or has not handed it to the user's listener yet.
-        assigned: False once it was unassigned; whoever still holds it must drop it.
-        reset_to: What AWAITING_RESET looks up.
-        error: Raised by the next poll, then cleared.
-        failures: Tries in a row that brought nothing but an error (fetch, lookup).
-        retry_at: Not to be asked for before this time.
-        visit: Of the user, in which it last handed over: ``finished`` is how far it was before.
-        finished, finished_epoch: Position and its epoch before that visit.
-        base: Position at which nothing was consumed since the last assignment, seek, reset or
+        kept_back: The user paused it. crowded: Handlers have enough of it to do. held: The group
+        gives it up, or has not handed it to the user's listener yet. assigned: False once it was
+        unassigned; whoever still holds it must drop it. reset_to: What AWAITING_RESET looks up.
+        error: Raised by the next poll, then cleared. failures: Tries in a row that brought nothing
+        but an error (fetch, lookup). retry_at: Not to be asked for before this time. poll_count: Of
+        the user, in which it last handed over: ``finished`` is how far it was before. finished,
+        finished_epoch: Position and its epoch before that poll_count. base: Position at which
+        nothing was consumed since the last assignment, seek, reset or
             explicit commit; None while the position is unknown.
         kept: Offset and leader epoch that automatic commits use while nothing was consumed
             since ``base``; None for no commit.
         explicit: The application committed an offset at ``base``, which automatic commits keep.
         chosen: The pending reset comes from the reset policy, so its position is committed.
-        restarts: Counts what the watchdog's patience begins anew with: errors for poll, and pauses
+        restarts: Counts what the stall_detector's patience begins anew with: errors for poll, and
+        pauses
             that ended.
         resets: Resets in a row, by policy, after which the offset was out of range again.
         leader_epoch: Newest leader epoch seen, -1 unknown.
@@ -118,7 +115,7 @@ class PartitionState:
     position: int | None = None
     position_epoch: int = -1
     fetch_offset: int | None = None
-    fence: int = 0
+    position_version: int = 0
     paused: bool = False
     kept_back: bool = False
     held: bool = False
@@ -133,7 +130,7 @@ class PartitionState:
     leader_epoch: int = NO_EPOCH
     topic_id: bytes | None = None
     former_id: bytes | None = None
-    visit: int = -1
+    poll_count: int = -1
     finished: int | None = None
     finished_epoch: int = -1
     base: int | None = None

@@ -5,10 +5,10 @@ so cancelling a poll loses nothing: as long as it waits it has taken nothing. No
 task, a timer or a trip through the loop per record; but the loop gets a turn every ``TURN`` seconds
 even where data never runs out.
 
-``async for`` iterates over what ``processed_offsets.handout`` holds, so that ``poll``, ``seek`` and
-the others can take back what was not handed over yet. How long the loop was held is read from
-``time.monotonic``, once per record: that is a matter of real time, and half as dear as the client's
-clock.
+``async for`` iterates over what ``processed_offsets.iterator_buffer`` holds, so that ``poll``,
+``seek`` and the others can take back what was not handed over yet. How long the loop was held is
+read from ``time.monotonic``, once per record: that is a matter of real time, and half as dear as
+the client's clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.clock import work_clock
 from kclient.consumer.processed_offsets import RecordIterator
-from kclient.consumer.stall_detection import Unplaced, Watchdog
+from kclient.consumer.stall_detection import NoPositionCheck, StallDetector
 from kclient.errors import (
     CodecUnavailable,
     CorruptRecord,
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
     from kclient.consumer.arrow import Columns
-    from kclient.consumer.completed_fetch import FetchedData
-    from kclient.consumer.deserialization_errors import BadRecords
+    from kclient.consumer.completed_fetch import CompletedFetch
+    from kclient.consumer.deserialization_errors import DeserializationErrorHandler
     from kclient.consumer.fetcher import Fetcher
-    from kclient.consumer.group_consumer import GroupSide
-    from kclient.consumer.processed_offsets import HandedOver, Handout
+    from kclient.consumer.group_consumer import GroupConsumer
+    from kclient.consumer.processed_offsets import IteratorBuffer, PolledRecords
     from kclient.consumer.records import Convert
     from kclient.consumer.subscription import Subscription
 
@@ -63,15 +63,15 @@ class Poller:
         config: Of the consumer.
         subscription: Has the positions.
         fetcher: Has what was fetched, and rings when there may be something to take or to raise.
-        handed_over: Is told of each call, and of what it gives.
+        polled_records: Is told of each call, and of what it gives.
         convert: Makes of a record what the user gets; None gives records as they are.
         bad_records: What becomes of those that can't be converted.
         group: Is told of each call, and raises what else the user has to know.
 
     Attributes:
         convert: The same.
-        handout: That of ``processed_offsets``.
-        watchdog: Raises where a partition has had no answer for long.
+        iterator_buffer: That of ``processed_offsets``.
+        stall_detector: Raises where a partition has had no answer for long.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Poller:
         config: ConsumerConfig,
         subscription: Subscription,
         fetcher: Fetcher,
-        handed_over: HandedOver,
+        polled_records: PolledRecords,
         convert: Convert | None,
-        bad_records: BadRecords,
-        group: GroupSide | None,
+        bad_records: DeserializationErrorHandler,
+        group: GroupConsumer | None,
     ) -> None:
         self._core = core
         self._cap = config.decompression_cap
@@ -92,18 +92,18 @@ class Poller:
         self._buffer = fetcher.buffer
         self._plan = fetcher.plan
         self._news = fetcher.news
-        self._handed_over = handed_over
+        self._polled_records = polled_records
         self._bad_records = bad_records
         self._group = group
-        self._unplaced = Unplaced(subscription, config.api_timeout)
+        self._no_position_check = NoPositionCheck(subscription, config.api_timeout)
         self._turn_at = 0.0
         self._slice = SMALLEST_SLICE
         self._expected = (0, 0, 0)  # of the next record batch, by those before
         self._reserved = False
-        self._inflating: dict[FetchedData, asyncio.Future[None]] = {}
+        self._inflating: dict[CompletedFetch, asyncio.Future[None]] = {}
         self.convert = convert
-        self.handout: Handout = handed_over.handout
-        self.watchdog = Watchdog(config.fetch_max_wait + config.request_timeout)
+        self.iterator_buffer: IteratorBuffer = polled_records.iterator_buffer
+        self.stall_detector = StallDetector(config.fetch_max_wait + config.request_timeout)
 
     async def poll(self, limit: int, timeout: float, *, raw: bool = False) -> list[Any]:
         """At most ``limit`` records as soon as there is one; [] after ``timeout`` seconds.
@@ -119,19 +119,21 @@ class Poller:
             while True:
                 records = self._take(limit, None if raw else self.convert)
                 if records:
-                    self._handed_over.give()
+                    self._polled_records.give()
                     return records
                 if self._bad_records.waiting is not None:
                     await self._bad_records.settle()
                 elif not await self._wait(started + timeout):
                     return []
                 self._check()
-                self._handed_over.go_on()
+                self._polled_records.go_on()
         finally:
-            self._handed_over.end()
+            self._polled_records.end()
 
     async def next_record(self) -> Any:
-        """The next record as soon as there is one; ``handout`` then has those that follow it."""
+        """The next record as soon as there is one; ``iterator_buffer`` then has those that follow
+        it.
+        """
         self.check_free()
         try:
             self._begin(self._core.clock.now())
@@ -139,13 +141,13 @@ class Poller:
                 records = self._take_slice(self._iteration_limit)
                 if records:
                     self._core.counters.add("consumer.records", len(records))
-                    self._handed_over.take(records)
+                    self._polled_records.take(records)
                     if self._group is not None:
                         self._group.taken()
-                    for record in self.handout.left:
+                    for record in self.iterator_buffer.left:
                         found = self.converted(record)
                         if found is not None:
-                            self._handed_over.give()
+                            self._polled_records.give()
                             return found
                 if self._bad_records.waiting is not None:
                     await self._bad_records.settle()
@@ -154,9 +156,9 @@ class Poller:
                 else:
                     await self._wait(float("inf"))
                 self._check()
-                self._handed_over.go_on()
+                self._polled_records.go_on()
         finally:
-            self._handed_over.end()
+            self._polled_records.end()
 
     def check_free(self) -> None:
         """Nobody takes records away from the handlers of ``run``."""
@@ -169,7 +171,7 @@ class Poller:
     @contextlib.contextmanager
     def reserve(self) -> Iterator[None]:
         """Within it records are for the handlers of ``run``: nobody else may take any."""
-        if self._handed_over.visitors:
+        if self._polled_records.active_polls:
             raise InvalidArgument(
                 "run() can't begin while another task polls",
                 hint="cancel that task first, and await its end",
@@ -182,19 +184,19 @@ class Poller:
 
     async def others(self) -> None:
         """Give the loop a turn, in the midst of an ``async for``."""
-        if self._handed_over.visit_wanted:
+        if self._polled_records.poll_wanted:
             # What follows is taken anew, by ``next_record``.
-            self._handed_over.settle()
+            self._polled_records.settle()
         if self._group is not None:
-            self._group.handover.look()
+            self._group.rebalancer.check_session()
         await self._take_turns()
 
     def _begin(self, now: float) -> None:
         """The user came: all that was handed over before is finished."""
-        self._handed_over.begin(now)
+        self._polled_records.begin(now)
         if self._group is not None:
-            self._group.came()
-        if now >= self.watchdog.next_look:
+            self._group.on_poll()
+        if now >= self.stall_detector.next_look:
             self._look(now)
         self._check()
 
@@ -205,10 +207,10 @@ class Poller:
         full = not buffer.has_room and (buffer.has_turns or bool(buffer.blocked))
         throttled = self._core.network.throttled()
         queues = self._plan.queues
-        self.watchdog.check(self._subscription, queues, now, full=full, throttled=throttled)
+        self.stall_detector.check(self._subscription, queues, now, full=full, throttled=throttled)
 
     def converted(self, record: Any) -> Any:
-        """``record`` of ``handout`` as the user gets it; where that fails it is given back.
+        """``record`` of ``iterator_buffer`` as the user gets it; where that fails it is given back.
 
         None where it is passed over, or has to be sent elsewhere first.
         """
@@ -219,7 +221,7 @@ class Poller:
         except DeserializationFailed as error:
             if self._bad_records.passes(record, error, self._core):
                 return None
-            self._handed_over.give_back([record, *self.handout.left])
+            self._polled_records.give_back([record, *self.iterator_buffer.left])
             if self._bad_records.waiting is None:
                 raise
             return None
@@ -246,12 +248,12 @@ class Poller:
                 if columns.row_count or not await self._wait(started + timeout):
                     break
                 self._check()
-                self._handed_over.go_on()
+                self._polled_records.go_on()
         finally:
-            self._handed_over.end()
+            self._polled_records.end()
         rows = columns.row_count
         if rows:
-            self._handed_over.give()
+            self._polled_records.give()
         try:
             made = columns.to_record_batch()
         except MemoryError:
@@ -278,7 +280,7 @@ class Poller:
 
         Cancellation: they go on, and let go of the memory when they are done.
         """
-        self._handed_over.drop()
+        self._polled_records.drop()
         if self._inflating:
             await asyncio.wait(self._inflating.values())
 
@@ -336,7 +338,7 @@ class Poller:
             if now() >= stop:
                 break
         if done < len(records):
-            self._handed_over.give_back(records[done:])
+            self._polled_records.give_back(records[done:])
         if error is not None and not converted and self._bad_records.waiting is None:
             raise error
         return converted
@@ -351,7 +353,7 @@ class Poller:
         error = self._subscription.take_error()
         if error is not None:
             raise error
-        self._unplaced.check(self._core.clock.now())
+        self._no_position_check.check(self._core.clock.now())
 
     async def _take_turns(self) -> None:
         """Give the loop its turn. Where that is cancelled it had it, and the next one is later.
@@ -370,7 +372,7 @@ class Poller:
         """Wait until another look is worth it; False where ``deadline`` is here."""
         buffer, clock = self._buffer, self._core.clock
         now = clock.now()
-        if now >= self.watchdog.next_look:
+        if now >= self.stall_detector.next_look:
             self._look(now)
         if self._subscription.has_error:
             return True
@@ -381,7 +383,7 @@ class Poller:
                 await self._news.wait(deadline - now)
         finally:
             woken = clock.now()
-            self._handed_over.visited_at = woken
+            self._polled_records.last_poll_at = woken
         self._turn_at = woken + TURN
         return buffer.has_turns or now < deadline
 
@@ -395,7 +397,7 @@ class Poller:
             if data not in self._inflating:
                 self._inflate(data)
 
-    def _inflate(self, data: FetchedData) -> None:
+    def _inflate(self, data: CompletedFetch) -> None:
         """Decompress the batch at hand in a thread; rings ``news`` when done."""
         batch = data.blocked
         if batch is None:

@@ -1,4 +1,4 @@
-"""OffsetKeeper: finds the positions that nobody gave, and checks them after a change of leader.
+"""PositionUpdater: finds the positions that nobody gave, and checks them after a change of leader.
 
 The consumer tells it of partitions that wait (``follow``); it looks offsets up through
 ``cluster.offset_lookup`` and hands the answers to ``Subscription``. It also tells poll of
@@ -16,7 +16,7 @@ from kclient.cluster.offset_lookup import list_offsets
 from kclient.cluster.wakeups import Wakeup
 from kclient.consumer.offset_reset import ends_first, looked_up
 from kclient.consumer.partition_state import PartitionState, Phase
-from kclient.consumer.stall_detection import UNKNOWN_GRACE, why_homeless
+from kclient.consumer.stall_detection import UNKNOWN_GRACE, unrouted_error
 from kclient.errors import (
     BackgroundTaskDied,
     ClientClosed,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.config import ConsumerConfig
-    from kclient.consumer.fetch_scheduler import FetchPlan
+    from kclient.consumer.fetch_scheduler import FetchScheduler
     from kclient.consumer.log_truncation import EpochEnd
     from kclient.consumer.offset_reset import Reset
     from kclient.consumer.subscription import Subscription
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient.consumer")
 
 _WAITING = (Phase.AWAITING_RESET, Phase.VALIDATING)
-HOMELESS_CHECK = 0.5
+UNROUTED_CHECK = 0.5
 """Seconds between two looks at partitions without a broker."""
 
 
-class OffsetKeeper:
+class PositionUpdater:
     """The positions of one consumer.
 
     Tasks: ``offsets``, from ``start`` to ``close``, and one ``offset-lookup`` per broker and round
@@ -56,7 +56,11 @@ class OffsetKeeper:
     """
 
     def __init__(
-        self, core: ClientCore, config: ConsumerConfig, subscription: Subscription, plan: FetchPlan
+        self,
+        core: ClientCore,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        plan: FetchScheduler,
     ) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
@@ -91,7 +95,7 @@ class OffsetKeeper:
     async def _run(self) -> None:
         while True:
             now = self._core.clock.now()
-            due = min(self._start_lookups(now), self._report_homeless(now))
+            due = min(self._start_lookups(now), self._report_unrouted(now))
             await self._wakeup.sleep(due - now)
 
     def _start_lookups(self, now: float) -> float:
@@ -128,7 +132,7 @@ class OffsetKeeper:
     # Resets
 
     async def _reset(self, node_id: int, states: list[PartitionState]) -> None:
-        waiting = {state.topic_partition: (state, state.fence) for state in states}
+        waiting = {state.topic_partition: (state, state.position_version) for state in states}
 
         def answered(found: Found) -> None:
             # As it comes: partitions that are asked for again don't hold the others up.
@@ -151,13 +155,13 @@ class OffsetKeeper:
     def _place(
         self, found: Iterable[tuple[PartitionState, int, OffsetAndTimestamp | KafkaError]]
     ) -> None:
-        """What was found of each partition, whose fence was this when it was asked for."""
+        """Take what was found of each partition, and its position_version when it was asked for."""
         answers = []
-        for state, fence, answer in found:
+        for state, position_version, answer in found:
             if not isinstance(answer, KafkaError):
                 epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
-                answers.append((state, fence, answer.offset, epoch))
-            elif state.phase is Phase.AWAITING_RESET and state.fence == fence:
+                answers.append((state, position_version, answer.offset, epoch))
+            elif state.phase is Phase.AWAITING_RESET and state.position_version == position_version:
                 self._failed(state, answer)
         placed = self._subscription.finish_resets(answers)
         if self._log.isEnabledFor(logging.INFO):
@@ -269,9 +273,9 @@ class OffsetKeeper:
         delay = self._core.backoff.delay(state.failures, self._core.rng)
         self._subscription.back_off(state, self._core.clock.now() + delay)
 
-    def _report_homeless(self, now: float) -> float:
+    def _report_unrouted(self, now: float) -> float:
         """Tell poll of partitions that can't be had; returns when to look again."""
-        waiting = self._plan.homeless
+        waiting = self._plan.unrouted
         if not waiting:
             return float("inf")
         metadata, patience = self._core.metadata, self._config.api_timeout
@@ -285,7 +289,7 @@ class OffsetKeeper:
             if state is None or state.error is not None or state.retry_at > now:
                 continue
             unknown = metadata.confirmed_unknown(partition.topic, since, UNKNOWN_GRACE)
-            error = why_homeless(view, partition, now - since, patience, unknown=unknown)
+            error = unrouted_error(view, partition, now - since, patience, unknown=unknown)
             if error is not None:
                 if now - since >= patience:
                     waiting[partition] = now  # told again after as long
@@ -294,7 +298,7 @@ class OffsetKeeper:
             topics[partition.topic] = None
         for topic in topics:
             metadata.request_update(topic)
-        return now + HOMELESS_CHECK
+        return now + UNROUTED_CHECK
 
     def _done_with(self, node_id: int, states: Iterable[PartitionState]) -> None:
         for state in states:
@@ -310,4 +314,4 @@ def _is_none(answer: OffsetAndTimestamp | KafkaError) -> bool:
 
 def _standing(state: PartitionState) -> tuple[int, int, int]:
     """What a validation asks about; its answer says nothing where this has changed meanwhile."""
-    return state.fence, state.position_epoch, state.leader_epoch
+    return state.position_version, state.position_epoch, state.leader_epoch

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from kclient.types import TopicPartition
 
 if TYPE_CHECKING or IMPLEMENTATION != "cython":
-    from kclient.consumer.record_iterator import Handout as Handout
+    from kclient.consumer.record_iterator import IteratorBuffer as IteratorBuffer
+    from kclient.consumer.record_iterator import NextRecord as NextRecord
     from kclient.consumer.record_iterator import RecordIterator as RecordIterator
-    from kclient.consumer.record_iterator import Step as Step
 else:
-    from kclient.consumer._record_iterator_c import Handout as Handout
+    from kclient.consumer._record_iterator_c import IteratorBuffer as IteratorBuffer
+    from kclient.consumer._record_iterator_c import NextRecord as NextRecord
     from kclient.consumer._record_iterator_c import RecordIterator as RecordIterator
-    from kclient.consumer._record_iterator_c import Step as Step
 
 
-class Progress(Protocol):
+class ProcessedOffsets(Protocol):
     """How far the user's work on records has come: what may be committed, when it comes to rest.
 
     Interface only, which ``rebalance`` asks; also implemented for ``run``, whose handlers finish
@@ -52,7 +52,7 @@ class Progress(Protocol):
     def finished_of(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """The same of one partition; None where nothing is to be committed."""
 
-    def stand(self, partition: TopicPartition) -> None:
+    def on_explicit_commit(self, partition: TopicPartition) -> None:
         """The application committed an offset, which stands until it has finished more."""
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
@@ -63,15 +63,15 @@ class Progress(Protocol):
         Cancellation: safe.
         """
 
-    def hurry(self, deadline: float) -> None:
+    def shorten_deadline(self, deadline: float) -> None:
         """Whoever waits in ``drain`` has no longer than that; minus infinity: waits in vain."""
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:
         """These were taken away: nothing of their records is to be committed."""
 
 
-class HandedOver:
-    """Implements ``Progress`` for ``poll``, ``poll_arrow`` and ``async for``. Has no tasks.
+class PolledRecords:
+    """Implements ``ProcessedOffsets`` for ``poll``, ``poll_arrow`` and ``async for``. Has no tasks.
 
     Args:
         core: The client's inside.
@@ -79,11 +79,11 @@ class HandedOver:
         buffer: Takes back what was not handed over.
 
     Attributes:
-        handout: Records that an ``async for`` has taken and not handed over yet.
-        visitors: Calls that wait for records at the moment.
-        visited_at: When the user last came, was last given something, or was known to be at work.
+        iterator_buffer: Records that an ``async for`` has taken and not handed over yet.
+        active_polls: Calls that wait for records at the moment.
+        last_poll_at: When the user last came, was last given something, or was known to be at work.
         outstanding: Something was handed over since the user last came.
-        visit_wanted: An ``async for`` in the midst of its records shall count as a visit, too.
+        poll_wanted: An ``async for`` in the midst of its records shall count as a poll_count, too.
     """
 
     def __init__(self, core: ClientCore, subscription: Subscription, buffer: FetchBuffer) -> None:
@@ -93,36 +93,36 @@ class HandedOver:
         self._came = Broadcast()
         self._interrupted = False
         self._handed: list[Any] = []
-        self.handout = Handout()
-        self.visitors = 0
-        self.visited_at = 0.0
+        self.iterator_buffer = IteratorBuffer()
+        self.active_polls = 0
+        self.last_poll_at = 0.0
         self.outstanding = False
-        self.visit_wanted = False
+        self.poll_wanted = False
 
     # Calls
 
     def begin(self, now: float) -> None:
         """The user called: all that was handed over before is finished."""
-        self.visitors += 1
-        self.visited_at = now
+        self.active_polls += 1
+        self.last_poll_at = now
         self.settle()
-        self._subscription.visited()
+        self._subscription.on_poll()
         self.outstanding, self._handed = False, []
-        self.visit_wanted = False
+        self.poll_wanted = False
         self._came.notify()
 
     def go_on(self) -> None:
         """The call goes on: what was passed meanwhile was handed to nobody."""
         self.settle()
-        self._subscription.visited()
+        self._subscription.on_poll()
 
     def end(self) -> None:
         """The call of ``begin`` has ended."""
-        self.visitors -= 1
+        self.active_polls -= 1
 
     def take(self, records: list[Any]) -> None:
         """An ``async for`` took these, to hand them over one by one."""
-        self.handout.left, self._handed = iter(records), records
+        self.iterator_buffer.left, self._handed = iter(records), records
 
     def give(self) -> None:
         """The present call gives something."""
@@ -130,14 +130,14 @@ class HandedOver:
 
     def settle(self) -> None:
         """Give back what an ``async for`` has taken and not handed over yet."""
-        left = list(self.handout.left)
+        left = list(self.iterator_buffer.left)
         if left:
             self._handed = self._handed[: -len(left)]
             self.give_back(left)
 
     def drop(self) -> None:
         """The consumer ends: what an ``async for`` has taken is handed to nobody."""
-        self.handout.left = iter(())
+        self.iterator_buffer.left = iter(())
 
     def give_back(self, records: Sequence[Any]) -> None:
         """``records``, the last that were taken, are not handed over."""
@@ -147,7 +147,7 @@ class HandedOver:
     @property
     def steps(self) -> int:
         """How many of the records that an ``async for`` took last are handed over."""
-        return len(self._handed) - operator.length_hint(self.handout.left)
+        return len(self._handed) - operator.length_hint(self.iterator_buffer.left)
 
     def _in_hand(self) -> Any:
         """The one record that an ``async for`` handed over last, where it isn't finished yet.
@@ -157,7 +157,7 @@ class HandedOver:
         self.settle()
         return self._handed[-1] if self.outstanding and self._handed else None
 
-    # Progress
+    # ProcessedOffsets
 
     def all_finished(self) -> None:
         """The user says that all that was handed over is finished."""
@@ -165,8 +165,10 @@ class HandedOver:
         self._subscription.finish_all()
         self.outstanding = False
 
-    def hurry(self, deadline: float) -> None:
-        """No call is waited for in ``drain``: where somebody is in a hurry the user won't poll."""
+    def shorten_deadline(self, deadline: float) -> None:
+        """No call is waited for in ``drain``: where there is a hurry the user
+        won't poll.
+        """
         self._interrupted = True
         self._came.notify()
 
@@ -196,10 +198,10 @@ class HandedOver:
         at = self._subscription.finished(state, self._in_hand())
         return None if at is None else committable(at)
 
-    def stand(self, partition: TopicPartition) -> None:
+    def on_explicit_commit(self, partition: TopicPartition) -> None:
         """The application committed an offset of it."""
         self.settle()
-        self._subscription.stand(partition)
+        self._subscription.on_explicit_commit(partition)
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
         """Wait for the next call of the user, unless nothing was handed over since the last.
@@ -208,14 +210,14 @@ class HandedOver:
         """
         self._interrupted = False
         self.settle()
-        visit = self._subscription.visit
+        poll_count = self._subscription.poll_count
         while self.outstanding and not self._interrupted:
-            if self._subscription.visit != visit:
+            if self._subscription.poll_count != poll_count:
                 return  # what is outstanding now is of other partitions
             left = deadline - self._core.clock.now()
             if left <= 0:
                 return
-            self.visit_wanted = True
+            self.poll_wanted = True
             await self._came.wait(left)
 
     def dropped(self, partitions: Collection[TopicPartition]) -> None:

@@ -1,4 +1,4 @@
-"""Handover: gives partitions of a group up and takes them, step by step, in the one right order.
+"""Rebalancer: gives partitions of a group up and takes them, step by step, in the one right order.
 
 ``group_consumer`` has one; ``Membership`` says when, by the methods of ``MembershipHost``. One move
 of partitions at a time, and each begins with giving up: all of them in an eager rebalance, those
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 from kclient.consumer.commits import Commits
 from kclient.consumer.committed_offsets import CommittedOffsets
-from kclient.consumer.leader_assignment import Leading
-from kclient.consumer.rebalance_listener import Callbacks
-from kclient.consumer.topic_subscription import Wanted
+from kclient.consumer.leader_assignment import LeaderAssignment
+from kclient.consumer.rebalance_listener import RebalanceListenerInvoker
+from kclient.consumer.topic_subscription import TopicSubscription
 from kclient.errors import CommitFailed, InvalidArgument, KafkaError, ProtocolError
 from kclient.group.assignors import chosen, is_cooperative
 from kclient.group.consumer_protocol import decode_assignment, encode_subscription
 from kclient.group.coordinator import Coordinator
-from kclient.group.member import OUTSIDE, Generation, JoinedMember, Offer
+from kclient.group.member import OUTSIDE, Generation, JoinedMember, MemberProtocol
 from kclient.group.membership import Membership
 from kclient.group.offsets import GroupOffsets
 from kclient.hooks import MemberSubscription
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.cluster.view import Cluster
     from kclient.config import ConsumerConfig
-    from kclient.consumer.arguments import Joining
+    from kclient.consumer.arguments import GroupOptions
     from kclient.consumer.partition_state import PartitionState
-    from kclient.consumer.processed_offsets import HandedOver, Progress
+    from kclient.consumer.processed_offsets import PolledRecords, ProcessedOffsets
     from kclient.consumer.subscription import Subscription
     from kclient.hooks import Assignor
     from kclient.types import OffsetAndMetadata, TopicPartition
@@ -52,7 +52,7 @@ _MOVE: ContextVar[object] = ContextVar("kclient move", default=None)
 """What the callbacks are called for, to tell those that a callback calls."""
 
 
-class Handover:
+class Rebalancer:
     """Which partitions are ours, and what becomes of the work on them when they move.
 
     Implements ``MembershipHost``. Tasks: those of ``Membership``, ``Commits`` and
@@ -61,22 +61,22 @@ class Handover:
     Args:
         core: The client's.
         config: Of the consumer.
-        joining: The group, and the user's callbacks.
+        group_options: The group, and the user's callbacks.
         subscription: What is given and taken back.
-        handed_over: What whoever polls has finished.
+        polled_records: What whoever polls has finished.
         wake: Wakes those who wait for records, to look for what else there is to know.
         on_failed: Told that the group will never be joined.
 
     Attributes:
-        by_hand: Partitions come from ``assign``, not from the group.
+        user_assigned: Partitions come from ``assign``, not from the group.
         failure: Why the group will never be joined.
         membership: Ours.
         offsets: Of the group.
-        wanted: Knows what is subscribed to, and which topics are gone.
+        topic_subscription: Knows what is subscribed to, and which topics are gone.
         callbacks: The user's.
         commits: What is committed, one after the other.
         committed: Where partitions begin.
-        progress: Who says what is finished.
+        processed: Who says what is finished.
     """
 
     protocol_type = PROTOCOL_TYPE
@@ -85,18 +85,18 @@ class Handover:
         self,
         core: ClientCore,
         config: ConsumerConfig,
-        joining: Joining,
+        group_options: GroupOptions,
         subscription: Subscription,
-        handed_over: HandedOver,
+        polled_records: PolledRecords,
         wake: Callable[[], object],
         on_failed: Callable[[], object],
     ) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
         self._config = config
-        self._group_id = group_id = joining.group
+        self._group_id = group_id = group_options.group
         self._subscription = subscription
-        self._handed_over = handed_over
+        self._polled_records = polled_records
         self._wake = wake
         self._on_failed = on_failed
         self._assignors = chosen(config.partition_assignment_strategy)
@@ -107,49 +107,49 @@ class Handover:
         self._lost: Sequence[TopicPartition] = ()
         self._hurried = self._late = False
         self._timer: asyncio.TimerHandle | None = None
-        self.by_hand = False
+        self.user_assigned = False
         self.failure: KafkaError | None = None
         coordinator = Coordinator(core, group_id)
         self.offsets = GroupOffsets(core, coordinator)
         self.membership = Membership(
             core, coordinator, config, group_id, config.max_poll_interval, self
         )
-        self.wanted = Wanted(core)
-        self.callbacks = Callbacks(
-            core, joining.listener, config.max_poll_interval, self._tell_user
+        self.topic_subscription = TopicSubscription(core)
+        self.callbacks = RebalanceListenerInvoker(
+            core, group_options.listener, config.max_poll_interval, self._tell_user
         )
-        self._leading = Leading(core, self.wanted)
+        self._leader_assignment = LeaderAssignment(core, self.topic_subscription)
         self.commits = Commits(
             core, self.offsets, self._current, self.owns, self.membership.refused, self._topic_id_of
         )
         self.committed = CommittedOffsets(
             core, config, subscription, self.offsets, self.commits.queue.learned
         )
-        self.progress: Progress = handed_over
+        self.processed: ProcessedOffsets = polled_records
 
     def _tell_user(self) -> None:
         """Whoever polls is to look, also in the midst of what an ``async for`` has taken."""
-        self._handed_over.settle()
+        self._polled_records.settle()
         self._wake()
 
     # Life
 
-    def hurry(self, deadline: float) -> None:
+    def shorten_deadline(self, deadline: float) -> None:
         """The consumer is being closed: what a move waits for has no longer than ``deadline``.
 
         Calls of the user, and where to begin, are not waited for at all.
         """
         self._hurried = True
-        self.progress.hurry(deadline)
-        self.callbacks.hurry(deadline)
-        self.committed.look()
+        self.processed.shorten_deadline(deadline)
+        self.callbacks.shorten_deadline(deadline)
+        self.committed.recheck()
         self._stop_timer()
         left = max(0.0, deadline - self._core.clock.now())
         self._timer = asyncio.get_running_loop().call_later(left, self._be_late)
 
     def _be_late(self) -> None:
         self._late = True
-        self.commits.look()
+        self.commits.recheck()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -161,7 +161,7 @@ class Handover:
         Cancellation: may be called again.
         """
         self._stop_timer()
-        if self.by_hand:
+        if self.user_assigned:
             await self._commit_before(deadline, None)
         await self.commits.close(deadline)
         await self.committed.close()
@@ -173,15 +173,17 @@ class Handover:
 
     def _begins(self) -> bool:
         """Whether what the group gives will be read."""
-        return self._is_member() and bool(self.wanted.interest) and not self._hurried
+        return (
+            self._is_member() and bool(self.topic_subscription.topic_filter) and not self._hurried
+        )
 
     def _current(self) -> Generation | None:
-        return OUTSIDE if self.by_hand else self.membership.generation
+        return OUTSIDE if self.user_assigned else self.membership.generation
 
     def owns(self, partition: TopicPartition) -> bool:
         """Whether offsets of ``partition`` may be committed by us."""
         ours = partition in self._subscription and not self._losing
-        return self.by_hand or ours
+        return self.user_assigned or ours
 
     def _topic_id_of(self, partition: TopicPartition, offset: int) -> bytes | None:
         """The id of the topic that ``offset`` was read from, empty if that has none.
@@ -197,33 +199,33 @@ class Handover:
 
     def holds(self) -> bool:
         """Whether what is assigned is still ours, as far as is known without asking."""
-        if self.by_hand:
+        if self.user_assigned:
             return True
-        self.membership.look()
+        self.membership.check_session()
         return self._is_member()
 
-    def look(self) -> None:
+    def check_session(self) -> None:
         """Where the loop stood still for a session, others own all by now: nothing is handed over,
         though nobody had a turn to say so."""
-        self.membership.look()
+        self.membership.check_session()
         self._hold_what_is_lost()
 
     def _hold_what_is_lost(self) -> None:
         """Hand nothing over where we are no member: others may own all of it by now."""
-        if not self._is_member() and not self.by_hand:
+        if not self._is_member() and not self.user_assigned:
             self._subscription.hold(self._subscription)
 
     def lose_interest(self) -> None:
         """The user wants none of it any more: no call is waited for, nor where to begin."""
-        self._handed_over.hurry(-math.inf)
-        self.committed.look()
+        self._polled_records.shorten_deadline(-math.inf)
+        self.committed.recheck()
 
     def interrupt(self) -> None:
         """The generation is over: who gives up or takes waits in vain, but for the callbacks."""
         self._hold_what_is_lost()
-        self.progress.hurry(-math.inf)
-        self.committed.look()
-        self.commits.look()
+        self.processed.shorten_deadline(-math.inf)
+        self.committed.recheck()
+        self.commits.recheck()
 
     # Who moves them
 
@@ -252,13 +254,13 @@ class Handover:
 
     # What the membership asks
 
-    def offers(self) -> Sequence[Offer]:
+    def protocols(self) -> Sequence[MemberProtocol]:
         """The assignors in order, with what is subscribed to and owned."""
-        topics = self.wanted.join()
+        topics = self.topic_subscription.join()
         generation = self.membership.generation
         owned = tuple(state.topic_partition for state in self._subscription)
         return [
-            Offer(
+            MemberProtocol(
                 assignor.name,
                 encode_subscription(
                     MemberSubscription(
@@ -284,9 +286,13 @@ class Handover:
     async def prepare(self, deadline: float) -> None:
         """Eager: revoke everything. Cooperative: what isn't subscribed to any more, or deleted."""
         async with self._alone():
-            self._leading.resign()
-            wanted = self.wanted
-            view, means, gone = self._core.metadata.view, wanted.interest.means, wanted.is_gone
+            self._leader_assignment.resign()
+            subscribed = self.topic_subscription
+            view, means, gone = (
+                self._core.metadata.view,
+                subscribed.topic_filter.means,
+                subscribed.is_gone,
+            )
             topics = self._subscription.assigned_topics()
             going = {one for one in topics if not means(one, view) or gone(one)}
             await self._give_up(
@@ -304,7 +310,7 @@ class Handover:
         """We lead."""
         for assignor in self._assignors:
             if assignor.name == protocol:
-                return await self._leading.assign(assignor, members)
+                return await self._leader_assignment.assign(assignor, members)
         return InvalidArgument(f"the group chose assignor {protocol!r}, which nobody offered")
 
     async def assigned(self, generation: Generation, assignment: bytes) -> KafkaError | None:
@@ -335,7 +341,7 @@ class Handover:
             if assignor.name == generation.protocol:
                 self._tell(assignor, list(partitions), generation)
         if not generation.is_leader:
-            self._leading.resign()
+            self._leader_assignment.resign()
         await self._take(partitions)
 
     def _tell(
@@ -348,11 +354,11 @@ class Handover:
 
     def follow_view(self, view: Cluster) -> None:
         """The cluster changed: topics came or went, or a leader must assign anew."""
-        if not self.wanted.interest or self._hurried or not self._is_member():
+        if not self.topic_subscription.topic_filter or self._hurried or not self._is_member():
             return
-        if self.wanted.topics_in(view) != self.wanted.joined:
+        if self.topic_subscription.topics_in(view) != self.topic_subscription.joined:
             self.membership.rejoin("the topics that match the pattern changed")
-        elif self._leading.changed(view):
+        elif self._leader_assignment.changed(view):
             self.membership.rejoin("the partitions of topics changed")
 
     async def leaving(self, deadline: float) -> None:
@@ -364,11 +370,11 @@ class Handover:
         """Nothing of it is ours any more."""
         self.interrupt()  # whoever gives up for the user may wait for brokers that are away
         async with self._alone():
-            if len(self._subscription) and not self.by_hand:
+            if len(self._subscription) and not self.user_assigned:
                 self._log.warning("partitions lost count=%d: %s", len(self._subscription), error)
             await self._lose_rest()
 
-    def troubled(self, error: KafkaError) -> None:
+    def on_join_refused(self, error: KafkaError) -> None:
         """It can't be a member for now."""
         self.callbacks.keep("the group", error)
         self._wake()
@@ -388,10 +394,12 @@ class Handover:
         """
         async with self._alone():
             deadline = self._core.clock.now() + self._config.api_timeout
-            if self.by_hand:
+            if self.user_assigned:
                 await self._commit_before(deadline, None)
             await self._drop(deadline)
-            if not self.wanted.interest:  # else the user has subscribed again meanwhile
+            if (
+                not self.topic_subscription.topic_filter
+            ):  # else the user has subscribed again meanwhile
                 await self.membership.leave("the consumer unsubscribed")
 
     async def lose_rest(self) -> None:
@@ -418,9 +426,9 @@ class Handover:
             return
         partitions = [state.topic_partition for state in states]
         self._subscription.hold(states)
-        waits = not self.by_poll or (polls and bool(self.wanted.interest))
+        waits = not self.by_poll or (polls and bool(self.topic_subscription.topic_filter))
         if waits and self._is_member():
-            await self.progress.drain(partitions, deadline)
+            await self.processed.drain(partitions, deadline)
         await self._commit_before(deadline, partitions)
         if not self._is_member():
             return  # lost meanwhile, which will be told
@@ -428,13 +436,13 @@ class Handover:
         self._log.info("partitions given up count=%d", len(partitions))
         self.forget(partitions)
         self._subscription.take_back(partitions)
-        self.wanted.pin("assigned", self._subscription.assigned_topics())
+        self.topic_subscription.pin("assigned", self._subscription.assigned_topics())
 
     async def _take(self, partitions: Iterable[TopicPartition]) -> None:
         """Take what the group gives, as far as it isn't ours yet. To be called ``_alone``."""
         added = self._subscription.give(partitions)
         # A topic may be given before the view knows it.
-        self.wanted.pin("assigned", self._subscription.assigned_topics())
+        self.topic_subscription.pin("assigned", self._subscription.assigned_topics())
         self._log.info("partitions given count=%d", len(added))
         patience = self._core.clock.now() + self._config.request_timeout
         await self.committed.wait_for(added, patience, self._begins)
@@ -455,24 +463,24 @@ class Handover:
     async def _lose_rest(self) -> None:
         """What is left, as the membership ended before it was given up, is lost. To be called
         ``_alone``."""
-        if self.by_hand or not len(self._subscription):
+        if self.user_assigned or not len(self._subscription):
             return
-        self._leading.resign()
+        self._leader_assignment.resign()
         self._losing = True
         partitions = [state.topic_partition for state in self._subscription]
         self._core.counters.add("consumer.partitions_lost", len(partitions))
         self._subscription.hold(self._subscription)
         self.forget(partitions)
-        self._lost = partitions if self._handed_over.outstanding else ()
+        self._lost = partitions if self._polled_records.outstanding else ()
         try:
             await self.callbacks.lost(partitions)
         finally:  # a close may cut the callback off, which is not called twice
             self._subscription.take_back(partitions)
-            self.wanted.pin("assigned", ())
+            self.topic_subscription.pin("assigned", ())
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """What was finished and committed of these says nothing any more."""
-        self.progress.dropped(partitions)
+        self.processed.dropped(partitions)
         self.commits.forget(partitions)
 
     # What is finished
@@ -480,13 +488,13 @@ class Handover:
     @property
     def by_poll(self) -> bool:
         """Whether it is whoever polls that finishes records, not handlers."""
-        return self.progress is self._handed_over
+        return self.processed is self._polled_records
 
-    def use_progress(self, progress: Progress | None) -> None:
+    def use_processed(self, processed: ProcessedOffsets | None) -> None:
         """Who says what is finished; None for whoever polls."""
-        self.progress = self._handed_over if progress is None else progress
+        self.processed = self._polled_records if processed is None else processed
 
-    def came(self) -> None:
+    def on_poll(self) -> None:
         """The user called."""
         self._lost = ()
 
@@ -504,13 +512,13 @@ class Handover:
 
     def _finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What is finished, but for topics that were deleted: nobody can commit those."""
-        finished, gone = self.progress.finished(), self.wanted.is_gone
+        finished, gone = self.processed.finished(), self.topic_subscription.is_gone
         dead = {topic for topic in {key.topic for key in finished} if gone(topic)}
         return {key: at for key, at in finished.items() if key.topic not in dead}
 
     def may_commit(self) -> bool:
         """Whether now is a moment at which what is finished is known."""
-        return not (self.by_poll and self._handed_over.outstanding)
+        return not (self.by_poll and self._polled_records.outstanding)
 
     def commit_finished(self) -> asyncio.Future[None] | None:
         """Have what is finished and not committed yet committed; None where there is nothing."""

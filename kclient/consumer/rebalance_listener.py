@@ -1,8 +1,9 @@
-"""Callbacks: the user's callbacks of rebalances: what they are told, raise, and hang on.
+"""RebalanceListenerInvoker: the user's callbacks of rebalances: what they are told, raise, and hang
+on.
 
-``rebalance`` has one. ``UserCalls`` calls them. What one raises is kept for the user's next call:
-neither the group nor the consumer is harmed. What a callback is called for, and what waits for it,
-is the business of ``rebalance``.
+``rebalance`` has one. ``CallbackInvoker`` calls them. What one raises is kept for the user's next
+call: neither the group nor the consumer is harmed. What a callback is called for, and what waits
+for it, is the business of ``rebalance``.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ import logging
 from typing import TYPE_CHECKING
 
 from kclient.errors import ConsumerStalled, InvalidArgument, some_of
-from kclient.group.rebalance_callbacks import UserCalls
+from kclient.group.rebalance_callbacks import CallbackInvoker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kclient.cluster.core import ClientCore
-    from kclient.consumer.arguments import Listener, RebalanceCallback
+    from kclient.consumer.arguments import RebalanceCallback, RebalanceListener
     from kclient.consumer.health import CallbackHealth
     from kclient.types import TopicPartition
 
 logger = logging.getLogger("kclient.consumer")
 
 
-class Callbacks:
+class RebalanceListenerInvoker:
     """Whoever calls the user's callbacks.
 
-    Tasks: those of ``UserCalls``.
+    Tasks: those of ``CallbackInvoker``.
 
     Args:
         core: The client's inside.
@@ -40,17 +41,21 @@ class Callbacks:
     """
 
     def __init__(
-        self, core: ClientCore, listener: Listener, patience: float, on_late: Callable[[], object]
+        self,
+        core: ClientCore,
+        listener: RebalanceListener,
+        patience: float,
+        on_late: Callable[[], object],
     ) -> None:
         self._log = core.hooks.log(logger)
-        self._calls = UserCalls(core.clock, self._log, patience, "max_poll_interval", on_late)
+        self._calls = CallbackInvoker(core.clock, self._log, patience, "max_poll_interval", on_late)
         self._partitions: Sequence[TopicPartition] = ()
         self._listener = listener
         self.errors: list[Exception] = []
 
     # Calling
 
-    def use(self, listener: Listener) -> None:
+    def use(self, listener: RebalanceListener) -> None:
         """Call these from now on."""
         self._listener = listener
 
@@ -85,9 +90,9 @@ class Callbacks:
         except Exception as error:
             self.keep(name, error)
 
-    def hurry(self, deadline: float) -> None:
+    def shorten_deadline(self, deadline: float) -> None:
         """Whichever is under way has no longer than ``deadline``."""
-        self._calls.hurry(deadline)
+        self._calls.shorten_deadline(deadline)
 
     def check_outside(self, call: str) -> None:
         """Refuse what would wait for the callback that waits for it."""
@@ -107,7 +112,7 @@ class Callbacks:
 
     # One that takes long
 
-    def look(self) -> None:
+    def raise_pending(self) -> None:
         """Raise what callbacks raised, or ConsumerStalled where one goes on for too long.
 
         That is raised again after as long.

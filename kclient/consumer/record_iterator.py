@@ -30,7 +30,7 @@ if not cython.compiled:
 
 @cython.final
 @cython.cclass
-class Handout:
+class IteratorBuffer:
     """Records that an ``async for`` has taken and not handed over yet. One per consumer.
 
     Attributes:
@@ -54,7 +54,7 @@ class RecordIterator:
     A step that is cancelled has taken nothing, and the next one goes on.
     """
 
-    __slots__ = ("_clock", "_converts", "_handout", "_poller", "_real", "_turn")
+    __slots__ = ("_clock", "_converts", "_iterator_buffer", "_poller", "_real", "_turn")
 
     def __init__(
         self,
@@ -67,19 +67,19 @@ class RecordIterator:
     ) -> None:
         """
         Args:
-            poller: Takes records and holds the handout.
+            poller: Takes records and holds the iterator_buffer.
             converts: The consumer has deserializers.
             clock: Tells seconds of work.
             real: ``clock`` is ``time.monotonic``, which the compiled build reads by itself.
             turn: Seconds after which the loop gets a turn.
         """
         self._poller = poller
-        self._handout: Handout = poller.handout
+        self._iterator_buffer: IteratorBuffer = poller.iterator_buffer
         self._converts = converts
         self._clock = clock
         self._real = real and cython.compiled
         self._turn = turn
-        self._handout.turn_at = min(self._handout.turn_at, clock() + turn)
+        self._iterator_buffer.turn_at = min(self._iterator_buffer.turn_at, clock() + turn)
 
     def __aiter__(self) -> RecordIterator:
         return self
@@ -92,12 +92,12 @@ class RecordIterator:
     def _is_due(self) -> bool:
         """Whether others must get a turn of the loop first."""
         now = monotonic() if self._real else self._clock()
-        return now >= self._handout.turn_at
+        return now >= self._iterator_buffer.turn_at
 
     def at_hand(self) -> Any:
         """The next record as the user gets it; None where there is none, or a bad one."""
         # A loop of one round at most: the cheapest way to ask an iterator for its next.
-        for record in self._handout.left:
+        for record in self._iterator_buffer.left:
             return self._poller.converted(record) if self._converts else record
         return None
 
@@ -113,8 +113,8 @@ class RecordIterator:
             finally:
                 # Where it is cancelled the loop had its turn: a short timeout must not meet a
                 # turn that is due each time, and never get a record.
-                self._handout.turn_at = self._clock() + self._turn
-        for record in self._handout.left:
+                self._iterator_buffer.turn_at = self._clock() + self._turn
+        for record in self._iterator_buffer.left:
             found = self._poller.converted(record) if self._converts else record
             if found is not None:
                 return found
@@ -129,7 +129,7 @@ class RecordIterator:
 @cython.final
 @cython.freelist(8)
 @cython.cclass
-class Step:
+class NextRecord:
     """One step under way: to tasks and to ``await`` what the coroutine ``following`` would be."""
 
     __slots__ = ("_iterator", "_slow")
@@ -138,10 +138,10 @@ class Step:
         self._iterator: RecordIterator | None = iterator
         self._slow: Any = None
 
-    def __await__(self) -> Step:
+    def __await__(self) -> NextRecord:
         return self
 
-    def __iter__(self) -> Step:
+    def __iter__(self) -> NextRecord:
         return self
 
     def __next__(self) -> Any:

@@ -1,8 +1,8 @@
 """What the user hears of partitions that can't be read, sans-IO: that is an error, never silence.
 
-``Watchdog`` and ``Unplaced`` are asked by ``poller``: about partitions that get no answers, and
-about those that nobody said where to read. ``positions`` asks ``why_homeless`` about those that
-``FetchPlan`` found no broker for.
+``StallDetector`` and ``NoPositionCheck`` are asked by ``poller``: about partitions that get no
+answers, and about those that nobody said where to read. ``positions`` asks ``unrouted_error`` about
+those that ``FetchScheduler`` found no broker for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC
 _Mark = tuple[Phase, int, int | None]
 
 
-class Watchdog:
+class StallDetector:
     """Knows since when each partition that is wanted has had no answer.
 
     It doesn't trust those who fetch: it only looks whether each assigned partition that is wanted
@@ -158,7 +158,7 @@ def _error(
     )
 
 
-class Unplaced:
+class NoPositionCheck:
     """Knows which partitions without a position the user was told of.
 
     One such partition must not hold the others up, so it is told once for each loss of a position,
@@ -193,11 +193,11 @@ class Unplaced:
         )
         untold = []
         for state in missing:
-            fence, at = before.get(state, (-1, now))
-            if waits and fence == state.fence and now - at < self._again:
-                self._told[state] = (fence, at)
+            position_version, at = before.get(state, (-1, now))
+            if waits and position_version == state.position_version and now - at < self._again:
+                self._told[state] = (position_version, at)
             else:
-                self._told[state] = (state.fence, now)
+                self._told[state] = (state.position_version, now)
                 untold.append(state)
         if untold:
             raise _no_position(untold)
@@ -220,7 +220,7 @@ def _no_position(missing: Sequence[PartitionState]) -> NoPosition:
     )
 
 
-def why_homeless(
+def unrouted_error(
     view: Cluster, partition: TopicPartition, waited: float, patience: float, *, unknown: bool
 ) -> KafkaError | None:
     """The error that says why ``partition`` can't be read; None as long as it may come.

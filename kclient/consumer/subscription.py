@@ -35,8 +35,8 @@ class Subscription:
         topics: Topics of which all partitions are to be read; empty where single ones were
             assigned.
         grouped: The group's coordinator may know where to begin, or gives the partitions itself.
-        expecting: Partitions may come: of topics that are subscribed to in a group.
-        visit: Counts the calls of the user; what was handed over before the latest one is finished.
+        expecting: Partitions may come: of topics that are subscribed to in a group. poll_count:
+        Counts the calls of the user; what was handed over before the latest one is finished.
         recall: Gives back what was taken and not handed over yet. Called before a position is set:
             what was taken for the old one must not be handed over after that.
         get: The state of a partition; None if it isn't assigned.
@@ -69,7 +69,7 @@ class Subscription:
         self.topics: tuple[str, ...] = ()
         self.grouped = grouped
         self.expecting = False
-        self.visit = 0
+        self.poll_count = 0
         self.recall = recall
         self._facts_of = facts_of
         self._dismisses = dismisses
@@ -233,7 +233,7 @@ class Subscription:
         """
         self.recall()
         if by_user:
-            state.visit = -1
+            state.poll_count = -1
             self._begin(state, offset, finished)
         elif state.position is None or offset < state.position:
             if state.position == state.base:
@@ -258,7 +258,7 @@ class Subscription:
         self.recall()
         self._begin(state, None, finished)
         if by_user:
-            state.visit = -1
+            state.poll_count = -1
         else:
             state.chosen = not state.explicit
         self._apply(state, PhaseEvent.RESET_ASKED)
@@ -295,14 +295,18 @@ class Subscription:
     ) -> list[PartitionState]:
         """The answers of a lookup. Returns the partitions of those that don't come too late.
 
-        Each answer is of (partition, fence, offset, leader epoch). The fence is the partition's
-        from when it was asked: the same question asked again wants another answer, since the end
-        moves, and a topic may have been made anew.
+        Each answer is of (partition, position_version, offset, leader epoch). The position_version
+        is the partition's from when it was asked: the same question asked again wants another
+        answer, since the end moves, and a topic may have been made anew.
         """
         placed = []
         waiting, done = Phase.AWAITING_RESET, PhaseEvent.RESET_DONE
-        for state, fence, offset, leader_epoch in answers:
-            if state.assigned and state.phase is waiting and state.fence == fence:
+        for state, position_version, offset, leader_epoch in answers:
+            if (
+                state.assigned
+                and state.phase is waiting
+                and state.position_version == position_version
+            ):
                 self._apply(state, done)
                 chosen = state.chosen
                 self._begin(state, offset, (offset, leader_epoch) if chosen else state.kept)
@@ -313,10 +317,10 @@ class Subscription:
         return placed
 
     def committed_found(
-        self, state: PartitionState, fence: int, offset: int, leader_epoch: int
+        self, state: PartitionState, position_version: int, offset: int, leader_epoch: int
     ) -> bool:
         """The group has committed ``offset``. False where the answer comes too late."""
-        if not self._awaits_committed(state, fence):
+        if not self._awaits_committed(state, position_version):
             return False
         self._apply(state, PhaseEvent.COMMITTED_FOUND)
         self._begin(state, offset, None)
@@ -326,9 +330,9 @@ class Subscription:
         self._on_change((state,))
         return True
 
-    def nothing_committed(self, state: PartitionState, fence: int) -> bool:
+    def nothing_committed(self, state: PartitionState, position_version: int) -> bool:
         """The group has committed nothing: the reset policy counts. False where it is too late."""
-        if not self._awaits_committed(state, fence):
+        if not self._awaits_committed(state, position_version):
             return False
         self._apply(state, PhaseEvent.NOTHING_COMMITTED)
         if self.default_reset is not None:
@@ -338,8 +342,10 @@ class Subscription:
         self._place(state, None)
         return True
 
-    def _awaits_committed(self, state: PartitionState, fence: int) -> bool:
-        awaits = state.phase is Phase.AWAITING_COMMITTED and state.fence == fence
+    def _awaits_committed(self, state: PartitionState, position_version: int) -> bool:
+        awaits = (
+            state.phase is Phase.AWAITING_COMMITTED and state.position_version == position_version
+        )
         return awaits and state.assigned
 
     def finished(
@@ -374,7 +380,7 @@ class Subscription:
         state.chosen = False
         state.base, state.kept = base, kept
 
-    def stand(self, partition: TopicPartition) -> None:
+    def on_explicit_commit(self, partition: TopicPartition) -> None:
         """The application committed an offset: automatic commits wait for what it consumes next.
 
         The caller has called ``recall``.
@@ -391,7 +397,7 @@ class Subscription:
         if state.position is None:
             return None
         position = (state.position, state.position_epoch)
-        if state.visit != self.visit or state.finished is None:
+        if state.poll_count != self.poll_count or state.finished is None:
             return position
         finished = (state.finished, state.finished_epoch)
         if in_hand is not None:
@@ -407,23 +413,27 @@ class Subscription:
     ) -> None:
         """The user says, by committing it, how far it has finished what the latest call gave."""
         state = self._states.get(partition)
-        if state is None or state.visit != self.visit or state.finished is None:
+        if state is None or state.poll_count != self.poll_count or state.finished is None:
             return
         if not at_least or offset > state.finished:
             state.finished, state.finished_epoch = offset, leader_epoch
-        self._said[state] = self.visit
+        self._said[state] = self.poll_count
 
-    def visited(self) -> None:
+    def on_poll(self) -> None:
         """The user called: all that was handed over before is finished."""
-        self.visit += 1
+        self.poll_count += 1
 
     def finish_all(self) -> None:
         """All that was handed over is finished, but where a commit of the user's said otherwise."""
-        said = [one for one, visit in self._said.items() if visit == one.visit == self.visit]
+        said = [
+            one
+            for one, poll_count in self._said.items()
+            if poll_count == one.poll_count == self.poll_count
+        ]
         self._said.clear()
-        self.visited()
+        self.on_poll()
         for state in said:
-            state.visit = self.visit
+            state.poll_count = self.poll_count
 
     def advance(
         self, state: PartitionState, offset: int, leader_epoch: int, *, handed: bool = True
@@ -436,8 +446,8 @@ class Subscription:
             state.former_id = None  # what is committed from now on was read from the new topic
         elif state.explicit and state.position == state.base:
             state.base = offset
-        if state.visit != self.visit:
-            state.visit = self.visit
+        if state.poll_count != self.poll_count:
+            state.poll_count = self.poll_count
             state.finished, state.finished_epoch = state.position, state.position_epoch
         if offset != state.position:
             state.failures = 0  # to have looked at a batch is no progress: it may fail yet
@@ -462,7 +472,9 @@ class Subscription:
         if position is not None:
             self.seek(state, position, epoch, by_user=False)
 
-    def see(self, state: PartitionState, topic_id: bytes | None, leader_epoch: int) -> bool:
+    def update_metadata(
+        self, state: PartitionState, topic_id: bytes | None, leader_epoch: int
+    ) -> bool:
         """The view of the cluster tells of the partition. True where its topic was made anew.
 
         Then the position is one of a log that is gone, and epochs begin again.
@@ -592,7 +604,7 @@ class Subscription:
 
     def _set(self, state: PartitionState, offset: int | None, leader_epoch: int) -> None:
         """Where it stands from now on, and all trouble with where it stood is forgotten."""
-        state.fence += 1
+        state.position_version += 1
         state.position = state.fetch_offset = offset
         state.position_epoch = leader_epoch
         state.retry_at = 0.0

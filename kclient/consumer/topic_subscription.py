@@ -1,4 +1,5 @@
-"""Wanted: the topics that a consumer in a group subscribes to, as the cluster has them now.
+"""TopicSubscription: the topics that a consumer in a group subscribes to, as the cluster has them
+now.
 
 Kept by ``rebalance``. A pattern means other topics with each view, and a name may be that of none;
 one broker that lags behind proves neither. Has no tasks.
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kclient.broker_errors import UnknownTopicOrPartition
 from kclient.cluster.retry import UNKNOWN_TOPIC_GRACE
-from kclient.consumer.arguments import NOTHING, Interest
+from kclient.consumer.arguments import NOTHING, TopicFilter
 from kclient.errors import some_of
 from kclient.group.offset_requests import is_unknown
 
@@ -28,21 +29,21 @@ LOOK = 2.0
 """Seconds between two looks whether all names are of topics."""
 
 
-class Wanted:
+class TopicSubscription:
     """What is subscribed to.
 
     Args:
         core: The client's.
 
     Attributes:
-        interest: Names or a pattern.
+        topic_filter: Names or a pattern.
         joined: The topics that the latest JoinGroup named.
     """
 
     def __init__(self, core: ClientCore) -> None:
         self._core = core
         self._log = core.hooks.log(logger)
-        self.interest: Interest = NOTHING
+        self.topic_filter: TopicFilter = NOTHING
         self.joined: tuple[str, ...] = ()
         self._look_at = 0.0
         self._gone: tuple[str, ...] = ()
@@ -50,31 +51,31 @@ class Wanted:
         self._told: dict[str, float] = {}
         self._pins: dict[str, tuple[str, ...]] = {}
 
-    def subscribe(self, interest: Interest) -> None:
+    def subscribe(self, topic_filter: TopicFilter) -> None:
         """Want these topics, in place of those of before."""
         metadata = self._core.metadata
-        if interest.pattern is not None and self.interest.pattern is None:
+        if topic_filter.pattern is not None and self.topic_filter.pattern is None:
             metadata.watch_all()
-        elif interest.pattern is None and self.interest.pattern is not None:
+        elif topic_filter.pattern is None and self.topic_filter.pattern is not None:
             metadata.unwatch_all()
-        self.interest = interest
-        self.pin("subscribed", interest.topics)
+        self.topic_filter = topic_filter
+        self.pin("subscribed", topic_filter.topics)
         metadata.request_update()
 
     def join(self) -> tuple[str, ...]:
         """The topics that a JoinGroup names now."""
         self.joined = self.topics_in(self._core.metadata.view)
-        self.pin("matched", self.joined if self.interest.pattern is not None else ())
+        self.pin("matched", self.joined if self.topic_filter.pattern is not None else ())
         return self.joined
 
     def dismisses(self, error: KafkaError) -> bool:
         """A deleted topic leaves a pattern subscription by a rebalance, and is no error."""
-        return self.interest.pattern is not None and is_unknown(error)
+        return self.topic_filter.pattern is not None and is_unknown(error)
 
     def topics_in(self, view: Cluster) -> tuple[str, ...]:
         """What is meant, by ``view``; a listing that lacks a topic proves nothing yet."""
-        topics = self.interest.topics_in(view)
-        missing, means = set(self.joined).difference(topics), self.interest.means
+        topics = self.topic_filter.topics_in(view)
+        missing, means = set(self.joined).difference(topics), self.topic_filter.means
         stay = [topic for topic in missing if means(topic, view) and not self.is_gone(topic)]
         return tuple(sorted((*topics, *stay))) if stay else topics
 
@@ -101,9 +102,9 @@ class Wanted:
     def lacking(self) -> list[str]:
         """Names of which no topic is known, sure or not."""
         count_of = self._core.metadata.view.partition_count
-        return [topic for topic in self.interest.topics if count_of(topic) is None]
+        return [topic for topic in self.topic_filter.topics if count_of(topic) is None]
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Ask for what is lacking, not too often, and see what is sure by now."""
         now = self._core.clock.now()
         if now < self._look_at:
@@ -117,7 +118,7 @@ class Wanted:
 
     def check(self) -> None:
         """Raise UnknownTopicOrPartition where names are of no topic: once, and again after long."""
-        self.look()
+        self.refresh()
         unknown, now = self.unknown, self._core.clock.now()
         again = now - self._core.config.api_timeout
         before = self._told
@@ -126,7 +127,7 @@ class Wanted:
         if not untold:
             return
         self._told.update(dict.fromkeys(untold, now))
-        others = len(self.interest.topics) > len(unknown)
+        others = len(self.topic_filter.topics) > len(unknown)
         meanwhile = "; the other topics are read meanwhile" if others else ""
         error = UnknownTopicOrPartition(
             f"no broker knows topic {some_of(untold)}, which this consumer subscribes to",

@@ -1,6 +1,6 @@
 """What each error code means for a membership: one table of (API, code). Sans-IO.
 
-``joining``, ``heartbeats`` and ``membership`` ask ``verdict_on`` after each answer; this is the one
+``joining``, ``heartbeats`` and ``membership`` ask ``action_for`` after each answer; this is the one
 place of the room where codes become decisions. ``HINTS`` say what the user can do about some.
 
 FATAL is only what stays as it is whatever others do: a setting of ours (session timeout, group id,
@@ -30,7 +30,7 @@ class Api(enum.Enum):
     COMMIT = "OffsetCommit"
 
 
-class Verdict(enum.Enum):
+class ErrorAction(enum.Enum):
     """What follows from an error code."""
 
     KEEP = "nothing: the membership goes on as it was"
@@ -45,19 +45,19 @@ class Verdict(enum.Enum):
     FATAL = "no further attempt can mend it"
 
 
-_C, _V = ErrorCode, Verdict
-_COORDINATOR: Final[Mapping[int, Verdict]] = {
+_C, _V = ErrorCode, ErrorAction
+_COORDINATOR: Final[Mapping[int, ErrorAction]] = {
     _C.COORDINATOR_LOAD_IN_PROGRESS: _V.RETRY,
     _C.COORDINATOR_NOT_AVAILABLE: _V.ELSEWHERE,
     _C.NOT_COORDINATOR: _V.ELSEWHERE,
 }
-_ENDED: Final[Mapping[int, Verdict]] = {
+_ENDED: Final[Mapping[int, ErrorAction]] = {
     _C.ILLEGAL_GENERATION: _V.OVER,
     _C.UNKNOWN_MEMBER_ID: _V.FORGET,
     _C.FENCED_INSTANCE_ID: _V.FATAL,
     _C.REBALANCE_IN_PROGRESS: _V.REJOIN,
 }
-VERDICTS: Final[Mapping[Api, Mapping[int, Verdict]]] = {
+ERROR_ACTIONS: Final[Mapping[Api, Mapping[int, ErrorAction]]] = {
     Api.FIND: {
         _C.COORDINATOR_LOAD_IN_PROGRESS: _V.RETRY,
         _C.COORDINATOR_NOT_AVAILABLE: _V.RETRY,
@@ -108,7 +108,7 @@ VERDICTS: Final[Mapping[Api, Mapping[int, Verdict]]] = {
     },
     Api.COMMIT: {**_ENDED},
 }
-"""Codes that are missing: see ``verdict_on``."""
+"""Codes that are missing: see ``action_for``."""
 
 HINTS: Final[Mapping[int, str]] = {
     _C.INCONSISTENT_GROUP_PROTOCOL: (
@@ -127,13 +127,13 @@ STATIC_HINTS: Final[Mapping[int, str]] = {
 """Those for static members only."""
 
 
-def verdict_on(api: Api, code: int) -> Verdict:
+def action_for(api: Api, code: int) -> ErrorAction:
     """What ``code`` (not 0) in the answer of ``api`` means.
 
     Of the codes that nobody expects, those that call themselves retriable are; of a heartbeat, a
     commit or a leave the others change nothing, for a join or sync they may pass.
     """
-    found = VERDICTS[api].get(code)
+    found = ERROR_ACTIONS[api].get(code)
     if found is not None:
         return found
     info = TABLE.get(code)

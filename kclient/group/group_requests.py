@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kclient.errors import NoCommonVersion, broker_error
 from kclient.frozen import Frozen, frozen
-from kclient.group.error_actions import HINTS, STATIC_HINTS, Api, Verdict, verdict_on
+from kclient.group.error_actions import HINTS, STATIC_HINTS, Api, ErrorAction, action_for
 from kclient.group.member import Generation, JoinedMember
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kclient.errors import BrokerError
-    from kclient.group.member import Offer
+    from kclient.group.member import MemberProtocol
     from kclient.protocol.messages.join_group import JoinGroupResponse
     from kclient.protocol.messages.leave_group import LeaveGroupResponse
     from kclient.protocol.messages.sync_group import SyncGroupResponse
@@ -35,7 +35,7 @@ LONGEST_REASON = 255
 
 
 @frozen
-class Terms(Frozen):
+class GroupRequests(Frozen):
     """What all requests of one member have in common.
 
     Attributes:
@@ -53,7 +53,7 @@ class Terms(Frozen):
     protocol_type: str
 
     def join(
-        self, member_id: str, offers: Sequence[Offer], reason: str, version: int
+        self, member_id: str, protocols: Sequence[MemberProtocol], reason: str, version: int
     ) -> JoinGroupRequest:
         """Raises NoCommonVersion for a static member below version 5: it would be none there."""
         if self.instance_id is not None and version < FIRST_STATIC_JOIN:
@@ -68,7 +68,7 @@ class Terms(Frozen):
             member_id=member_id,
             group_instance_id=self.instance_id,
             protocol_type=self.protocol_type,
-            protocols=[JoinGroupRequestProtocol(o.name, bytes(o.metadata)) for o in offers],
+            protocols=[JoinGroupRequestProtocol(o.name, bytes(o.metadata)) for o in protocols],
             reason=reason[:LONGEST_REASON] if version >= 8 else None,
         )
 
@@ -154,9 +154,9 @@ class Terms(Frozen):
             hint = hint or STATIC_HINTS.get(code)
         return broker_error(code, f"{api.value} of {who} failed", node_id=node_id, hint=hint)
 
-    def leave_verdict(self, answer: LeaveGroupResponse) -> int:
+    def leave_error(self, answer: LeaveGroupResponse) -> int:
         """The error that calls for another attempt; 0 for none."""
         code = answer.error_code
         if not code and answer.members:
             code = answer.members[0].error_code
-        return code if code and verdict_on(Api.LEAVE, code) is not Verdict.DONE else 0
+        return code if code and action_for(Api.LEAVE, code) is not ErrorAction.DONE else 0

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from kclient.cluster.wakeups import Wakeup
 from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
-from kclient.group.error_actions import Api, Verdict, verdict_on
-from kclient.group.member import Generation, MemberState, Pulse
+from kclient.group.error_actions import Api, ErrorAction, action_for
+from kclient.group.member import Generation, HeartbeatTimer, MemberState
 from kclient.network import Lane
 
 if TYPE_CHECKING:
     from kclient.cluster.core import ClientCore
     from kclient.config import MembershipConfig
     from kclient.group.coordinator import Coordinator
-    from kclient.group.group_requests import Terms
+    from kclient.group.group_requests import GroupRequests
     from kclient.group.member import Member
     from kclient.group.membership import Membership
     from kclient.network import RequestFuture
@@ -45,12 +45,12 @@ class Heartbeats:
         coordinator: To whom they go.
         member: Who sends them.
         config: ``heartbeat_interval`` and ``session_timeout``.
-        terms: Makes the requests.
+        requests: Makes the requests.
         membership: Is told what a heartbeat was refused with, and why the session is over.
 
     Attributes:
-        pulse: When the next is due.
-        parked: The node at which a JoinGroup or SyncGroup waits on lane GROUP; None if nowhere.
+        timer: When the next is due.
+        join_node: The node at which a JoinGroup or SyncGroup waits on lane GROUP; None if nowhere.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class Heartbeats:
         coordinator: Coordinator,
         member: Member,
         config: MembershipConfig,
-        terms: Terms,
+        requests: GroupRequests,
         membership: Membership,
     ) -> None:
         self._core = core
         self._coordinator = coordinator
         self._member = member
-        self._terms = terms
+        self._requests = requests
         self._wakeup = Wakeup()
         self._membership = membership
         self._log = core.hooks.log(logger)
         self._failures = 0
         self._trouble: KafkaError | None = None
-        self.pulse = Pulse(config.heartbeat_interval, config.session_timeout)
-        self.parked: int | None = None
+        self.timer = HeartbeatTimer(config.heartbeat_interval, config.session_timeout)
+        self.join_node: int | None = None
         self._known = True
         self._waits_for: RequestFuture[Any] | None = None
         self._asked = self._at_once = False
@@ -83,27 +83,27 @@ class Heartbeats:
         """Beat when it is time, until cancelled."""
         while True:
             now = self._core.clock.now()
-            if self._member.at_risk and now >= self.pulse.over_at:
+            if self._member.at_risk and now >= self.timer.session_ends_at:
                 self._over()
                 continue
             at = self._next()
             if at > now:
                 await self._wakeup.sleep(at - now)
                 self._look_at_the_clock(at)
-            elif self._member.beats:
+            elif self._member.sends_heartbeats:
                 await self._beat()
             else:
                 await self._watch()
 
-    def look(self) -> None:
+    def check_session(self) -> None:
         """See whether the session is over by now, though ``run`` had no turn for that."""
-        if self._member.at_risk and self._core.clock.now() >= self.pulse.over_at:
+        if self._member.at_risk and self._core.clock.now() >= self.timer.session_ends_at:
             self._over()
 
     def begin(self) -> None:
         """The coordinator has counted us in: the session runs from now on."""
         self._failures = 0
-        self.pulse.answered(self._core.clock.now())
+        self.timer.answered(self._core.clock.now())
         self._wakeup.notify()
 
     def prove(self) -> None:
@@ -112,22 +112,24 @@ class Heartbeats:
         Coordinators answer JoinGroup and SyncGroup of a stable group without counting that as a
         sign of life: the session that they began before may be nearly over.
         """
-        self.pulse.due = self._core.clock.now()
+        self.timer.due = self._core.clock.now()
         self._wakeup.notify()
 
     def wake(self) -> None:
         """The member's state has changed."""
         self._wakeup.notify()
 
-    def park(self, node_id: int | None, *, known: bool = True) -> None:
+    def watch_join(self, node_id: int | None, *, known: bool = True) -> None:
         """A request is about to wait at ``node_id`` until others have done something; None: no
         more. ``known``: our generation is in that broker's books."""
-        if node_id is not None and not self._member.beats:
-            now, pulse = self._core.clock.now(), self.pulse
-            pulse.due = now + pulse.interval
-            if self._member.holds:  # it has a session to lose, which began with the last answer
-                pulse.due = max(now, pulse.answered_at + pulse.interval)
-        self.parked, self._known, self._waits_for = node_id, known, None
+        if node_id is not None and not self._member.sends_heartbeats:
+            now, timer = self._core.clock.now(), self.timer
+            timer.due = now + timer.interval
+            if (
+                self._member.has_assignment
+            ):  # it has a session to lose, which began with the last answer
+                timer.due = max(now, timer.answered_at + timer.interval)
+        self.join_node, self._known, self._waits_for = node_id, known, None
         self._asked, self._at_once, self._misses = False, False, 0
         self._mute_until = None
         self._wakeup.notify()
@@ -142,32 +144,32 @@ class Heartbeats:
 
     def _next(self) -> float:
         """When there is something to do."""
-        end = self.pulse.over_at if self._member.at_risk else math.inf
-        watches = self.parked is not None and self._member.state is MemberState.JOINING
-        return min(self.pulse.due, end) if self._member.beats or watches else end
+        end = self.timer.session_ends_at if self._member.at_risk else math.inf
+        watches = self.join_node is not None and self._member.state is MemberState.JOINING
+        return min(self.timer.due, end) if self._member.sends_heartbeats or watches else end
 
     def _look_at_the_clock(self, planned: float) -> None:
         """A timer that comes late was kept from it: by user code, or as the process was stopped."""
-        if not self._member.beats or planned != self.pulse.due:
+        if not self._member.sends_heartbeats or planned != self.timer.due:
             return
-        late = self.pulse.woke(self._core.clock.now())
+        late = self.timer.woke(self._core.clock.now())
         if late:
             self._core.counters.add("group.late_heartbeats")
             self._log.warning(
                 "heartbeat of group %s is %.1f s late: the event loop was blocked for about as "
                 "long, by user code that doesn't await, or the process was stopped; after "
                 "session_timeout=%.1f s the group takes this member for gone",
-                self._terms.group_id,
+                self._requests.group_id,
                 late,
-                self.pulse.session,
+                self.timer.session,
             )
 
     def _over(self) -> None:
-        silent = self._core.clock.now() - self.pulse.answered_at
+        silent = self._core.clock.now() - self.timer.answered_at
         why = f"; last trouble: {self._trouble}" if self._trouble is not None else ""
         error = RequestTimedOut(
-            f"no heartbeat of group {self._terms.group_id} was answered for {silent:.1f} s, "
-            f"session_timeout is {self.pulse.session:.1f} s{why}",
+            f"no heartbeat of group {self._requests.group_id} was answered for {silent:.1f} s, "
+            f"session_timeout is {self.timer.session:.1f} s{why}",
             hint="what was assigned may be another member's by now",
         )
         error.__cause__ = self._trouble
@@ -175,23 +177,23 @@ class Heartbeats:
 
     async def _beat(self) -> None:
         """Send one heartbeat, and find the coordinator first where it isn't known."""
-        generation, pulse = self._member.generation, self.pulse
+        generation, timer = self._member.generation, self.timer
         assert generation is not None
-        over_at, node_id = pulse.over_at, None
+        session_ends_at, node_id = timer.session_ends_at, None
         sent = self._core.clock.now()
         # Behind a request that waits at the broker it would wait, too.
-        lane = Lane.GROUP if self.parked is None else Lane.GENERAL
+        lane = Lane.GROUP if self.join_node is None else Lane.GENERAL
         try:
-            node_id = await self._coordinator.find(over_at)
+            node_id = await self._coordinator.find(session_ends_at)
             sent = self._core.clock.now()
-            request = self._terms.heartbeat(generation)
+            request = self._requests.heartbeat(generation)
             response = await self._coordinator.send(
                 node_id,
                 request,
                 api=type(request),
                 lane=lane,
-                timeout=min(pulse.patience, self._core.config.request_timeout),
-                caller_deadline=over_at,
+                timeout=min(timer.patience, self._core.config.request_timeout),
+                caller_deadline=session_ends_at,
             )
         except KafkaError as error:
             self._core.calls.check_ended()
@@ -203,39 +205,39 @@ class Heartbeats:
         if not code:
             self._answered(sent)
             return
-        refused = self._terms.refusal(Api.HEARTBEAT, code, node_id)
-        verdict = verdict_on(Api.HEARTBEAT, code)
-        if verdict is Verdict.REJOIN:
+        refused = self._requests.refusal(Api.HEARTBEAT, code, node_id)
+        action = action_for(Api.HEARTBEAT, code)
+        if action is ErrorAction.REJOIN:
             self._answered(sent)
         else:
-            if verdict is Verdict.RETRY and type(refused) is not type(self._trouble):
+            if action is ErrorAction.RETRY and type(refused) is not type(self._trouble):
                 self._log.warning("%s; it is sent again", refused)
             self._failed(node_id, refused)
-        self._membership.heard(Api.HEARTBEAT, refused, code, generation)
+        self._membership.on_error_response(Api.HEARTBEAT, refused, code, generation)
 
     def _answered(self, sent: float) -> None:
         self._failures, self._trouble = 0, None
         if self._member.state is MemberState.STABLE:
             self._member.last_error = None
-        self.pulse.answered(sent)
+        self.timer.answered(sent)
 
     def _failed(self, node_id: int | None, error: KafkaError) -> None:
         self._trouble = self._member.last_error = error
         if node_id is not None:
             self._coordinator.judge(node_id, error)
         now = self._core.clock.now()
-        self.pulse.failed(now, self._core.calls.backoff.delay(self._failures, self._core.rng))
+        self.timer.failed(now, self._core.calls.backoff.delay(self._failures, self._core.rng))
         self._failures += 1
 
     async def _watch(self) -> None:
         """A JoinGroup waits: see whether there is still somebody to answer it."""
-        node_id, sent = self.parked, self._core.clock.now()
+        node_id, sent = self.join_node, self._core.clock.now()
         assert node_id is not None
-        limit = sent + self.pulse.patience
-        if self._member.holds:
-            limit = min(limit, self.pulse.over_at)
+        limit = sent + self.timer.patience
+        if self._member.has_assignment:
+            limit = min(limit, self.timer.session_ends_at)
         member, waits_for = self._member, self._waits_for
-        generation, ticket = member.generation, member.ticket
+        generation, attempt = member.generation, member.attempt
         if self._mute_until is not None and sent < self._mute_until:
             generation = None  # else the group would wait for a JoinGroup that never arrived
         try:
@@ -244,7 +246,7 @@ class Heartbeats:
                 self._answered(sent)
                 self._count(waits_for, missing=self._at_once)
                 return
-            request = self._terms.heartbeat(
+            request = self._requests.heartbeat(
                 generation or Generation(_NO_GENERATION, member.member_id)
             )
             response = await self._coordinator.send(
@@ -254,7 +256,7 @@ class Heartbeats:
             self._core.calls.check_ended()
             self._failed(node_id, error)
             return
-        if member.ticket == ticket and self._waits_for is waits_for:
+        if member.attempt == attempt and self._waits_for is waits_for:
             self._learned(response.error_code, sent, node_id, waits_for, generation)
 
     def _learned(
@@ -266,27 +268,29 @@ class Heartbeats:
         generation: Generation | None,
     ) -> None:
         """A coordinator at which a JoinGroup should wait answered a heartbeat with ``code``."""
-        verdict = verdict_on(Api.HEARTBEAT, code) if code else Verdict.DONE
+        action = action_for(Api.HEARTBEAT, code) if code else ErrorAction.DONE
         member = self._member
         if generation is None:  # a member is refused for its number, and who is none for its id
-            waits = verdict in (Verdict.DONE, Verdict.OVER, Verdict.REJOIN)
-            missing = verdict in (Verdict.FORGET, Verdict.FATAL) and member.generation is None
+            waits = action in (ErrorAction.DONE, ErrorAction.OVER, ErrorAction.REJOIN)
+            missing = (
+                action in (ErrorAction.FORGET, ErrorAction.FATAL) and member.generation is None
+            )
         else:  # it is that of before for as long as joins are waited for
-            waits = verdict is Verdict.REJOIN
-            missing = verdict in (Verdict.DONE, Verdict.OVER)
+            waits = action is ErrorAction.REJOIN
+            missing = action in (ErrorAction.DONE, ErrorAction.OVER)
         if not waits and not missing:
-            refused: KafkaError = self._terms.refusal(Api.HEARTBEAT, code, node_id)
-            if verdict is Verdict.ELSEWHERE:  # nor would it answer what waits there
+            refused: KafkaError = self._requests.refusal(Api.HEARTBEAT, code, node_id)
+            if action is ErrorAction.ELSEWHERE:  # nor would it answer what waits there
                 refused = ConnectionLost(str(refused), node_id=node_id)
             self._failed(node_id, refused)
             if member.generation is not None:
-                self._membership.heard(Api.HEARTBEAT, refused, code, member.generation)
+                self._membership.on_error_response(Api.HEARTBEAT, refused, code, member.generation)
             return
         if generation is not None and waits and self._mute_until is None:
             # Whom it knows still a session after that has a JoinGroup there: others are put out.
-            self._mute_until = sent + self.pulse.session + self.pulse.interval
-        if generation is not None and verdict is Verdict.OVER:
-            self.pulse.due = sent + self.pulse.interval  # it was an answer, but says nothing for us
+            self._mute_until = sent + self.timer.session + self.timer.interval
+        if generation is not None and action is ErrorAction.OVER:
+            self.timer.due = sent + self.timer.interval  # it was an answer, but says nothing for us
         else:
             self._answered(sent)
         self._count(waits_for, missing=missing)
@@ -295,6 +299,6 @@ class Heartbeats:
         """Is there nothing that a JoinGroup would wait for?"""
         self._misses = self._misses + 1 if missing and self._asked else 0
         if self._misses >= _LOST and waits_for is not None and self._waits_for is waits_for:
-            node_id = self.parked
+            node_id = self.join_node
             why = f"broker {node_id} isn't waiting for others to join: the answer of it is lost"
             self._coordinator.abandon(waits_for, KafkaError(why, node_id=node_id))

@@ -22,7 +22,7 @@ from kclient.errors import (
     ProtocolError,
     RequestTimedOut,
 )
-from kclient.group.error_actions import Api, Verdict, verdict_on
+from kclient.group.error_actions import Api, ErrorAction, action_for
 from kclient.group.member import MOST_BYTES, MemberState
 from kclient.network import Lane
 from kclient.protocol.messages.join_group import JoinGroupRequest
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kclient.cluster.core import ClientCore
     from kclient.group.coordinator import Coordinator
-    from kclient.group.group_requests import Terms
+    from kclient.group.group_requests import GroupRequests
     from kclient.group.heartbeats import Heartbeats
     from kclient.group.member import Generation, JoinedMember, Member, MembershipHost
     from kclient.group.membership import Membership
@@ -51,7 +51,7 @@ _SHY_LEAVE = 10.0
 """Seconds that it takes at most to tell the others."""
 
 
-class Scope:
+class InterruptibleWait:
     """Waits of one task for brokers, which may become void meanwhile."""
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ class Joining:
         core: The client's inside.
         coordinator: To whom they go.
         member: Who makes them.
-        heart: Is told when a request parks and when a generation begins.
-        terms: Makes the requests.
+        heartbeats: Is told when a request parks and when a generation begins.
+        requests: Makes the requests.
         rebalance_timeout: Seconds that the host's ``assign`` may take.
         parking: Seconds for which a JoinGroup may wait at the coordinator. A SyncGroup is asked
             again before that: it may be.
@@ -95,7 +95,7 @@ class Joining:
         membership: Is told what ends it.
 
     Attributes:
-        scope: Its waits for brokers, and for the host's ``assign``.
+        broker_wait: Its waits for brokers, and for the host's ``assign``.
         nameless: A static member has asked without an id, and nobody has answered: the coordinator
             may know it by its name.
     """
@@ -105,8 +105,8 @@ class Joining:
         core: ClientCore,
         coordinator: Coordinator,
         member: Member,
-        heart: Heartbeats,
-        terms: Terms,
+        heartbeats: Heartbeats,
+        requests: GroupRequests,
         rebalance_timeout: float,
         parking: float,
         host: MembershipHost,
@@ -115,16 +115,16 @@ class Joining:
         self._core = core
         self._coordinator = coordinator
         self._member = member
-        self._heart = heart
-        self._terms = terms
+        self._heartbeats = heartbeats
+        self._requests = requests
         self._patience = rebalance_timeout
         self._parking = parking
-        session = heart.pulse.session
+        session = heartbeats.timer.session
         self._sync_patience = min(parking, session, core.config.request_timeout)
         self._host = host
         self._membership = membership
         self._log = core.hooks.log(logger)
-        self.scope = Scope()
+        self.broker_wait = InterruptibleWait()
         self.nameless = False
         self._offered: frozenset[str] = frozenset()
         self.forget_progress()
@@ -154,57 +154,57 @@ class Joining:
     async def join(self) -> None:
         """One attempt at JoinGroup."""
         member, node_id, wanted = self._member, None, True
-        ticket = member.ticket
+        attempt = member.attempt
         await self._back_off()
 
         def build(version: int) -> JoinGroupRequest:
             if not wanted:  # a request outlives the wait for it: this one would be a ghost's
                 raise KafkaError("nobody waits for this JoinGroup any more", maybe_written=False)
-            self._heart.asked(at_once=self._terms.gives_id(member.member_id, version))
-            offers = self._host.offers()
-            self._offered = frozenset(offer.name for offer in offers)
-            request = self._terms.join(member.member_id, offers, member.asks(), version)
-            self.nameless = self._terms.instance_id is not None and not member.member_id
+            self._heartbeats.asked(at_once=self._requests.gives_id(member.member_id, version))
+            protocols = self._host.protocols()
+            self._offered = frozenset(offer.name for offer in protocols)
+            request = self._requests.join(member.member_id, protocols, member.asks(), version)
+            self.nameless = self._requests.instance_id is not None and not member.member_id
             return request
 
         try:
             limit = self._core.clock.now() + self._core.config.api_timeout
             node_id = await self._coordinator.find(limit)
-            if member.ticket != ticket:
+            if member.attempt != attempt:
                 return
             self._check_id(node_id)
-            answer = await self._park(node_id, build, JoinGroupRequest, self._parking)
+            answer = await self._send_blocking(node_id, build, JoinGroupRequest, self._parking)
         except KafkaError as error:
-            if member.ticket == ticket:
+            if member.attempt == attempt:
                 self._unreached(node_id, error)
             return
         finally:
             wanted = False
-        if member.ticket != ticket:
+        if member.attempt != attempt:
             return  # the wake-up with the answer was ahead of that of the interruption
         self.nameless = False
         code = answer.error_code
-        if not code and not self._terms.agrees(answer):
+        if not code and not self._requests.agrees(answer):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if code:
             self._join_refused(code, node_id, answer.member_id)
             return
-        nonsense = self._terms.nonsense(answer, self._offered)
+        nonsense = self._requests.nonsense(answer, self._offered)
         if nonsense is not None:
-            why = f"JoinGroup of group {self._terms.group_id} was answered with {nonsense}"
+            why = f"JoinGroup of group {self._requests.group_id} was answered with {nonsense}"
             self._later(ProtocolError(why, node_id=node_id))
             return
-        generation = self._terms.generation(answer)
+        generation = self._requests.generation(answer)
         if generation.member_id != member.member_id:
             self._provisional = node_id
         self._failures, self._shares, self._joined_at = 0, None, node_id
-        self._members = self._terms.members(answer) if generation.is_leader else ()
+        self._members = self._requests.members(answer) if generation.is_leader else ()
         self._skip_assignment = answer.skip_assignment
         member.joined(generation)
-        self._heart.begin()
+        self._heartbeats.begin()
         self._log.info(
             "joined group=%s generation=%d member=%s leader=%s",
-            self._terms.group_id,
+            self._requests.group_id,
             generation.generation_id,
             generation.member_id,
             generation.is_leader,
@@ -217,28 +217,28 @@ class Joining:
         coordinator that took over before that knows the one before, and would take us for somebody
         else of our name.
         """
-        if self._provisional not in (None, node_id) and self._terms.instance_id is not None:
+        if self._provisional not in (None, node_id) and self._requests.instance_id is not None:
             self._member.take_id("")
             self._provisional = None
 
     def _join_refused(self, code: int, node_id: int, member_id: str) -> None:
-        verdict = verdict_on(Api.JOIN, code)
-        if verdict is Verdict.TAKE_ID and self._member.take_id(member_id):
+        action = action_for(Api.JOIN, code)
+        if action is ErrorAction.TAKE_ID and self._member.take_id(member_id):
             return
-        error = self._terms.refusal(Api.JOIN, code, node_id)
+        error = self._requests.refusal(Api.JOIN, code, node_id)
         self._failures += 1
-        match verdict:
-            case Verdict.OVER | Verdict.FORGET:
-                self._membership.over(error, forget_id=verdict is Verdict.FORGET)
-            case Verdict.FATAL:
+        match action:
+            case ErrorAction.OVER | ErrorAction.FORGET:
+                self._membership.over(error, forget_id=action is ErrorAction.FORGET)
+            case ErrorAction.FATAL:
                 self._membership.fail(error, forget_id=code == ErrorCode.FENCED_INSTANCE_ID)
-            case Verdict.LATER:
+            case ErrorAction.LATER:
                 self._later(error)
             case _:
                 self._coordinator.judge(node_id, error)
                 self._note(Api.JOIN, error)
 
-    async def _park(
+    async def _send_blocking(
         self,
         node_id: int,
         build: Callable[[int], Request] | Request,
@@ -247,9 +247,9 @@ class Joining:
     ) -> Any:
         """Send what waits at the coordinator until the others have done their part."""
         # A generation that was never complete isn't in the log: another coordinator lacks it.
-        self._heart.park(node_id, known=self._joined_at in (None, node_id))
+        self._heartbeats.watch_join(node_id, known=self._joined_at in (None, node_id))
         sent = self._coordinator.send(node_id, build, api=api, lane=Lane.GROUP, timeout=timeout)
-        self._heart.waits_for(sent)
+        self._heartbeats.waits_for(sent)
         try:
             return await sent
         except BaseException:
@@ -259,18 +259,18 @@ class Joining:
             )
             raise
         finally:
-            self._heart.park(None)
+            self._heartbeats.watch_join(None)
 
     def _unreached(self, node_id: int | None, error: KafkaError) -> None:
         """No answer: the next attempt may go to another broker."""
         self._core.calls.check_ended()
         # What can't be read may be readable the next time; what can't be written never is.
         unwritable = isinstance(error, ProtocolError) and error.maybe_written is False
-        refused = verdict_on(Api.FIND, error.code) if isinstance(error, BrokerError) else None
-        if unwritable or refused is Verdict.FATAL or isinstance(error, NoCommonVersion):
+        refused = action_for(Api.FIND, error.code) if isinstance(error, BrokerError) else None
+        if unwritable or refused is ErrorAction.FATAL or isinstance(error, NoCommonVersion):
             self._membership.fail(error)
             return
-        if refused is Verdict.LATER:
+        if refused is ErrorAction.LATER:
             self._later(error)
             return
         self._failures += 1
@@ -286,16 +286,16 @@ class Joining:
         self._member.refuse(error)
         self._log.warning(
             "no member of group %s for now, tried again in %.1f s: %s",
-            self._terms.group_id,
+            self._requests.group_id,
             wait,
             error,
         )
-        self._host.troubled(error)
+        self._host.on_join_refused(error)
 
     def _note(self, api: Api, error: KafkaError) -> None:
         self._member.last_error = error
         level = logging.INFO if self._failures <= 1 else logging.DEBUG
-        self._log.log(level, "%s of group %s: %s", api.value, self._terms.group_id, error)
+        self._log.log(level, "%s of group %s: %s", api.value, self._requests.group_id, error)
 
     # Assigning
 
@@ -312,7 +312,7 @@ class Joining:
             return None
         if self._shares is None:
             return None
-        return await self.scope.run(lambda: self._ask_share(generation))
+        return await self.broker_wait.run(lambda: self._ask_share(generation))
 
     async def _assign(self, generation: Generation) -> Mapping[str, bytes] | None:
         """What each member gets; None where that isn't to be sent any more."""
@@ -324,7 +324,7 @@ class Joining:
             return {} if self._skip_assignment else shares
         self._log.warning(
             "leader of group %s can't assign and leaves, so that another one leads: %s",
-            self._terms.group_id,
+            self._requests.group_id,
             shares,
         )
         now, member_id = self._core.clock.now(), self._member.member_id
@@ -332,7 +332,7 @@ class Joining:
         self._resigned += 1
         self._membership.over(shares, forget_id=True)
         until = min(self._not_before, now + _SHY_LEAVE)
-        await self._membership.say_goodbye(member_id, "the leader failed to assign", until)
+        await self._membership.send_leave_group(member_id, "the leader failed to assign", until)
         return None
 
     def _bounded(self, shares: Mapping[str, bytes]) -> Mapping[str, bytes] | KafkaError:
@@ -340,11 +340,11 @@ class Joining:
         if size <= MOST_BYTES:
             return shares
         error = InvalidArgument(
-            f"assign() of group {self._terms.group_id} shares out {size} bytes in all, which is "
+            f"assign() of group {self._requests.group_id} shares out {size} bytes in all, which is "
             f"over {MOST_BYTES}: no broker takes such a request",
             hint="share out names of what is large, and keep it elsewhere",
         )
-        self._host.troubled(error)
+        self._host.on_join_refused(error)
         return error
 
     async def _ask_host(self, generation: Generation) -> Mapping[str, bytes] | KafkaError | None:
@@ -361,30 +361,30 @@ class Joining:
                 if not timeout.expired():
                     raise
                 late = ClientError(
-                    f"assign() of group {self._terms.group_id} took longer than the rebalance "
+                    f"assign() of group {self._requests.group_id} took longer than the rebalance "
                     f"timeout, {limit:g} s, and was cancelled"
                 )
-                self._host.troubled(late)
+                self._host.on_join_refused(late)
                 return late
 
-        return await self.scope.run(ask)
+        return await self.broker_wait.run(ask)
 
     async def _ask_share(self, generation: Generation) -> bytes | None:
         """One attempt."""
         member, node_id = self._member, None
-        ticket = member.ticket
+        attempt = member.attempt
         await self._back_off()
-        request = self._terms.sync(generation, self._shares or {})
+        request = self._requests.sync(generation, self._shares or {})
         try:
-            node_id = await self._coordinator.find(self._heart.pulse.over_at)
-            if member.ticket != ticket:
+            node_id = await self._coordinator.find(self._heartbeats.timer.session_ends_at)
+            if member.attempt != attempt:
                 return None
             if node_id != self._joined_at:
                 # It knows what is in the log, and this generation isn't yet.
-                raise self._terms.refusal(Api.SYNC, ErrorCode.NOT_COORDINATOR, self._joined_at)
-            answer = await self._park(node_id, request, type(request), self._sync_patience)
+                raise self._requests.refusal(Api.SYNC, ErrorCode.NOT_COORDINATOR, self._joined_at)
+            answer = await self._send_blocking(node_id, request, type(request), self._sync_patience)
         except KafkaError as error:
-            if member.ticket != ticket:
+            if member.attempt != attempt:
                 return None
             if isinstance(error, BrokerError):
                 self._rejoin_from(error)
@@ -393,38 +393,38 @@ class Joining:
                 lost = isinstance(error, RequestTimedOut)
                 self._unreached(None if lost else node_id, error)
             return None
-        if member.ticket != ticket:
+        if member.attempt != attempt:
             return None
         code = answer.error_code
-        if not code and not self._terms.agrees(answer, generation):
+        if not code and not self._requests.agrees(answer, generation):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if code:
             self._sync_refused(code, node_id)
             return None
         member.synced()
-        self._heart.prove()
+        self._heartbeats.prove()
         self._core.counters.add("group.rebalances")
         self.forget_progress()
         return bytes(answer.assignment)
 
     def _sync_refused(self, code: int, node_id: int) -> None:
-        error, verdict = self._terms.refusal(Api.SYNC, code, node_id), verdict_on(Api.SYNC, code)
+        error, action = self._requests.refusal(Api.SYNC, code, node_id), action_for(Api.SYNC, code)
         size = sum(map(len, (self._shares or {}).values()))
         size += sum(len(one.metadata) for one in self._members)
         if code == ErrorCode.UNKNOWN_SERVER_ERROR and size > LARGE:  # it says no more than that
-            verdict = Verdict.LATER
+            action = ErrorAction.LATER
             error.hint = (
                 f"metadata and shares of the group have {size} bytes in all, and brokers keep a "
                 "group in one record of at most message.max.bytes, 1048588 by default: share out "
                 "less, or raise that"
             )
-        match verdict:
-            case Verdict.OVER | Verdict.FORGET:
+        match action:
+            case ErrorAction.OVER | ErrorAction.FORGET:
                 self._rejoins += 1  # failures are forgotten with the next JoinGroup
-                self._membership.over(error, forget_id=verdict is Verdict.FORGET)
-            case Verdict.FATAL:
+                self._membership.over(error, forget_id=action is ErrorAction.FORGET)
+            case ErrorAction.FATAL:
                 self._membership.fail(error, forget_id=code == ErrorCode.FENCED_INSTANCE_ID)
-            case Verdict.LATER:
+            case ErrorAction.LATER:
                 self._rejoin_from(error)
                 self._later(error)
             case _:
@@ -434,4 +434,4 @@ class Joining:
     def _rejoin_from(self, error: KafkaError) -> None:
         self._rejoins += 1
         self._member.again(error)
-        self._log.info("group %s rebalances again: %s", self._terms.group_id, error)
+        self._log.info("group %s rebalances again: %s", self._requests.group_id, error)

@@ -8,7 +8,7 @@ Who wants to be a member, or must join again, gives up first what the group may 
 (PREPARING), and sends JoinGroup (JOINING), which the coordinator answers when all members have
 joined or their time is up. That begins a generation; the leader says who gets what, and all ask
 for their share (SYNCING). Heartbeats keep a member in its group from then on (STABLE), and tell
-when the next rebalance begins; ``Pulse`` says when they are due.
+when the next rebalance begins; ``HeartbeatTimer`` says when they are due.
 
 Whoever was silent for a session, or is told that its membership is over, has lost what it was
 given: others may have it by now. It stops at once (LOST), says so to whom it serves, and joins
@@ -105,7 +105,7 @@ OUTSIDE = Generation(-1, "")
 
 
 @frozen
-class Offer(Frozen):
+class MemberProtocol(Frozen):
     """A protocol that a member would speak, and its metadata, for JoinGroup."""
 
     name: str
@@ -130,7 +130,7 @@ class MembershipHost(Protocol):
     protocol_type: str
     """The same for all members of a group, such as ``consumer``."""
 
-    def offers(self) -> Sequence[Offer]:
+    def protocols(self) -> Sequence[MemberProtocol]:
         """What to offer in the JoinGroup that is sent now, in order of preference."""
 
     async def prepare(self, deadline: float) -> None:
@@ -160,7 +160,7 @@ class MembershipHost(Protocol):
         grows each time.
         """
 
-    def hurry(self, deadline: float) -> None:
+    def shorten_deadline(self, deadline: float) -> None:
         """``Membership.close`` came: what ``prepare`` and ``assigned`` wait for has no longer than
         ``deadline``. Afterwards, ``leaving`` is called."""
 
@@ -171,7 +171,7 @@ class MembershipHost(Protocol):
     async def lost(self, error: KafkaError) -> None:
         """We are no member any more: what was ours is, or may be, another's by now."""
 
-    def troubled(self, error: KafkaError) -> None:
+    def on_join_refused(self, error: KafkaError) -> None:
         """It can't be a member for now, and is tried again after a while. For the user's next call,
         which it is no harm to tell only the first of several."""
 
@@ -186,29 +186,29 @@ class Member:
         state: See ``MemberState``.
         member_id: Ours, by the coordinator; empty while it gave none.
         generation: The latest that we are in; None where there is none.
-        holds: Something was assigned that nobody said is lost or given up.
-        wish: Why to join again; None where nobody wants that.
+        has_assignment: Something was assigned that nobody said is lost or given up.
+        rejoin_reason: Why to join again; None where nobody wants that.
         error: Why it is LOST or FAILED.
         last_error: The latest trouble of any kind; None since the last success.
         rebalances: How many were completed.
         refused: The coordinator wouldn't have us when we last asked; that may pass.
-        ticket: Another one once what was under way became void: by a loss, a leave or an end.
+        attempt: Another one once what was under way became void: by a loss, a leave or an end.
     """
 
     def __init__(self) -> None:
         self.state = MemberState.OUTSIDE
         self.member_id = ""
         self.generation: Generation | None = None
-        self.holds = False
-        self.wish: str | None = None
+        self.has_assignment = False
+        self.rejoin_reason: str | None = None
         self.error: KafkaError | None = None
         self.last_error: KafkaError | None = None
         self.rebalances = 0
         self.refused = False
-        self.ticket = 0
+        self.attempt = 0
 
     @property
-    def beats(self) -> bool:
+    def sends_heartbeats(self) -> bool:
         """Whether the coordinator expects heartbeats."""
         return self.generation is not None and self.state in (
             MemberState.PREPARING,
@@ -219,7 +219,7 @@ class Member:
     @property
     def at_risk(self) -> bool:
         """Whether silence ends something."""
-        return self.beats or (self.holds and self.state is MemberState.JOINING)
+        return self.sends_heartbeats or (self.has_assignment and self.state is MemberState.JOINING)
 
     @property
     def ended(self) -> bool:
@@ -228,14 +228,14 @@ class Member:
 
     # What is wanted
 
-    def want(self, reason: str) -> None:
+    def request_rejoin(self, reason: str) -> None:
         """Join, or join again as soon as what is under way is over. The first reason counts."""
-        if self.wish is None and not self.ended:
-            self.wish = reason
+        if self.rejoin_reason is None and not self.ended:
+            self.rejoin_reason = reason
 
     def begin(self) -> bool:
         """Begin a rebalance if one is wanted; False where there is nothing to do."""
-        if self.wish is None:
+        if self.rejoin_reason is None:
             return False
         self._apply(MemberEvent.REBALANCE)
         return True
@@ -248,7 +248,7 @@ class Member:
 
     def asks(self) -> str:
         """A JoinGroup is made now, with all that is wanted so far: why, for the coordinator."""
-        reason, self.wish = self.wish, None
+        reason, self.rejoin_reason = self.rejoin_reason, None
         return reason or ""
 
     def take_id(self, member_id: str) -> bool:
@@ -265,7 +265,7 @@ class Member:
     def synced(self) -> None:
         """The assignment is here."""
         self._apply(MemberEvent.SYNCED)
-        self.holds = True
+        self.has_assignment = True
         self.rebalances += 1
         self.refused = False
         self.last_error = None
@@ -284,12 +284,12 @@ class Member:
         """The membership is over. False where that is no news, or nobody has to be told."""
         if self.state not in _OPEN:
             return False
-        self.ticket += 1
+        self.attempt += 1
         self.last_error = error
         self.generation = None
         if forget_id:
             self.member_id = ""
-        if not self.holds:
+        if not self.has_assignment:
             if self.state is not MemberState.PREPARING:
                 self._apply(MemberEvent.AGAIN)
             return False
@@ -299,9 +299,9 @@ class Member:
 
     def told(self) -> None:
         """Whom we serve knows of the loss."""
-        self.holds = False
+        self.has_assignment = False
         self.error = None
-        self.want("the membership was lost")
+        self.request_rejoin("the membership was lost")
         self._apply(MemberEvent.TOLD)
 
     def leave(self, *, keep_id: bool = False) -> str:
@@ -324,12 +324,12 @@ class Member:
         another's or nobody's by now."""
         if not self.ended:
             self._apply(MemberEvent.FAILED)
-            self.ticket += 1
+            self.attempt += 1
             self.error = self.last_error = error
             self.generation = None
             if forget_id:
                 self.member_id = ""
-            self.wish = None
+            self.rejoin_reason = None
 
     def close(self) -> str:
         """Out for good. Gives the member id that was ours until now."""
@@ -340,17 +340,17 @@ class Member:
 
     def _forget(self) -> str:
         member_id, self.member_id = self.member_id, ""
-        self.ticket += 1
+        self.attempt += 1
         self.generation = None
-        self.holds = self.refused = False
-        self.wish = None
+        self.has_assignment = self.refused = False
+        self.rejoin_reason = None
         return member_id
 
     def _apply(self, event: MemberEvent) -> None:
         self.state = step(TRANSITIONS, self.state, event)
 
 
-class Pulse:
+class HeartbeatTimer:
     """When the heartbeats of one member are due, when its session is over, and how late they were.
 
     A session counts from when the latest answered heartbeat was *sent*: the coordinator's own count
@@ -378,7 +378,7 @@ class Pulse:
         self.longest_block = 0.0
 
     @property
-    def over_at(self) -> float:
+    def session_ends_at(self) -> float:
         """When the session ends."""
         return self.answered_at + self.session
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kclient.cluster.wakeups import LONGEST_SLEEP, Wakeup
 from kclient.errors import BrokerError, KafkaError, broker_error
 from kclient.frozen import Frozen, Snapshot, frozen
-from kclient.group.error_actions import Api, Verdict, verdict_on
-from kclient.group.group_requests import Terms
+from kclient.group.error_actions import Api, ErrorAction, action_for
+from kclient.group.group_requests import GroupRequests
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.joining import SHY, Joining
 from kclient.group.member import Member, MemberState
@@ -119,20 +119,20 @@ class Membership:
         self._leave_timeout = min(config.api_timeout, config.session_timeout)
         self._log = core.hooks.log(logger)
         self._member = Member()
-        self._terms = Terms(
+        self._requests = GroupRequests(
             group_id,
             config.group_instance_id,
             _ms(config.session_timeout),
             _ms(waited_for),
             host.protocol_type,
         )
-        self._heart = Heartbeats(core, coordinator, self._member, config, self._terms, self)
+        self._heartbeats = Heartbeats(core, coordinator, self._member, config, self._requests, self)
         self._joining = Joining(
             core,
             coordinator,
             self._member,
-            self._heart,
-            self._terms,
+            self._heartbeats,
+            self._requests,
             rebalance_timeout,
             waited_for + GRACE,
             host,
@@ -155,7 +155,7 @@ class Membership:
         """Start the tasks. Nothing is joined before ``rejoin``."""
         self._tasks = [
             self._core.spawn(self._run(), "membership"),
-            self._core.spawn(self._heart.run(), "heartbeats", endless=True),
+            self._core.spawn(self._heartbeats.run(), "heartbeats", endless=True),
         ]
 
     @property
@@ -176,7 +176,7 @@ class Membership:
         """It is a member and has an assignment, also while the group rebalances, unless the
         coordinator wouldn't have it when it was asked last."""
         member = self._member
-        return member.holds and member.generation is not None and not member.refused
+        return member.has_assignment and member.generation is not None and not member.refused
 
     @property
     def trouble(self) -> KafkaError | None:
@@ -192,7 +192,7 @@ class Membership:
         Args:
             reason: For the coordinator's log.
         """
-        self._member.want(reason)
+        self._member.request_rejoin(reason)
         self._wakeup.notify()
 
     async def leave(
@@ -211,7 +211,7 @@ class Membership:
 
         Cancellation: it has left all the same; the others may find out later.
         """
-        parked, tells = self._heart.parked is not None, self._tells(tell)
+        join_pending, tells = self._heartbeats.join_node is not None, self._tells(tell)
         nameless = self._joining.nameless
         member_id = self._member.leave(keep_id=not tells)
         self._joining.forget_progress(keep_id=not tells)
@@ -223,7 +223,7 @@ class Membership:
         try:
             now = self._core.clock.now()
             until = now + (self._leave_timeout if timeout is None else timeout)
-            await self.say_goodbye(member_id, reason, until, parked=parked)
+            await self.send_leave_group(member_id, reason, until, join_pending=join_pending)
         finally:
             self._leaves -= 1
             self._wakeup.notify()
@@ -242,13 +242,13 @@ class Membership:
 
         Cancellation: call it again; it goes on where it was.
         """
-        parked, now = self._heart.parked is not None, self._core.clock.now()
+        join_pending, now = self._heartbeats.join_node is not None, self._core.clock.now()
         left = max(0.0, deadline - now)
         soft = deadline - min(1.0, FAREWELL * left)
         self._ending = soft if self._ending is None else min(self._ending, soft)
         self._wakeup.notify()
-        self._joining.scope.interrupt()
-        self._host.hurry(self._host_deadline(self._ending))
+        self._joining.broker_wait.interrupt()
+        self._host.shorten_deadline(self._host_deadline(self._ending))
         if self._tasks and not self._tasks[0].done():
             await asyncio.wait(self._tasks[:1], timeout=max(0.0, self._ending - now))
         await self._core.stop(*self._tasks)
@@ -260,41 +260,41 @@ class Membership:
             self._farewell = self._member.close()
             self._unsaid = bool(self._farewell) or self._joining.nameless
         if self._unsaid and self._tells(tell):
-            await self.say_goodbye(self._farewell, reason, deadline, parked=parked)
+            await self.send_leave_group(self._farewell, reason, deadline, join_pending=join_pending)
         self._unsaid = False
 
-    def look(self) -> None:
+    def check_session(self) -> None:
         """See at once whether the session is over: the loop may have stood still until now.
 
         ``generation`` says what came of it. The host is told by the task, as ever.
         """
-        self._heart.look()
+        self._heartbeats.check_session()
 
     def refused(self, error: KafkaError, generation: Generation) -> None:
         """A commit of ``generation`` was refused: that tells of the membership, too."""
         settled = self._member.state in (MemberState.STABLE, MemberState.PREPARING)
         if isinstance(error, BrokerError) and settled and self._member.generation == generation:
-            self.heard(Api.COMMIT, error, error.code, generation)
+            self.on_error_response(Api.COMMIT, error, error.code, generation)
 
     def health(self) -> MembershipHealth:
         """A snapshot of how the membership is; free to call at any time."""
-        member, pulse = self._member, self._heart.pulse
+        member, timer = self._member, self._heartbeats.timer
         generation = member.generation
-        age = self._core.clock.now() - pulse.answered_at if generation is not None else None
+        age = self._core.clock.now() - timer.answered_at if generation is not None else None
         return MembershipHealth(
-            group_id=self._terms.group_id,
+            group_id=self._requests.group_id,
             state=member.state.name,
             joined=self.joined,
             generation=None if generation is None else generation.generation_id,
             member_id=member.member_id or None,
-            instance_id=self._terms.instance_id,
+            instance_id=self._requests.instance_id,
             is_leader=generation is not None and generation.is_leader,
             coordinator=self._coordinator.name,
             last_heartbeat_age=age,
             rebalances=member.rebalances,
             last_error=None if member.last_error is None else str(member.last_error),
-            late_heartbeats=pulse.blocks,
-            longest_block=pulse.longest_block,
+            late_heartbeats=timer.blocks,
+            longest_block=timer.longest_block,
         )
 
     # The task
@@ -304,7 +304,7 @@ class Membership:
             while self._ending is None and self._member.state is not MemberState.FAILED:
                 self._core.calls.check_ended()
                 await self._turn()
-                self._heart.wake()
+                self._heartbeats.wake()
         except KafkaError:
             if self._core.failure is None and not self._core.closed:
                 raise
@@ -317,7 +317,7 @@ class Membership:
             case MemberState.OUTSIDE | MemberState.STABLE:
                 left = self._again_at - self._core.clock.now()
                 if left <= 0:
-                    self._member.want("what was assigned is of no use")
+                    self._member.request_rejoin("what was assigned is of no use")
                 if self._leaves or not self._member.begin():
                     await self._wakeup.sleep(min(left, LONGEST_SLEEP))
                 else:
@@ -325,7 +325,7 @@ class Membership:
             case MemberState.PREPARING:
                 await self._prepare()
             case MemberState.JOINING:
-                await self._joining.scope.run(self._joining.join)
+                await self._joining.broker_wait.run(self._joining.join)
             case MemberState.SYNCING:
                 await self._sync()
             case MemberState.LOST:
@@ -338,13 +338,13 @@ class Membership:
             await self._tell_of_loss()
         if member.state is MemberState.FAILED:
             assert member.error is not None
-            if member.holds:
-                member.holds = False
+            if member.has_assignment:
+                member.has_assignment = False
                 await self._host.lost(member.error)
             self._host.failed(member.error)
             if self._ending is None and member.member_id and self._tells(None):
-                await self._joining.scope.run(self._part)
-        elif member.holds and self._ending is not None:
+                await self._joining.broker_wait.run(self._part)
+        elif member.has_assignment and self._ending is not None:
             await self._host_does(self._host.leaving(self._host_deadline(self._ending)))
 
     def _host_deadline(self, ending: float) -> float:
@@ -355,7 +355,7 @@ class Membership:
         """Who will never be a member says so: the others wait for nobody. ``close`` breaks it off,
         and says it in its own time."""
         until = self._core.clock.now() + self._leave_timeout
-        await self.say_goodbye(self._member.member_id, "it can't be a member", until)
+        await self.send_leave_group(self._member.member_id, "it can't be a member", until)
         self._member.member_id = ""
 
     async def _tell_of_loss(self) -> None:
@@ -380,7 +380,9 @@ class Membership:
         wait = SHY.delay(self._spoilt, self._core.rng)
         self._spoilt += 1
         self._again_at = self._core.clock.now() + wait
-        self._log.warning("group %s: joined again in %.1f s: %s", self._terms.group_id, wait, error)
+        self._log.warning(
+            "group %s: joined again in %.1f s: %s", self._requests.group_id, wait, error
+        )
 
     async def _prepare(self) -> None:
         deadline = self._core.clock.now() + self._rebalance_timeout
@@ -398,49 +400,51 @@ class Membership:
 
     def _break_off(self) -> None:
         """What is under way is void."""
-        self._joining.scope.interrupt()
+        self._joining.broker_wait.interrupt()
         if self._host_works:
             self._host.interrupt()
         self._wakeup.notify()
-        self._heart.wake()
+        self._heartbeats.wake()
 
     # News
 
-    def heard(self, api: Api, error: KafkaError, code: int, generation: Generation) -> None:
+    def on_error_response(
+        self, api: Api, error: KafkaError, code: int, generation: Generation
+    ) -> None:
         """The coordinator refused a heartbeat or a commit of the present generation."""
-        verdict = verdict_on(api, code)
-        match verdict:
-            case Verdict.REJOIN if self._member.state is MemberState.STABLE:
+        action = action_for(api, code)
+        match action:
+            case ErrorAction.REJOIN if self._member.state is MemberState.STABLE:
                 self.rejoin("the group is rebalancing")
-            case Verdict.OVER | Verdict.FORGET:
-                self.over(error, forget_id=verdict is Verdict.FORGET)
-            case Verdict.FATAL:
+            case ErrorAction.OVER | ErrorAction.FORGET:
+                self.over(error, forget_id=action is ErrorAction.FORGET)
+            case ErrorAction.FATAL:
                 self.fail(error, forget_id=True)
 
     def over(self, error: KafkaError, *, forget_id: bool = False) -> None:
         """We are no member any more."""
         if self._member.over(error, forget_id=forget_id):
             self._core.counters.add("group.losses")
-            self._log.warning("membership in group %s is lost: %s", self._terms.group_id, error)
+            self._log.warning("membership in group %s is lost: %s", self._requests.group_id, error)
         self._break_off()
 
     def fail(self, error: KafkaError, *, forget_id: bool = False) -> None:
         """We will never be one. ``forget_id``: and there is nobody to say goodbye for."""
-        self._log.error("can't be a member of group %s: %s", self._terms.group_id, error)
+        self._log.error("can't be a member of group %s: %s", self._requests.group_id, error)
         self._member.fail(error, forget_id=forget_id)
         self._break_off()
 
     # Leaving
 
     def _tells(self, tell: bool | None) -> bool:
-        return self._terms.instance_id is None if tell is None else tell
+        return self._requests.instance_id is None if tell is None else tell
 
-    async def say_goodbye(
-        self, member_id: str, reason: str, deadline: float, *, parked: bool = False
+    async def send_leave_group(
+        self, member_id: str, reason: str, deadline: float, *, join_pending: bool = False
     ) -> None:
         """LeaveGroup, as often as need be. That it fails is nobody's trouble but the others'."""
-        calls, coordinator, terms = self._core.calls, self._coordinator, self._terms
-        doing = f"LeaveGroup to the coordinator of group {terms.group_id}"
+        calls, coordinator, requests = self._core.calls, self._coordinator, self._requests
+        doing = f"LeaveGroup to the coordinator of group {requests.group_id}"
         retry_state = calls.retry_state(doing, max(0.0, deadline - self._core.clock.now()))
         while True:
             seen, node_id = self._core.metadata.view.version, None
@@ -448,13 +452,13 @@ class Membership:
                 node_id = await coordinator.find(retry_state.deadline)
                 response = await coordinator.send(
                     node_id,
-                    lambda version: terms.leave(member_id, reason, version),
+                    lambda version: requests.leave(member_id, reason, version),
                     api=LeaveGroupRequest,
-                    lane=Lane.GENERAL if parked else Lane.GROUP,
+                    lane=Lane.GENERAL if join_pending else Lane.GROUP,
                     timeout=retry_state.time_for_request(),
                     caller_deadline=retry_state.deadline,
                 )
-                code = terms.leave_verdict(response)
+                code = requests.leave_error(response)
                 if not code:
                     return
                 error: KafkaError = broker_error(code, f"{doing} failed", node_id=node_id)
@@ -466,7 +470,7 @@ class Membership:
                 await retry_state.recover(error, calls.name_of(node_id), seen)
             except KafkaError as failure:
                 text = "group %s couldn't be told that member %s leaves: %s"
-                self._log.info(text, terms.group_id, member_id, failure)
+                self._log.info(text, requests.group_id, member_id, failure)
                 return
 
 

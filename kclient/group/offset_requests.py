@@ -1,8 +1,8 @@
 """OffsetCommit and OffsetFetch: the requests in any version, and what a response says. Sans-IO.
 
-Made by ``offsets`` for each attempt. ``course`` is the one place that says what an error means for
-a commit; whoever retries follows it. A partition whose offset isn't told has an error, never a
-default: a consumer must not start from nowhere.
+Made by ``offsets`` for each attempt. ``commit_error_action`` is the one place that says what an
+error means for a commit; whoever retries follows it. A partition whose offset isn't told has an
+error, never a default: a consumer must not start from nowhere.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ SHOWN: Final = 5
 """Partitions that a text names."""
 
 
-class Course(enum.Enum):
+class CommitErrorAction(enum.Enum):
     """What follows from an error of a commit."""
 
     RETRY = "the same commit may succeed in a while"
     REBALANCING = "the group rebalances: it may succeed once, or until, this member has joined anew"
-    OUSTED = "the coordinator doesn't have this member, or not in that generation"
+    FENCED = "the coordinator doesn't have this member, or not in that generation"
     REFUSED = "it would fail again"
 
 
@@ -85,16 +85,16 @@ _UNKNOWN_HINT: Final = (
 _FINAL = frozenset({ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE})
 
 
-def course(error: KafkaError) -> Course:
+def commit_error_action(error: KafkaError) -> CommitErrorAction:
     """What to do after ``error``. A topic that is unknown may be on its way to the coordinator."""
     if isinstance(error, BrokerError):
         if error.code in _OUSTED:
-            return Course.OUSTED
+            return CommitErrorAction.FENCED
         if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
-            return Course.REBALANCING
+            return CommitErrorAction.REBALANCING
         if error.code in _FINAL:
-            return Course.REFUSED
-    return Course.RETRY if error.retriable else Course.REFUSED
+            return CommitErrorAction.REFUSED
+    return CommitErrorAction.RETRY if error.retriable else CommitErrorAction.REFUSED
 
 
 def is_unknown(error: KafkaError) -> bool:
@@ -136,7 +136,7 @@ def patience(
     return MISSING_PARTITION_GRACE if partition.partition >= count else math.inf
 
 
-def united(errors: Mapping[TopicPartition, KafkaError], group_id: str) -> KafkaError:
+def combined_error(errors: Mapping[TopicPartition, KafkaError], group_id: str) -> KafkaError:
     """The one error of a commit that failed for these partitions.
 
     That of the first partition, telling of all that have the like; others are in its notes.

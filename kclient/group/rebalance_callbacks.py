@@ -1,4 +1,5 @@
-"""UserCalls: calls the user's functions of rebalances, one at a time, and tells of one that hangs.
+"""CallbackInvoker: calls the user's functions of rebalances, one at a time, and tells of one that
+hangs.
 
 ``consumer.rebalance_listener`` and ``user_protocol`` have one each. What a function gives to await
 runs in a task of its own, which is not among those of the client: one that goes on though it is
@@ -28,7 +29,7 @@ _let_go: set[asyncio.Future[Any]] = set()
 """Tasks that nobody waits for any more. Nobody else might hold on to them while they run."""
 
 
-class UserCalls:
+class CallbackInvoker:
     """Whoever calls functions of the user's.
 
     Tasks: ``kclient:on_...`` while one is awaited, and one timer.
@@ -129,7 +130,7 @@ class UserCalls:
                 self._timer = None
         return task.result()
 
-    def hurry(self, deadline: float) -> None:
+    def shorten_deadline(self, deadline: float) -> None:
         """What is under way has until ``deadline``, on the client's clock: then it is cancelled, as
         if its caller were, and gives None."""
         if self._limit is not None and not self._limit.expired():

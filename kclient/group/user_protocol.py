@@ -2,7 +2,7 @@
 
 ``GroupMember`` has one ``ProtocolHost``. The user's functions may be plain or ``async`` and may
 raise: that is kept for the user's next call, is logged, and ends neither the membership nor the
-group. ``UserCalls`` calls them. Nothing is decided here about the group.
+group. ``CallbackInvoker`` calls them. Nothing is decided here about the group.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kclient.errors import (
     text_of,
 )
 from kclient.frozen import Frozen, frozen
-from kclient.group.member import MOST_BYTES, JoinedMember, Offer
-from kclient.group.rebalance_callbacks import UserCalls
+from kclient.group.member import MOST_BYTES, JoinedMember, MemberProtocol
+from kclient.group.rebalance_callbacks import CallbackInvoker
 from kclient.hooks import require_method
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class ProtocolHost:
         self.serial = 0
         self.latest: GroupAssignment | None = None
         self.failure: KafkaError | None = None
-        self.calls = UserCalls(
+        self.calls = CallbackInvoker(
             core.clock,
             self._log,
             patience,
@@ -218,7 +218,7 @@ class ProtocolHost:
 
     # As a host
 
-    def offers(self) -> Sequence[Offer]:
+    def protocols(self) -> Sequence[MemberProtocol]:
         """The one protocol. What was given before serves where the protocol raises."""
         self._ask_metadata(again=self._no_metadata)
         try:
@@ -226,7 +226,7 @@ class ProtocolHost:
                 self._name = _text_of(self._protocol, "name")
         except Exception as error:
             self._keep(error, "name")
-        return [Offer(self._name, self._metadata or b"")]
+        return [MemberProtocol(self._name, self._metadata or b"")]
 
     async def prepare(self, deadline: float) -> None:
         """Give up what is ours, unless it is kept; and see that there is something to offer."""
@@ -274,10 +274,10 @@ class ProtocolHost:
         self.latest = ours
         self._broadcast.notify()
 
-    def hurry(self, deadline: float) -> None:
+    def shorten_deadline(self, deadline: float) -> None:
         """Nothing is offered any more; the user's function that is under way has until then."""
         self.interrupt()
-        self.calls.hurry(deadline)
+        self.calls.shorten_deadline(deadline)
 
     async def leaving(self, deadline: float) -> None:
         """Give up what is ours."""
@@ -290,7 +290,7 @@ class ProtocolHost:
             await self._call("on_lost", error)
         self._broadcast.notify()
 
-    def troubled(self, error: Exception) -> None:
+    def on_join_refused(self, error: Exception) -> None:
         """Keep it for the next call."""
         if self._error is None:
             self._error = error
@@ -355,7 +355,9 @@ class ProtocolHost:
     @staticmethod
     @contextlib.contextmanager
     def _reading(what: str) -> Iterator[None]:
-        """Around user code that runs without ``UserCalls``: a CancelledError of it isn't ours."""
+        """Around user code that runs without ``CallbackInvoker``: a CancelledError of it isn't
+        ours.
+        """
         try:
             yield
         except asyncio.CancelledError as cancelled:
@@ -368,7 +370,7 @@ class ProtocolHost:
         note = f"raised in {_title(name)} of the protocol of a GroupMember"
         if note not in getattr(error, "__notes__", ()):  # as where it raises one instance again
             error.add_note(note)
-        self.troubled(error)
+        self.on_join_refused(error)
         return error
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from crc32c import crc32c
 
 from kclient.config import ConsumerConfig
-from kclient.consumer.fetch_response import ReplyNews, ReplyReader
+from kclient.consumer.fetch_response import FetchFollowUp, FetchResponseReader
 from kclient.consumer.fetcher import Fetcher
 from kclient.errors import BrokerError, CorruptRecord, KafkaError, ProtocolError
 from kclient.network.frames import RawResponse
@@ -109,15 +109,15 @@ class Consumed:
     def __init__(self, *, read_committed: bool) -> None:
         self.rig: PlanRig = planned(1, 1, 1)
         self.released = 0
-        self.news = ReplyNews(1)
+        self.news = FetchFollowUp(1)
         self.subscription = self.rig.subscription
         for index, start in enumerate(STARTS):
-            self.subscription.see(self.rig.state(index), TOPIC_ID, -1)
+            self.subscription.update_metadata(self.rig.state(index), TOPIC_ID, -1)
             self.subscription.seek(self.rig.state(index), start)
         plan = self.rig.plan
         if plan is None:
             raise Broken("no plan")
-        self.reader = ReplyReader(
+        self.reader = FetchResponseReader(
             self.subscription,
             self.rig.buffer,
             plan,

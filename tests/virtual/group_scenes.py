@@ -103,7 +103,7 @@ class ConsumerInGroupScene(ConsumerScene):
 
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
         # Who closes or unsubscribes doesn't wait for the user: what comes then may come too late.
-        came = not self.hasty and not self.client._engine.handed_over.outstanding
+        came = not self.hasty and not self.client._engine.polled_records.outstanding
         for _, partition in partitions:
             self._unread.add(partition)
             if came and self.got[partition]:  # since the latest records

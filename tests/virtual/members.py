@@ -15,7 +15,7 @@ from kclient.cluster.core import ClientCore
 from kclient.config import GroupMemberConfig
 from kclient.errors import KafkaError
 from kclient.group.coordinator import Coordinator
-from kclient.group.member import Generation, JoinedMember, MemberState, Offer
+from kclient.group.member import Generation, JoinedMember, MemberProtocol, MemberState
 from kclient.group.membership import Membership
 from kclient.testing import Cluster
 
@@ -39,7 +39,7 @@ class Worker:
         wrong: What ``assign`` answers instead.
         useless: What ``assigned`` answers.
         failure: What ``failed`` was given.
-        troubles: What ``troubled`` was given.
+        troubles: What ``on_join_refused`` was given.
     """
 
     protocol_type = "work"
@@ -82,8 +82,8 @@ class Worker:
 
     # As a host
 
-    def offers(self) -> Sequence[Offer]:
-        return [Offer(name, self.name.encode()) for name in self.names]
+    def protocols(self) -> Sequence[MemberProtocol]:
+        return [MemberProtocol(name, self.name.encode()) for name in self.names]
 
     async def prepare(self, deadline: float) -> None:
         await self._tell("prepare", deadline)
@@ -92,8 +92,8 @@ class Worker:
         self.told.append(("interrupt", None))
         self.at.append(self.core.clock.now())
 
-    def hurry(self, deadline: float) -> None:
-        self.told.append(("hurry", deadline))
+    def shorten_deadline(self, deadline: float) -> None:
+        self.told.append(("shorten_deadline", deadline))
         self.at.append(self.core.clock.now())
 
     async def assign(
@@ -117,7 +117,7 @@ class Worker:
         self.share = None
         await self._tell("lost", error)
 
-    def troubled(self, error: KafkaError) -> None:
+    def on_join_refused(self, error: KafkaError) -> None:
         self.troubles.append(error)
 
     def failed(self, error: KafkaError) -> None:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kclient.consumer.completed_fetch import FetchedData
+from kclient.consumer.completed_fetch import CompletedFetch
 from kclient.consumer.fetch_buffer import FetchBuffer
-from kclient.consumer.fetch_response import ReplyReader
+from kclient.consumer.fetch_response import FetchResponseReader
 from kclient.consumer.poller import Poller
 from kclient.error_codes import ErrorCode
 from kclient.producer._compiled import BatchOutcome, PartitionQueue, ProducerBatch
@@ -211,38 +211,38 @@ def the_position_moves_before_the_hand_over(patch: pytest.MonkeyPatch) -> None:
 
 def an_answer_to_an_old_question_is_taken(patch: pytest.MonkeyPatch) -> None:
     """A fetch that was under way when the user sought brings what lay behind the old position."""
-    read = ReplyReader.read
+    read = FetchResponseReader.read
 
-    def planted(self: ReplyReader, state: Any, ask: Any, *rest: Any) -> None:
+    def planted(self: FetchResponseReader, state: Any, ask: Any, *rest: Any) -> None:
         if state.fetch_offset is not None and state.fetch_offset != ask.offset:
             ask = ask._replace(offset=state.fetch_offset)
         read(self, state, ask, *rest)
 
-    patch.setattr(ReplyReader, "read", planted)
+    patch.setattr(FetchResponseReader, "read", planted)
 
 
 def the_last_record_of_a_batch_is_left_out(patch: pytest.MonkeyPatch) -> None:
     """An end that is taken for exclusive."""
-    take = FetchedData.take
+    take = CompletedFetch.take
 
-    def planted(self: FetchedData, limit: int) -> list[Any]:
+    def planted(self: CompletedFetch, limit: int) -> list[Any]:
         records = take(self, limit)
         return records[:-1] if len(records) > 1 and self._batch is None else records
 
-    patch.setattr(FetchedData, "take", planted)
+    patch.setattr(CompletedFetch, "take", planted)
 
 
 def records_before_the_position_are_given(patch: pytest.MonkeyPatch) -> None:
     """A fetch begins with the whole batch that the position lies in."""
-    take = FetchedData.take
+    take = CompletedFetch.take
 
-    def planted(self: FetchedData, limit: int) -> list[Any]:
+    def planted(self: CompletedFetch, limit: int) -> list[Any]:
         batch = self._batch or self._open_next()
         if batch is not None and not self._ready and batch.base_offset < self.offset:
             self.offset = batch.base_offset
         return take(self, limit)
 
-    patch.setattr(FetchedData, "take", planted)
+    patch.setattr(CompletedFetch, "take", planted)
 
 
 def paused_partitions_are_given(patch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from kclient.consumer.commit_queue import CommitQueue
 from kclient.consumer.committed_offsets import CommittedOffsets
-from kclient.consumer.fetch_scheduler import BrokerQueue, FetchPlan
+from kclient.consumer.fetch_scheduler import BrokerQueue, FetchScheduler
 from kclient.consumer.fetcher import Fetcher
 from kclient.consumer.partition_state import PartitionState
-from kclient.consumer.processed_offsets import HandedOver
-from kclient.consumer.rebalance import Handover
+from kclient.consumer.processed_offsets import PolledRecords
+from kclient.consumer.rebalance import Rebalancer
 from kclient.consumer.subscription import Subscription
 from kclient.group.heartbeats import Heartbeats
 from kclient.group.membership import Membership
@@ -29,7 +29,7 @@ from kclient.types import OffsetAndMetadata, TopicPartition
 def what_is_being_worked_on_is_committed(patch: pytest.MonkeyPatch) -> None:
     """Automatic commits wait for no call, and take all that was handed over as finished."""
 
-    def always(self: Handover) -> bool:
+    def always(self: Rebalancer) -> bool:
         return True
 
     def planted(
@@ -37,7 +37,7 @@ def what_is_being_worked_on_is_committed(patch: pytest.MonkeyPatch) -> None:
     ) -> tuple[int, int] | None:
         return None if state.position is None else (state.position, state.position_epoch)
 
-    patch.setattr(Handover, "may_commit", always)
+    patch.setattr(Rebalancer, "may_commit", always)
     patch.setattr(Subscription, "finished", planted)
 
 
@@ -45,11 +45,11 @@ def nobody_waits_for_the_user(patch: pytest.MonkeyPatch) -> None:
     """Partitions are given up while their records are being worked on."""
 
     async def planted(
-        self: HandedOver, partitions: Collection[TopicPartition], deadline: float
+        self: PolledRecords, partitions: Collection[TopicPartition], deadline: float
     ) -> None:
         self.settle()
 
-    patch.setattr(HandedOver, "drain", planted)
+    patch.setattr(PolledRecords, "drain", planted)
 
 
 def records_go_on_while_partitions_are_given_up(patch: pytest.MonkeyPatch) -> None:
@@ -65,11 +65,11 @@ def an_older_commit_overtakes_a_later_one(patch: pytest.MonkeyPatch) -> None:
     """It failed for a passing reason, and is sent again when the later one is due."""
     wait_again = CommitQueue._wait_again
 
-    def planted(self: CommitQueue[Any], partition: TopicPartition, wish: Any) -> None:
+    def planted(self: CommitQueue[Any], partition: TopicPartition, pending_offset: Any) -> None:
         later = self._waiting.get(partition)
-        wait_again(self, partition, wish)
+        wait_again(self, partition, pending_offset)
         if later is not None:
-            later.offset = wish.offset
+            later.offset = pending_offset.offset
 
     patch.setattr(CommitQueue, "_wait_again", planted)
 
@@ -79,10 +79,10 @@ def committed_offsets_are_kept_for_the_next_time(patch: pytest.MonkeyPatch) -> N
     take = CommittedOffsets._take
 
     def planted(
-        self: Any, state: PartitionState, fence: int, answer: OffsetAndMetadata | None
+        self: Any, state: PartitionState, position_version: int, answer: OffsetAndMetadata | None
     ) -> None:
         known = self.__dict__.setdefault("_planted", {})
-        take(self, state, fence, known.setdefault(state.topic_partition, answer))
+        take(self, state, position_version, known.setdefault(state.topic_partition, answer))
 
     patch.setattr(CommittedOffsets, "_take", planted)
 
@@ -91,7 +91,7 @@ def a_session_never_ends_by_itself(patch: pytest.MonkeyPatch) -> None:
     """Whoever reaches no broker goes on with what others have got."""
 
     def planted(self: Heartbeats) -> None:
-        self.pulse.answered(self._core.clock.now())
+        self.timer.answered(self._core.clock.now())
 
     patch.setattr(Heartbeats, "_over", planted)
 
@@ -99,10 +99,10 @@ def a_session_never_ends_by_itself(patch: pytest.MonkeyPatch) -> None:
 def partitions_are_kept_while_the_group_is_joined(patch: pytest.MonkeyPatch) -> None:
     """An eager member gives up what it lost only once it hears of its new share."""
 
-    async def planted(self: Handover, deadline: float) -> None:
-        self._leading.resign()
+    async def planted(self: Rebalancer, deadline: float) -> None:
+        self._leader_assignment.resign()
 
-    patch.setattr(Handover, "prepare", planted)
+    patch.setattr(Rebalancer, "prepare", planted)
 
 
 def who_gave_partitions_up_does_not_join_again(patch: pytest.MonkeyPatch) -> None:
@@ -121,20 +121,20 @@ def who_gave_partitions_up_does_not_join_again(patch: pytest.MonkeyPatch) -> Non
 
 def a_partition_is_asked_of_nobody(patch: pytest.MonkeyPatch) -> None:
     """The second one finds no broker once it is to be read."""
-    node_for, all_follow = FetchPlan._node_for, FetchPlan.follow
+    node_for, all_follow = FetchScheduler._node_for, FetchScheduler.follow
 
-    def planted(self: FetchPlan, state: PartitionState, now: float) -> int | None:
+    def planted(self: FetchScheduler, state: PartitionState, now: float) -> int | None:
         lost = state.topic_partition.partition == 1 and state.position is not None
         return None if lost else node_for(self, state, now)
 
-    def follow(self: FetchPlan, states: Iterable[PartitionState], now: float) -> None:
+    def follow(self: FetchScheduler, states: Iterable[PartitionState], now: float) -> None:
         all_follow(self, states, now)
         for state in states:
             if state.topic_partition.partition == 1:
                 self.route(state, now)
 
-    patch.setattr(FetchPlan, "_node_for", planted)
-    patch.setattr(FetchPlan, "follow", follow)
+    patch.setattr(FetchScheduler, "_node_for", planted)
+    patch.setattr(FetchScheduler, "follow", follow)
 
 
 def a_request_is_never_over(patch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 
 from kclient.clock import SystemClock
 from kclient.cluster.wakeups import Broadcast
-from kclient.consumer.deserialization_errors import BadRecords
+from kclient.consumer.deserialization_errors import DeserializationErrorHandler
 from kclient.consumer.handlers.retries import Retries, RetryTopic
 from kclient.consumer.handlers.run import Runner
-from kclient.consumer.handlers.run_options import Plan, planned
-from kclient.consumer.processed_offsets import Progress
+from kclient.consumer.handlers.run_options import RunOptions, planned
+from kclient.consumer.processed_offsets import ProcessedOffsets
 from kclient.consumer.records import Convert
 from kclient.errors import ClientClosed, KafkaError
 from kclient.hooks import Counters
@@ -48,7 +48,7 @@ def plan(
     dead_letter_topic: str | None = None,
     max_in_flight: int | None = None,
     drain_timeout: float = 30.0,
-) -> Plan:
+) -> RunOptions:
     """A plan with few handlers."""
     return planned(
         *(concurrency, ordering, retries, retry_topics, dead_letter_topic),
@@ -97,7 +97,7 @@ class PlainHost:
         self.rng = self.core.rng
         self.log: Any = logging.LoggerAdapter(logger, {})
         self.convert: Convert | None = None
-        self.bad_records = BadRecords("raise", (), None)
+        self.bad_records = DeserializationErrorHandler("raise", (), None)
         self.max_poll_interval = 300.0
         self.logs: dict[TopicPartition, list[Record]] = {}
         self.positions: dict[TopicPartition, int] = {}
@@ -105,7 +105,7 @@ class PlainHost:
         self.finished: dict[TopicPartition, set[int]] = {}
         self.paused: set[TopicPartition] = set()
         self.held: set[TopicPartition] = set()
-        self.progress: Progress | None = None
+        self.processed: ProcessedOffsets | None = None
         self.errors: list[Exception] = []
         self.auto_commit = True
         self.last_poll = 0.0
@@ -150,15 +150,15 @@ class PlainHost:
     async def revoke(self, partition: TopicPartition, patience: float = 60.0) -> None:
         """The group takes a partition, in order."""
         self.held.add(partition)
-        if self.progress is not None:
-            await self.progress.drain([partition], self.clock.now() + patience)
+        if self.processed is not None:
+            await self.processed.drain([partition], self.clock.now() + patience)
         self.commit_nowait()
         self.lose(partition)
 
     def lose(self, partition: TopicPartition) -> None:
         """The group takes a partition and asks nobody."""
-        if self.progress is not None:
-            self.progress.dropped([partition])
+        if self.processed is not None:
+            self.processed.dropped([partition])
         self.positions.pop(partition, None)
         self.paused.discard(partition)
         self.held.discard(partition)
@@ -185,7 +185,7 @@ class PlainHost:
     ) -> OffsetAndMetadata | None:
         return OffsetAndMetadata(self.positions[partition]) if first is None else None
 
-    def stand(self, partition: TopicPartition) -> None:
+    def on_explicit_commit(self, partition: TopicPartition) -> None:
         pass
 
     async def poll(self, limit: int, timeout: float) -> Sequence[Record]:
@@ -239,13 +239,13 @@ class PlainHost:
             self.positions[partition] = to.offset
             self.news.notify()
 
-    def use_progress(self, progress: Progress | None) -> None:
-        self.progress = progress
+    def use_processed(self, processed: ProcessedOffsets | None) -> None:
+        self.processed = processed
 
     def commit_nowait(self) -> None:
-        if self.progress is None or not self.auto_commit:
+        if self.processed is None or not self.auto_commit:
             return
-        for partition, offset in self.progress.finished().items():
+        for partition, offset in self.processed.finished().items():
             done = self.finished.get(partition, set())
             early = [
                 one.offset
@@ -302,7 +302,7 @@ class Run:
         self,
         host: PlainHost,
         handler: Callable[[Any], Any],
-        wanted: Plan | None = None,
+        wanted: RunOptions | None = None,
         producer: Sent | None = None,
     ) -> None:
         self.runner = Runner(host, handler, wanted or plan(), producer)

@@ -25,9 +25,9 @@ def test_whoever_flushes_waits_for_a_request_that_no_caller_waits_for_any_more()
             begun, patience = here.now(), iter((True, True, False))
             flush = asyncio.create_task(here.commits.flush(here.now(9.0), lambda: next(patience)))
             await asyncio.sleep(0.1)
-            here.commits.look()
+            here.commits.recheck()
             await asyncio.sleep(0.1)
-            here.commits.look()
+            here.commits.recheck()
             assert not await flush
             assert here.now() - begun < 1.0
             held.release()

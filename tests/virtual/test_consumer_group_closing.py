@@ -205,7 +205,9 @@ def test_where_all_is_well_others_own_the_partitions_and_go_on_where_the_user_wa
             await second.start()
             await settled(first, second)
             await until(lambda: first.seen + second.seen >= 80)
-            await until(lambda: first.consumer._engine.handed_over.visitors)  # all is finished
+            await until(
+                lambda: first.consumer._engine.polled_records.active_polls
+            )  # all is finished
             owned = [TopicPartition(T, index) for index in first.owned]
             began = the_loop().time()
             await first._end_task()

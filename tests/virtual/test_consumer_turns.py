@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kclient.consumer import fetcher
-from kclient.consumer.fetch_response import ReplyReader
+from kclient.consumer.fetch_response import FetchResponseReader
 from tests.unit.consumer.log_bytes import batch
 from tests.virtual.consumer_scene import T, offsets, read, scene, until
 
@@ -20,7 +20,7 @@ async def test_others_run_while_an_answer_without_records_is_taken_in(
 ) -> None:
     taken: list[int] = []
     steps = 0
-    take_in = ReplyReader.read
+    take_in = FetchResponseReader.read
 
     def step() -> None:
         nonlocal steps
@@ -28,13 +28,13 @@ async def test_others_run_while_an_answer_without_records_is_taken_in(
         if len(taken) < PARTITIONS:
             asyncio.get_running_loop().call_soon(step)
 
-    def noted(reader: ReplyReader, *told: Any) -> None:
+    def noted(reader: FetchResponseReader, *told: Any) -> None:
         if not taken:
             step()
         taken.append(steps)
         take_in(reader, *told)
 
-    monkeypatch.setattr(ReplyReader, "read", noted)
+    monkeypatch.setattr(FetchResponseReader, "read", noted)
     # Time stands still in a step of a virtual loop: each look at the clock finds it to be late.
     monkeypatch.setattr(fetcher, "TURN", -1.0)
     async with scene(0, PARTITIONS, brokers=1) as (cluster, consumer):

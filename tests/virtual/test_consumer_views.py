@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kclient.broker_errors import LeaderNotAvailable
-from kclient.consumer.fetch_scheduler import FetchPlan
+from kclient.consumer.fetch_scheduler import FetchScheduler
 from kclient.consumer.partition_state import PartitionState
 from kclient.consumer.subscription import Subscription
 from kclient.testing import Cluster
@@ -27,9 +27,9 @@ class Looks:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.routed: list[TopicPartition] = []
         self.seen: list[TopicPartition] = []
-        route, see = FetchPlan.route, Subscription.see
+        route, see = FetchScheduler.route, Subscription.update_metadata
 
-        def noted_route(plan: FetchPlan, state: PartitionState, now: float) -> None:
+        def noted_route(plan: FetchScheduler, state: PartitionState, now: float) -> None:
             self.routed.append(state.topic_partition)
             route(plan, state, now)
 
@@ -37,8 +37,8 @@ class Looks:
             self.seen.append(state.topic_partition)
             return see(own, state, *told)
 
-        patch.setattr(FetchPlan, "route", noted_route)
-        patch.setattr(Subscription, "see", noted_see)
+        patch.setattr(FetchScheduler, "route", noted_route)
+        patch.setattr(Subscription, "update_metadata", noted_see)
 
 
 def version_of(consumer: Any) -> int:
@@ -88,10 +88,10 @@ async def test_a_broker_that_comes_back_into_the_view_is_asked_again() -> None:
         engine = consumer._engine
         view, plan = engine.core.metadata.view, engine.fetcher.plan
         engine._view_changed(with_brokers(view, {1: view.brokers[1]}))
-        assert dict.fromkeys(plan.homeless) == {Q: None}
+        assert dict.fromkeys(plan.unrouted) == {Q: None}
         assert [state.node_id for state in engine.subscription] == [1, None]
         engine._view_changed(view)
-        assert plan.homeless == {}
+        assert plan.unrouted == {}
         cluster.append(T, 1, batch(5, 3))
         assert offsets(await read(consumer, 3)) == {1: [5, 6, 7]}
 
@@ -133,10 +133,10 @@ async def test_each_partition_of_a_topic_without_an_answer_is_told_when_patience
         await read(consumer, 1)
         engine = consumer._engine
         engine.subscription.assign(TopicPartition("nowhere", index) for index in range(3))
-        states, waiting = list(engine.subscription), engine.fetcher.plan.homeless
+        states, waiting = list(engine.subscription), engine.fetcher.plan.unrouted
         assert list(waiting) == [state.topic_partition for state in states]
         end = max(waiting.values()) + engine.config.api_timeout
-        engine.offsets._report_homeless(end - 0.001)
+        engine.offsets._report_unrouted(end - 0.001)
         assert not engine.subscription.has_error
-        engine.offsets._report_homeless(end)
+        engine.offsets._report_unrouted(end)
         assert [type(state.error) for state in states] == [LeaderNotAvailable] * 3

@@ -213,7 +213,7 @@ def test_a_cancelled_run_leaves_a_consumer_that_stands_at_what_is_not_finished()
             assert run.task is not None
             run.task.cancel()
             assert isinstance(await run.result(), asyncio.CancelledError)
-            assert host.progress is None
+            assert host.processed is None
             assert host.committed == {T0: 2, T1: 2} == host.positions
             assert host.paused == set()
             assert leftovers() == []
@@ -261,7 +261,7 @@ async def cut_run(at: int) -> int:
         dead()
         assert isinstance(result, asyncio.CancelledError)
         assert leftovers() == []
-        assert host.progress is None
+        assert host.processed is None
         for partition, position in host.positions.items():
             first = min(set(range(12)) - host.finished.get(partition, set()), default=12)
             assert position <= first  # nothing is skipped
@@ -303,7 +303,7 @@ def test_a_second_cancellation_while_handlers_end_still_gives_everything_back() 
             await asyncio.sleep(1)
             run.task.cancel()
             assert isinstance(await run.result(), asyncio.CancelledError)
-            assert host.progress is None
+            assert host.processed is None
             assert host.positions == {T0: 0, T1: 0}
             await asyncio.sleep(5)
             assert leftovers() == []

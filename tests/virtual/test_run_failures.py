@@ -9,7 +9,7 @@ import pytest
 from kclient.consumer.dead_letters import failure_of
 from kclient.consumer.handlers.retries import Retries, RetryTopic
 from kclient.consumer.handlers.run import Runner
-from kclient.consumer.handlers.run_options import Plan
+from kclient.consumer.handlers.run_options import RunOptions
 from kclient.errors import BufferFull, HandlerFailed, RecordTooLarge
 from kclient.record import Record
 from kclient.testing import run_virtually
@@ -42,7 +42,7 @@ class Failing:
 
 
 async def outcome(
-    host: PlainHost, handler: Failing, wanted: Plan, producer: Sent | None = None
+    host: PlainHost, handler: Failing, wanted: RunOptions, producer: Sent | None = None
 ) -> BaseException | None:
     async with Run(host, handler, wanted, producer) as run:
         return await run.result()

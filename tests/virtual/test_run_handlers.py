@@ -269,7 +269,7 @@ def test_polling_goes_on_after_an_error_that_passes_and_not_after_another(
             error = await run.result()
         assert isinstance(error, NoPosition)
         assert host.committed == {T0: 4}
-        assert host.progress is None
+        assert host.processed is None
 
     run_virtually(main())
 

@@ -3,8 +3,8 @@
 ``Consumer.run`` makes one per call, and an ``EngineHost``, the consumer's engine as a run sees it.
 The feeder takes records as long as ``Bounds`` has room, so the group sees polls however slow
 handlers are; ``workers`` handle them as ``Schedule`` allows; ``Tracker`` knows what is finished,
-which the consumer commits, as this is its ``Progress`` meanwhile. When the run ends while the
-consumer goes on, what isn't finished is given back: the positions go back to it.
+which the consumer commits, as this is its ``ProcessedOffsets`` meanwhile. When the run ends while
+the consumer goes on, what isn't finished is given back: the positions go back to it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from kclient.consumer.dead_letters import Sender
     from kclient.consumer.engine import Engine
-    from kclient.consumer.handlers.run_options import Plan
+    from kclient.consumer.handlers.run_options import RunOptions
     from kclient.consumer.handlers.tracker import Job, Track
     from kclient.consumer.health import RunHealth
-    from kclient.consumer.processed_offsets import Progress
+    from kclient.consumer.processed_offsets import ProcessedOffsets
     from kclient.consumer.records import Convert
     from kclient.record import Record
     from kclient.types import OffsetAndMetadata, TopicPartition
@@ -45,7 +45,8 @@ logger = logging.getLogger("kclient.consumer")
 
 
 class Runner:
-    """One run. Implements ``Progress`` for the consumer; its workers say what became of each call.
+    """One run. Implements ``ProcessedOffsets`` for the consumer; its workers say what became of
+    each call.
 
     Tasks: ``run-feeder``, from ``run`` to its end, and those of ``Workers``.
 
@@ -57,7 +58,11 @@ class Runner:
     """
 
     def __init__(
-        self, host: EngineHost, handler: Callable[[Any], Any], plan: Plan, producer: Sender | None
+        self,
+        host: EngineHost,
+        handler: Callable[[Any], Any],
+        plan: RunOptions,
+        producer: Sender | None,
     ) -> None:
         self._host = host
         self._core = host.core
@@ -88,7 +93,7 @@ class Runner:
         core.check_usable()
         self._failures.check()
         self._end = asyncio.get_running_loop().create_future()
-        self._host.use_progress(self)
+        self._host.use_processed(self)
         feeder = core.spawn(self._feed(), "run-feeder")
         feeder.add_done_callback(lambda _: self.stop_for(None))
         try:
@@ -151,7 +156,7 @@ class Runner:
                 self._host.commit_nowait()
                 for track in self._tracker:
                     self._give_back(track)
-                self._host.use_progress(None)
+                self._host.use_processed(None)
 
     # Feeding
 
@@ -301,7 +306,7 @@ class Runner:
         if not track.running:
             self._rested.notify()
 
-    # Progress
+    # ProcessedOffsets
 
     def finished(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """By partition, the offset up to which all records are finished."""
@@ -324,12 +329,12 @@ class Runner:
             return done
         return position
 
-    def stand(self, partition: TopicPartition) -> None:
+    def on_explicit_commit(self, partition: TopicPartition) -> None:
         """The application committed an offset, which stands until handlers have finished more."""
         track = self._tracker.get(partition)
         if track is not None:
             track.done = None
-        self._host.stand(partition)
+        self._host.on_explicit_commit(partition)
 
     async def drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
         """Wait until no handler works on ``partitions``; what waits for one is given back.
@@ -359,7 +364,7 @@ class Runner:
             for track in tracks:
                 self._give_back(track)
 
-    def hurry(self, deadline: float) -> None:
+    def shorten_deadline(self, deadline: float) -> None:
         """Whoever waits in ``drain`` has no longer than that."""
         self._cancel_at = min(self._cancel_at, _shortly_before(deadline, self._core.clock.now()))
         self._drained_by = min(self._drained_by, deadline)
@@ -446,7 +451,7 @@ class EngineHost:
         self.core = engine.core
         self.bad_records = engine.bad_records
         self._subscription = engine.subscription
-        self._progress: Progress | None = None
+        self._progress: ProcessedOffsets | None = None
         self.log = engine.core.hooks.log(logger)
         self.convert: Convert | None = engine.poller.convert
         self.max_poll_interval: float = engine.config.max_poll_interval
@@ -463,7 +468,9 @@ class EngineHost:
     def reads(self, topic: str) -> bool:
         """Whether records of ``topic`` are, or will be, among those to handle."""
         group, subscription = self._engine.group, self._subscription
-        if group is not None and group.wanted.interest.means(topic, self.core.metadata.view):
+        if group is not None and group.topic_subscription.topic_filter.means(
+            topic, self.core.metadata.view
+        ):
             return True
         return topic in subscription.topics or any(subscription.of_topic(topic))
 
@@ -482,10 +489,10 @@ class EngineHost:
         at = self._subscription.passed(state, None if first is None else offset_and_epoch(first))
         return None if at is None else committable(at)
 
-    def stand(self, partition: TopicPartition) -> None:
+    def on_explicit_commit(self, partition: TopicPartition) -> None:
         """The application committed an offset of it."""
-        self._engine.handed_over.settle()
-        self._subscription.stand(partition)
+        self._engine.polled_records.settle()
+        self._subscription.on_explicit_commit(partition)
 
     async def poll(self, limit: int, timeout: float) -> Sequence[Record]:
         """Records as they are stored, none after ``timeout`` seconds.
@@ -503,11 +510,11 @@ class EngineHost:
         Cheap: it is asked for each record.
         """
         group = self._engine.group
-        return group is None or group.handover.holds()
+        return group is None or group.rebalancer.holds()
 
     def touch(self) -> None:
         """Counts as a poll, where there is no room for more records."""
-        self._engine.handed_over.visited_at = self.core.clock.now()
+        self._engine.polled_records.last_poll_at = self.core.clock.now()
 
     def pause(self, partition: TopicPartition) -> None:
         """Hand out no more of it. What the user pauses is kept apart from this."""
@@ -528,13 +535,13 @@ class EngineHost:
             finished = self._engine.finished_of(state)
             self._subscription.seek(state, *offset_and_epoch(to), finished=finished)
 
-    def use_progress(self, progress: Progress | None) -> None:
+    def use_processed(self, processed: ProcessedOffsets | None) -> None:
         """Who says from now on what is finished; None: whoever polls, from the positions on."""
-        self._progress = progress
-        if progress is None:
-            self._engine.handed_over.all_finished()  # what isn't was given back
+        self._progress = processed
+        if processed is None:
+            self._engine.polled_records.all_finished()  # what isn't was given back
         if self._engine.group is not None:
-            self._engine.group.handover.use_progress(progress)
+            self._engine.group.rebalancer.use_processed(processed)
 
     async def commit(self) -> None:
         """Commit what is finished, if commits are automatic; raises why that failed.
@@ -550,4 +557,4 @@ class EngineHost:
         group, automatic = self._engine.group, self._engine.config.enable_auto_commit
         if group is None or self._progress is None or not automatic:
             return None
-        return group.handover.commit_finished()
+        return group.rebalancer.commit_finished()

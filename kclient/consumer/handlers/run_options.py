@@ -1,4 +1,4 @@
-"""Plan: what the user asked ``Consumer.run`` for, checked. A value, sans-IO.
+"""RunOptions: what the user asked ``Consumer.run`` for, checked. A value, sans-IO.
 
 ``Consumer.run`` makes it of its arguments, ``run`` works by it. Each check names the argument,
 what was given and what is allowed.
@@ -28,7 +28,7 @@ ASYNC = (
 
 
 @frozen
-class Plan(Frozen):
+class RunOptions(Frozen):
     """How records are handled.
 
     Attributes:
@@ -54,7 +54,7 @@ def planned(
     dead_letter_topic: object,
     max_in_flight: object,
     drain_timeout: object,
-) -> Plan:
+) -> RunOptions:
     """The arguments of ``run`` as a plan.
 
     Raises:
@@ -68,7 +68,7 @@ def planned(
         last = check_topic_name(dead_letter_topic, "dead_letter_topic")
         if any(one.topic == last for one in topics):
             raise InvalidArgument(f"{last!r} can't be a retry topic and the dead-letter topic, too")
-    return Plan(
+    return RunOptions(
         _count("concurrency", concurrency),
         _ordering(ordering),
         Policy(retries or Retries(), topics, last),
@@ -136,7 +136,7 @@ def _is_plain(called: Any) -> bool:
     return called.__name__ != "<lambda>" and told in (None, "None")
 
 
-def checked_producer(producer: Any, plan: Plan) -> None:
+def checked_producer(producer: Any, plan: RunOptions) -> None:
     """Refuse what can't send, and the lack of a producer where one is needed.
 
     Raises:

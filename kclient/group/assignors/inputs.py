@@ -60,7 +60,7 @@ def racks_matter(member_racks: Iterable[str], partition_racks: Iterable[frozense
     return not near.isdisjoint(everywhere) and kinds != {everywhere}
 
 
-class Claim(NamedTuple):
+class MemberData(NamedTuple):
     """What a member says of its past.
 
     Attributes:
@@ -133,7 +133,7 @@ class Input:
         self,
         cluster: TopicsView,
         members: Mapping[str, MemberSubscription],
-        claim: Callable[[MemberSubscription], Claim],
+        claim: Callable[[MemberSubscription], MemberData],
     ) -> None:
         counts = wanted_counts(cluster, members)
         self.topics = list(counts)

@@ -18,7 +18,7 @@ from kclient.types import TopicPartition
 Shares = dict[str, list[TopicPartition]]
 
 
-class _Forgetful:
+class _StatelessAssignor:
     """Keeps nothing, so that a rebalance may move everything."""
 
     cooperative = False
@@ -31,7 +31,7 @@ class _Forgetful:
         """Not remembered."""
 
 
-class RangeAssignor(_Forgetful):
+class RangeAssignor(_StatelessAssignor):
     """Java's RangeAssignor: each topic is cut into ranges, one for each member that wants it.
 
     Members are sorted, static ones first, so that topics of equal size and with the same readers
@@ -153,7 +153,7 @@ class _Topic:
                 self.give(member, indexes, shares)
 
 
-class RoundRobinAssignor(_Forgetful):
+class RoundRobinAssignor(_StatelessAssignor):
     """Java's RoundRobinAssignor: partitions are dealt out like cards, topic by topic.
 
     Each goes to the next member in the round that wants its topic. Members that want the same get

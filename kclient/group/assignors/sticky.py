@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from struct import Struct, error
 
-from kclient.group.assignors.inputs import NO_GENERATION, Claim, Input, given_too_early
-from kclient.group.assignors.sticky_constrained import Constrained
-from kclient.group.assignors.sticky_general import General
+from kclient.group.assignors.inputs import NO_GENERATION, Input, MemberData, given_too_early
+from kclient.group.assignors.sticky_constrained import ConstrainedAssignment
+from kclient.group.assignors.sticky_general import GeneralAssignment
 from kclient.hooks import MemberSubscription, TopicsView
 from kclient.protocol.primitives import put_count, put_numbers, put_string
 from kclient.types import TopicPartition
@@ -61,12 +61,12 @@ class StickyAssignor:
     ) -> tuple[dict[str, list[TopicPartition]], Collection[TopicPartition] | None]:
         """Shares by member id, and what moved, where that was noted."""
         self._newest = max(self._newest, given.newest_generation)
-        found: Constrained | General
+        found: ConstrainedAssignment | GeneralAssignment
         if given.alike and given.members:
-            found = Constrained(given)
+            found = ConstrainedAssignment(given)
             moved = {given.parts[part] for part in found.moved}
         else:
-            found, moved = General(given, self._newest), None
+            found, moved = GeneralAssignment(given, self._newest), None
         shares = {
             member: [given.parts[part] for part in share]
             for member, share in zip(given.members, found.shares, strict=True)
@@ -115,18 +115,18 @@ def encode_claim(partitions: Sequence[TopicPartition], generation: int) -> bytes
     return bytes(out + _INT32.pack(generation))
 
 
-def read_claim(member: MemberSubscription) -> Claim:
+def read_claim(member: MemberSubscription) -> MemberData:
     """What a member says it had; nothing if that can't be read. Old members name no generation."""
     data = member.user_data
     if not data:
-        return Claim((), None)
+        return MemberData((), None)
     try:
         partitions, pos = _read_partitions(data)
     except ValueError:
-        return Claim((), NO_GENERATION)
+        return MemberData((), NO_GENERATION)
     if pos + _INT32.size > len(data):
-        return Claim(partitions, None)
-    return Claim(partitions, _INT32.unpack_from(data, pos)[0])
+        return MemberData(partitions, None)
+    return MemberData(partitions, _INT32.unpack_from(data, pos)[0])
 
 
 def _read_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
@@ -156,13 +156,13 @@ def _slice(data: bytes, pos: int, size: int) -> bytes:
     return data[pos : pos + size]
 
 
-def read_owned(member: MemberSubscription) -> Claim:
+def read_owned(member: MemberSubscription) -> MemberData:
     """What a member owns. Of old members the generation is in the user data."""
     if member.generation >= 0:
-        return Claim(member.owned, member.generation)
+        return MemberData(member.owned, member.generation)
     if member.user_data is None:
-        return Claim(member.owned, None)
+        return MemberData(member.owned, None)
     try:
-        return Claim(member.owned, _INT32.unpack_from(member.user_data)[0])
+        return MemberData(member.owned, _INT32.unpack_from(member.user_data)[0])
     except error:
-        return Claim(member.owned, NO_GENERATION)
+        return MemberData(member.owned, NO_GENERATION)

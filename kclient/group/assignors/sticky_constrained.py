@@ -10,7 +10,7 @@ from __future__ import annotations
 from kclient.group.assignors.inputs import Input
 
 
-class Constrained:
+class ConstrainedAssignment:
     """One assignment.
 
     Attributes:

@@ -18,7 +18,7 @@ _MOVES_PER_PARTITION = 20
 """Where it ends in any case. Two or three are many."""
 
 
-class General:
+class GeneralAssignment:
     """One assignment.
 
     Args:

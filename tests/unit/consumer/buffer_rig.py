@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kclient.consumer.completed_fetch import FetchedData
+from kclient.consumer.completed_fetch import CompletedFetch
 from kclient.consumer.fetch_buffer import FetchBuffer
 from kclient.consumer.fetch_response import measure
 from kclient.consumer.partition_state import PartitionState
@@ -83,7 +83,7 @@ class BufferRig:
             state = self.state(index)
             offset = (at if at is not None else state.fetch_offset) or 0
             span = measure(memoryview(log), offset, state.topic_partition)
-            data = FetchedData(
+            data = CompletedFetch(
                 state,
                 offset,
                 read_batches(log, topic_partition=state.topic_partition),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kclient.consumer.fetch_session import Ask, SessionRequest
+from kclient.consumer.fetch_session import PartitionFetch, SessionRequest
 from kclient.error_codes import ErrorCode
 from kclient.types import TopicPartition
 
-Wishes = dict[TopicPartition, Ask]
+Wishes = dict[TopicPartition, PartitionFetch]
 
 
 @dataclass
@@ -21,7 +21,9 @@ class Session:
 
     by_id: bool
     epoch: int = 1
-    cached: dict[tuple[object, int], tuple[TopicPartition, Ask]] = field(default_factory=dict)
+    cached: dict[tuple[object, int], tuple[TopicPartition, PartitionFetch]] = field(
+        default_factory=dict
+    )
 
     def key(self, partition: TopicPartition, topic_id: bytes | None) -> tuple[object, int]:
         """Partitions are told apart by topic id, or by name where there are no ids."""

@@ -16,7 +16,7 @@ from kclient.broker_errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from kclient.consumer.commit_queue import Call, CommitQueue
+from kclient.consumer.commit_queue import Commit, CommitQueue
 from kclient.errors import CommitFailed, ConnectionLost, KafkaError
 from kclient.types import OffsetAndMetadata, TopicPartition
 
@@ -47,8 +47,8 @@ def ask(
     timeout: float = LONG,
     at_least: bool = False,
     lost: tuple[TopicPartition, ...] = (),
-) -> Call[str]:
-    call = Call("token", now, now + timeout)
+) -> Commit[str]:
+    call = Commit("token", now, now + timeout)
     wanted = {partition: at(offset) for partition, offset in offsets.items()}
     queue.add(call, wanted, lambda one: one not in lost, at_least=at_least)
     return call
@@ -67,7 +67,7 @@ def answer(
     queue.answered(dict(errors), now, outdated=outdated)
 
 
-def failed(call: Call[str]) -> KafkaError:
+def failed(call: Commit[str]) -> KafkaError:
     assert call.done
     assert call.error is not None
     return call.error
@@ -164,7 +164,7 @@ def test_where_all_fails_who_comes_later_waits_too() -> None:
     answer(queue, (P0, NotCoordinator("x")))
     ask(queue, {P1: 1})
     assert take(queue) == {}
-    queue.hurry()
+    queue.retry_now()
     assert take(queue) == {P0: 1, P1: 1}
 
 
@@ -410,7 +410,7 @@ def test_the_same_offset_is_not_sent_twice_for_two_calls() -> None:
     first = ask(queue, {P0: 5})
     take(queue)
     second = ask(queue, {P0: 5})
-    other = Call("token", 0.0, LONG)
+    other = Commit("token", 0.0, LONG)
     queue.add(other, {P0: at(5, "with a note")}, ours)
     answer(queue, (P0, None))
     assert (first.done, second.done, other.done) == (True, True, False)
@@ -458,11 +458,11 @@ def test_a_commit_is_repeated_while_any_other_offset_without_a_response_may_foll
     queue = new_queue()
     for second, offset in enumerate((5, 8)):
         ask(queue, {P0: offset}, now=second)
-        queue.hurry()
+        queue.retry_now()
         assert take(queue, second) == {P0: offset}
         answer(queue, (P0, ConnectionLost("cut")), now=second + 0.1)
     ask(queue, {P0: 5}, now=2.0)
-    queue.hurry()
+    queue.retry_now()
     assert take(queue, 2.0) == {P0: 5}
     answer(queue, (P0, None), now=2.1)
     assert queue.repeats(now=2.2) == {}  # not at once, however often is committed

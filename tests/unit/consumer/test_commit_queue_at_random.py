@@ -15,7 +15,7 @@ from kclient.broker_errors import (
     RebalanceInProgress,
     UnknownTopicOrPartition,
 )
-from kclient.consumer.commit_queue import Call
+from kclient.consumer.commit_queue import Commit
 from kclient.errors import ConnectionLost, KafkaError, RequestTimedOut
 from kclient.types import TopicPartition
 from tests.unit.consumer.test_commit_queue import P0, P1, P2, PATIENCE, at, new_queue
@@ -41,12 +41,12 @@ class Coordinator(RuleBasedStateMachine):
         self.sent: dict[TopicPartition, int] = {}
         self.lost: set[TopicPartition] = set()
         self.next = 1
-        self.open: dict[Call[str], dict[TopicPartition, int]] = {}
-        self.finished: list[Call[str]] = []
+        self.open: dict[Commit[str], dict[TopicPartition, int]] = {}
+        self.finished: list[Commit[str]] = []
         self.queue.learned({key: at(0) for key in PARTITIONS})
 
     def ask(self, wanted: dict[TopicPartition, int], timeout: float, at_least: bool) -> None:
-        call = Call("token", self.now, self.now + timeout)
+        call = Commit("token", self.now, self.now + timeout)
         offsets = {key: at(offset) for key, offset in wanted.items()}
         self.open[call] = wanted
         self.queue.add(call, offsets, lambda one: one not in self.lost, at_least=at_least)
@@ -110,7 +110,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule()
     def wake(self) -> None:
-        self.queue.hurry()
+        self.queue.retry_now()
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def lose(self, partition: TopicPartition) -> None:
@@ -163,7 +163,7 @@ class Coordinator(RuleBasedStateMachine):
             if self.sent:
                 self.be_answered(("ok", "ok", "ok"), False)
             self.now += 2.0
-            self.queue.hurry()
+            self.queue.retry_now()
             self.send()
         self.be_answered(("ok", "ok", "ok"), False)
         assert not self.open

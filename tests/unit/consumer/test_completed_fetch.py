@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.consumer.completed_fetch import FetchedData, FrameLease
+from kclient.consumer.completed_fetch import CompletedFetch, FrameLease
 from kclient.consumer.fetch_response import measure
 from kclient.consumer.partition_state import PartitionState
 from kclient.errors import CorruptRecord, DecompressionFailed
@@ -15,18 +15,18 @@ from tests.unit.consumer.log_bytes import batch, control, corrupted, gapped
 P = TopicPartition("flights", 3)
 
 
-def piece(log: bytes, offset: int = 0, **options: object) -> FetchedData:
+def piece(log: bytes, offset: int = 0, **options: object) -> CompletedFetch:
     """``log`` as fetched at ``offset``."""
     state = PartitionState(P)
     span = measure(memoryview(log), offset, P)
     batches = read_batches(log, topic_partition=P)
     size = len(log)
-    return FetchedData(
+    return CompletedFetch(
         state, offset, batches, span.end_offset, clean=span.clean, size_bytes=size, **options
     )  # type: ignore[arg-type]
 
 
-def drain(data: FetchedData, limit: int = 1000) -> list[int]:
+def drain(data: CompletedFetch, limit: int = 1000) -> list[int]:
     """Offsets of all records."""
     offsets = []
     while not data.done:
@@ -124,7 +124,7 @@ def test_a_refused_batch_raises_at_the_next_look() -> None:
 
 def test_given_back_records_come_first_and_whole() -> None:
     records = piece(batch(4, 3)).take(10)
-    data = FetchedData.given_back(PartitionState(P), records, 9)
+    data = CompletedFetch.given_back(PartitionState(P), records, 9)
     assert data.has_ready_records
     assert data.take(2) == records[:2]
     assert (data.offset, data.done) == (6, False)

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kclient.consumer.completed_fetch import FetchedData
+from kclient.consumer.completed_fetch import CompletedFetch
 from kclient.consumer.partition_state import PartitionState
 from kclient.record import Batch, Compression, record_batch
 from kclient.types import OffsetSpec
@@ -54,7 +54,7 @@ class Reading(RuleBasedStateMachine):
         self.logs = [make_log(number) for number in range(PARTITIONS)]
         self.expected = [0] * PARTITIONS  # where the user believes to be
         self.taken: list[object] = []
-        self.threads: dict[FetchedData, Batch] = {}  # that inflate a piece's batch
+        self.threads: dict[CompletedFetch, Batch] = {}  # that inflate a piece's batch
 
     def next_visible(self, index: int, offset: int) -> int | None:
         return next((o for o in self.logs[index][2] if o >= offset), None)
@@ -122,7 +122,7 @@ class Reading(RuleBasedStateMachine):
     def reset(self, index: int) -> None:
         state = self.rig.state(index)
         self.rig.subscription.ask_reset(state, OffsetSpec.EARLIEST)
-        self.rig.subscription.finish_resets([(state, state.fence, 0, -1)])
+        self.rig.subscription.finish_resets([(state, state.position_version, 0, -1)])
         self.expected[index] = 0
 
     @rule(index=index)

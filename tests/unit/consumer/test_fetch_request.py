@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kclient.consumer.fetch_session import Ask, FetchLimits, SessionRequest, fetch_request
+from kclient.consumer.fetch_session import (
+    FetchLimits,
+    PartitionFetch,
+    SessionRequest,
+    fetch_request,
+)
 from kclient.protocol.messages.fetch import FetchRequest
 from kclient.types import TopicPartition
 
@@ -14,7 +19,9 @@ LIMITS = FetchLimits(500, 1, 50_000_000, 1, "north")
 
 
 def wishes(session_id: int = 7, epoch: int = 3) -> SessionRequest:
-    asks = {tp: Ask(offset, 1000, 5, IDS[tp.topic]) for offset, tp in enumerate((A0, B0, A1))}
+    asks = {
+        tp: PartitionFetch(offset, 1000, 5, IDS[tp.topic]) for offset, tp in enumerate((A0, B0, A1))
+    }
     return SessionRequest(session_id, epoch, asks, {TopicPartition("a", 9): IDS["a"]})
 
 

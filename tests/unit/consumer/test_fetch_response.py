@@ -8,8 +8,8 @@ import pytest
 
 from kclient.broker_errors import CorruptMessage, OffsetOutOfRange, UnknownServerError
 from kclient.config import ConsumerConfig
-from kclient.consumer.fetch_response import QUIET_FAILURES, ReplyNews, ReplyReader
-from kclient.consumer.fetch_session import Ask
+from kclient.consumer.fetch_response import QUIET_FAILURES, FetchFollowUp, FetchResponseReader
+from kclient.consumer.fetch_session import PartitionFetch
 from kclient.consumer.partition_state import Phase
 from kclient.error_codes import ErrorCode
 from kclient.errors import CorruptRecord, KafkaError
@@ -27,8 +27,8 @@ class ReplyRig:
         self.rig.subscription.default_reset = reset
         assert self.rig.plan is not None
         self.backed_off: list[int] = []
-        self.news = ReplyNews(1)
-        self.reader = ReplyReader(
+        self.news = FetchFollowUp(1)
+        self.reader = FetchResponseReader(
             self.rig.subscription,
             self.rig.buffer,
             self.rig.plan,
@@ -56,7 +56,7 @@ class ReplyRig:
         lease = self.rig.buffer.lease(100, lambda: None)
         part = PartitionData(partition_index=0, **{"high_watermark": -1, **fields})
         self.news.node_id = broker or self.state.node_id or 1
-        ask = Ask(asked, 1000, topic_id=topic_id)
+        ask = PartitionFetch(asked, 1000, topic_id=topic_id)
         self.reader.read(self.state, ask, part, lease, self.news, 0.0)
         lease.drop()
 
@@ -129,8 +129,8 @@ def test_the_ends_of_the_log_are_taken_from_late_answers_too(what: str) -> None:
 def test_an_answer_about_a_topic_that_was_made_anew_is_dropped_at_equal_offsets() -> None:
     rig = ReplyRig()
     old, new = b"1" * 16, b"2" * 16
-    rig.rig.subscription.see(rig.state, old, -1)
-    rig.rig.subscription.see(rig.state, new, -1)
+    rig.rig.subscription.update_metadata(rig.state, old, -1)
+    rig.rig.subscription.update_metadata(rig.state, new, -1)
     rig.rig.subscription.seek(rig.state, 0)
     rig.read(topic_id=old, records=batch(0, 3), high_watermark=99)
     assert not rig.rig.buffer.holds(rig.state)
@@ -213,7 +213,7 @@ def test_resets_that_lead_out_of_range_again_back_off_until_something_is_read() 
         rig.read(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
         assert len(rig.backed_off) == count
         assert rig.state.failures == (count and count + 1)
-        rig.rig.subscription.finish_resets([(rig.state, rig.state.fence, 0, -1)])
+        rig.rig.subscription.finish_resets([(rig.state, rig.state.position_version, 0, -1)])
     rig.read(records=batch(0, 3))
     rig.rig.take(3)
     rig.read(asked=3, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)

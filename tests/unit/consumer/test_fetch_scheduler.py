@@ -9,8 +9,8 @@ import pytest
 
 from kclient.cluster.topic import Partition
 from kclient.cluster.view import Broker, Cluster
-from kclient.consumer.fetch_scheduler import SHORT_POLL, BrokerQueue, FetchPlan
-from kclient.consumer.fetch_session import Ask
+from kclient.consumer.fetch_scheduler import SHORT_POLL, BrokerQueue, FetchScheduler
+from kclient.consumer.fetch_session import PartitionFetch
 from kclient.consumer.partition_state import PartitionState
 from kclient.types import OffsetSpec, TopicPartition
 from tests.support.views import topic_of, view_of
@@ -29,10 +29,10 @@ class PlanRig(BufferRig):
     """A buffer rig with a plan, wired as the fetcher has it."""
 
     def __init__(self, partitions: int, **options: int) -> None:
-        self.plan: FetchPlan | None = None
+        self.plan: FetchScheduler | None = None
         self.touched: list[int] = []
         super().__init__(partitions, **options)
-        self.plan = FetchPlan(
+        self.plan = FetchScheduler(
             self.subscription,
             self.buffer,
             partition_bytes=1000,
@@ -97,9 +97,9 @@ def test_a_new_leader_is_asked_at_once_and_looked_at_once(
 
 def test_an_ask_has_offset_size_and_what_the_view_knows() -> None:
     rig = planned(1)
-    rig.subscription.see(rig.state(0), b"i" * 16, 5)
+    rig.subscription.update_metadata(rig.state(0), b"i" * 16, 5)
     rig.due(1)
-    assert rig.queue(1).session.asked[rig.partition(0)] == Ask(0, 1000, 5, b"i" * 16)
+    assert rig.queue(1).session.asked[rig.partition(0)] == PartitionFetch(0, 1000, 5, b"i" * 16)
 
 
 def test_a_queue_is_told_of_once_until_it_is_looked_at() -> None:
@@ -137,18 +137,18 @@ def test_a_leader_that_is_not_known_as_a_broker_is_nobody_to_ask() -> None:
     rig.follow(cluster(9), 7.0)
     assert rig.state(0).node_id is None
     assert rig.plan is not None
-    assert rig.plan.homeless == {rig.partition(0): 7.0}
+    assert rig.plan.unrouted == {rig.partition(0): 7.0}
     rig.follow(cluster(1), 8.0)
-    assert rig.plan.homeless == {}
+    assert rig.plan.unrouted == {}
 
 
 def test_since_when_a_partition_is_homeless_is_kept_over_views() -> None:
     rig = planned(None)
     rig.follow(cluster(None), 3.0)
     assert rig.plan is not None
-    assert rig.plan.homeless == {rig.partition(0): 0.0}
+    assert rig.plan.unrouted == {rig.partition(0): 0.0}
     rig.subscription.assign([])
-    assert rig.plan.homeless == {}
+    assert rig.plan.unrouted == {}
 
 
 def test_paused_partitions_are_not_asked_for() -> None:
@@ -165,7 +165,7 @@ def test_partitions_without_a_position_are_not_asked_for() -> None:
     rig.subscription.ask_reset(rig.state(0), OffsetSpec.LATEST)
     assert rig.asked(1) == {}
     assert rig.due(1) == math.inf
-    rig.subscription.finish_resets([(rig.state(0), rig.state(0).fence, 40, -1)])
+    rig.subscription.finish_resets([(rig.state(0), rig.state(0).position_version, 40, -1)])
     assert rig.asked(1) == {0: 40}
 
 

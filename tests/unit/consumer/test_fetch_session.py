@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kclient.consumer.fetch_session import (
     TRANSITIONS,
-    Ask,
     FetchSession,
+    PartitionFetch,
     SessionEvent,
     SessionState,
 )
@@ -27,7 +27,7 @@ def opened(*partitions: TopicPartition, session_id: int = 7) -> FetchSession:
     """A session that a first full fetch of ``partitions`` has opened."""
     session = FetchSession()
     for partition in partitions:
-        session.want(partition, Ask(0, 100))
+        session.want(partition, PartitionFetch(0, 100))
     session.next_request(by_id=False)
     assert session.answered(0, session_id, partitions)
     return session
@@ -57,21 +57,21 @@ def test_every_state_can_reach_the_end_and_the_working_state_is_reachable_from_a
 
 def test_first_request_names_everything_and_asks_for_a_session() -> None:
     session = FetchSession()
-    session.want(A, Ask(5, 100))
-    session.want(B, Ask(6, 100))
+    session.want(A, PartitionFetch(5, 100))
+    session.want(B, PartitionFetch(6, 100))
     request = session.next_request(by_id=False)
     assert (request.session_id, request.epoch, request.full) == (0, 0, True)
-    assert request.partitions == {A: Ask(5, 100), B: Ask(6, 100)}
+    assert request.partitions == {A: PartitionFetch(5, 100), B: PartitionFetch(6, 100)}
     assert request.forgotten == {}
 
 
 def test_later_requests_name_changes_only() -> None:
     session = opened(A, B)
-    session.want(A, Ask(50, 100))
-    session.want(B, Ask(0, 100))  # as before
+    session.want(A, PartitionFetch(50, 100))
+    session.want(B, PartitionFetch(0, 100))  # as before
     request = session.next_request(by_id=False)
     assert (request.session_id, request.epoch) == (7, 1)
-    assert request.partitions == {A: Ask(50, 100)}
+    assert request.partitions == {A: PartitionFetch(50, 100)}
     session.answered(0, 7, [A])
     request = session.next_request(by_id=False)
     assert (request.epoch, request.partitions) == (2, {})
@@ -90,10 +90,10 @@ def test_forgotten_partitions_are_really_sent_once() -> None:
 def test_forgotten_and_wanted_again_between_two_requests_is_kept() -> None:
     session = opened(A)
     session.forget(A)
-    session.want(A, Ask(9, 100))
+    session.want(A, PartitionFetch(9, 100))
     request = session.next_request(by_id=False)
     assert request.forgotten == {}
-    assert request.partitions == {A: Ask(9, 100)}
+    assert request.partitions == {A: PartitionFetch(9, 100)}
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,15 @@ def test_a_lost_session_is_followed_by_one_full_fetch(code: ErrorCode, session_i
 
 def test_a_lost_answer_makes_the_next_request_full() -> None:
     session = opened(A)
-    session.want(A, Ask(10, 100))
+    session.want(A, PartitionFetch(10, 100))
     session.next_request(by_id=False)
     session.lost()
     request = session.next_request(by_id=False)
-    assert (request.session_id, request.epoch, request.partitions) == (7, 0, {A: Ask(10, 100)})
+    assert (request.session_id, request.epoch, request.partitions) == (
+        7,
+        0,
+        {A: PartitionFetch(10, 100)},
+    )
 
 
 def test_what_was_never_sent_changes_nothing() -> None:
@@ -149,8 +153,8 @@ def test_an_answer_about_a_partition_that_was_not_asked_for_ends_the_session() -
 
 def test_a_full_answer_that_leaves_a_partition_out_ends_the_session_that_it_opened() -> None:
     session = FetchSession()
-    session.want(A, Ask(0, 100))
-    session.want(B, Ask(0, 100))
+    session.want(A, PartitionFetch(0, 100))
+    session.want(B, PartitionFetch(0, 100))
     session.next_request(by_id=False)
     assert session.answered(0, 7, [A])
     request = session.next_request(by_id=False)
@@ -159,29 +163,29 @@ def test_a_full_answer_that_leaves_a_partition_out_ends_the_session_that_it_open
 
 def test_a_session_of_names_does_not_go_on_with_ids() -> None:
     session = opened(A)
-    session.want(A, Ask(0, 100, -1, ID_1))
+    session.want(A, PartitionFetch(0, 100, -1, ID_1))
     request = session.next_request(by_id=True)
     assert (request.full, request.session_id, request.forgotten) == (True, 7, {})
 
 
 def test_a_topic_made_anew_is_forgotten_by_its_old_id_and_asked_for_by_the_new_one() -> None:
     session = FetchSession()
-    session.want(A, Ask(0, 100, -1, ID_1))
+    session.want(A, PartitionFetch(0, 100, -1, ID_1))
     session.next_request(by_id=True)
     session.answered(0, 7, [A])
-    session.want(A, Ask(0, 100, -1, ID_2))
+    session.want(A, PartitionFetch(0, 100, -1, ID_2))
     request = session.next_request(by_id=True)
     assert request.forgotten == {A: ID_1}
-    assert request.partitions == {A: Ask(0, 100, -1, ID_2)}
+    assert request.partitions == {A: PartitionFetch(0, 100, -1, ID_2)}
     assert session.topic_names == {ID_1: "flights", ID_2: "flights"}
 
 
 def test_a_topic_made_anew_is_not_forgotten_by_its_name() -> None:
     session = FetchSession()
-    session.want(A, Ask(0, 100, -1, ID_1))
+    session.want(A, PartitionFetch(0, 100, -1, ID_1))
     session.next_request(by_id=False)
     session.answered(0, 7, [A])
-    session.want(A, Ask(0, 100, -1, ID_2))
+    session.want(A, PartitionFetch(0, 100, -1, ID_2))
     request = session.next_request(by_id=False)
     assert request.forgotten == {}
     assert list(request.partitions) == [A]
@@ -189,13 +193,13 @@ def test_a_topic_made_anew_is_not_forgotten_by_its_name() -> None:
 
 def test_ids_count_only_where_all_partitions_have_one() -> None:
     session = FetchSession()
-    session.want(A, Ask(0, 100, -1, ID_1))
+    session.want(A, PartitionFetch(0, 100, -1, ID_1))
     assert session.has_all_ids
-    session.want(B, Ask(0, 100))
+    session.want(B, PartitionFetch(0, 100))
     assert not session.has_all_ids
-    session.want(B, Ask(0, 100, -1, ID_2))
+    session.want(B, PartitionFetch(0, 100, -1, ID_2))
     assert session.has_all_ids
-    session.want(C, Ask(0, 100))
+    session.want(C, PartitionFetch(0, 100))
     session.forget(C)
     assert session.has_all_ids
 
@@ -250,7 +254,7 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(partition=partitions, offset=st.integers(0, 3))
     def want(self, partition: TopicPartition, offset: int) -> None:
-        ask = Ask(offset, 100, -1, self.topic_ids[partition.topic])
+        ask = PartitionFetch(offset, 100, -1, self.topic_ids[partition.topic])
         self.wanted[partition] = ask
         self.session.want(partition, ask)
 

@@ -9,7 +9,7 @@ from kclient.broker_errors import (
 )
 from kclient.cluster.view import Cluster
 from kclient.consumer.stall_detection import UNKNOWN_GRACE
-from kclient.consumer.stall_detection import why_homeless as explain
+from kclient.consumer.stall_detection import unrouted_error as explain
 from kclient.error_codes import ErrorCode
 from kclient.types import TopicPartition
 from tests.support.views import topic_of, view_of

@@ -31,8 +31,8 @@ class FakePoller:
     closed = True  # who raises ClientClosed is this one
 
     def __init__(self, steps: Any, *records: Any) -> None:
-        self.handout = steps.Handout()
-        self.handout.left = iter(records)
+        self.iterator_buffer = steps.IteratorBuffer()
+        self.iterator_buffer.left = iter(records)
         self.later: asyncio.Queue[Any] = asyncio.Queue()
         self.turns = 0
 
@@ -67,14 +67,14 @@ async def test_records_at_hand_come_first_and_then_those_that_are_waited_for(ste
 
 async def test_a_step_is_a_coroutine_to_tasks(steps: Any) -> None:
     poller = FakePoller(steps, "a")
-    step = steps.Step(iterator_of(steps, poller))
+    step = steps.NextRecord(iterator_of(steps, poller))
     assert isinstance(step, collections.abc.Coroutine)
     assert await asyncio.create_task(step) == "a"
-    waiting = asyncio.create_task(steps.Step(iterator_of(steps, poller)))
+    waiting = asyncio.create_task(steps.NextRecord(iterator_of(steps, poller)))
     await asyncio.sleep(0)
     poller.later.put_nowait("b")
     assert await waiting == "b"
-    assert "Step" in repr(waiting)
+    assert "NextRecord" in repr(waiting)
 
 
 async def test_two_steps_at_once_get_a_record_each(steps: Any) -> None:
@@ -91,7 +91,7 @@ def test_what_a_caller_of_next_has_kept_is_not_changed_by_later_steps(steps: Any
     kept = []
     for _ in range(3):
         with pytest.raises(StopIteration) as ended:
-            next(steps.Step(iterator))
+            next(steps.NextRecord(iterator))
         kept.append(ended.value)
     assert [one.value for one in kept] == ["a", "b", "c"]
 
@@ -104,11 +104,11 @@ async def test_a_record_that_takes_a_step_as_it_goes_changes_no_result(steps: An
     class Record:
         def __del__(self) -> None:
             with pytest.raises(StopIteration) as ended:
-                next(steps.Step(other))
+                next(steps.NextRecord(other))
             inner.append(ended.value.value)
 
     poller = FakePoller(steps)
-    poller.handout.left = (make() for make in (Record, lambda: "b", lambda: "c"))
+    poller.iterator_buffer.left = (make() for make in (Record, lambda: "b", lambda: "c"))
     iterator = iterator_of(steps, poller)
     await anext(iterator)
     assert [await anext(iterator), await anext(iterator)] == ["b", "c"]
@@ -130,8 +130,8 @@ async def test_nothing_keeps_a_record_alive_once_the_next_one_is_waited_for(step
 
 async def test_what_was_taken_back_before_a_step_began_is_waited_for(steps: Any) -> None:
     poller = FakePoller(steps, "a")
-    step = steps.Step(iterator_of(steps, poller))
-    poller.handout.left = iter(())
+    step = steps.NextRecord(iterator_of(steps, poller))
+    poller.iterator_buffer.left = iter(())
     poller.later.put_nowait("b")
     assert await step == "b"
 
@@ -139,30 +139,30 @@ async def test_what_was_taken_back_before_a_step_began_is_waited_for(steps: Any)
 async def test_a_step_that_was_cancelled_has_taken_nothing(steps: Any) -> None:
     poller = FakePoller(steps)
     iterator = iterator_of(steps, poller)
-    task = asyncio.ensure_future(steps.Step(iterator))
+    task = asyncio.ensure_future(steps.NextRecord(iterator))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    early = asyncio.ensure_future(steps.Step(iterator))
+    early = asyncio.ensure_future(steps.NextRecord(iterator))
     early.cancel()  # before it began
     with pytest.raises(asyncio.CancelledError):
         await early
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await steps.Step(iterator)
+            await steps.NextRecord(iterator)
     poller.later.put_nowait("a")
-    assert await steps.Step(iterator) == "a"
+    assert await steps.NextRecord(iterator) == "a"
 
 
 async def test_a_step_can_be_awaited_once(steps: Any) -> None:
-    step = steps.Step(iterator_of(steps, FakePoller(steps, "a", "b")))
+    step = steps.NextRecord(iterator_of(steps, FakePoller(steps, "a", "b")))
     assert await step == "a"
     with pytest.raises(RuntimeError, match="already awaited"):
         await step
     with pytest.raises(RuntimeError, match="already awaited"):
         step.throw(ValueError())
-    closed = steps.Step(iterator_of(steps, FakePoller(steps, "a")))
+    closed = steps.NextRecord(iterator_of(steps, FakePoller(steps, "a")))
     closed.close()
     with pytest.raises(RuntimeError, match="already awaited"):
         await closed
@@ -172,16 +172,16 @@ async def test_by_hand_a_step_does_what_a_coroutine_does(steps: Any) -> None:
     poller = FakePoller(steps, "a", "b", "c", ("a", "tuple"))
     iterator = iterator_of(steps, poller)
     with pytest.raises(StopIteration) as ended:
-        steps.Step(iterator).send(None)
+        steps.NextRecord(iterator).send(None)
     assert ended.value.value == "a"
     with pytest.raises(StopIteration) as ended:
-        next(iter(steps.Step(iterator)))
+        next(iter(steps.NextRecord(iterator)))
     assert ended.value.value == "b"
     with pytest.raises(ValueError, match="mine"):
-        steps.Step(iterator).throw(ValueError("mine"))
+        steps.NextRecord(iterator).throw(ValueError("mine"))
     for expected in ("c", ("a", "tuple")):
-        assert await steps.Step(iterator) == expected
-    waiting = steps.Step(iterator)
+        assert await steps.NextRecord(iterator) == expected
+    waiting = steps.NextRecord(iterator)
     waiting.send(None)
     waiting.close()
 
@@ -253,7 +253,7 @@ async def test_a_step_under_a_tracer_hands_its_record_over(steps: Any) -> None:
     before = sys.gettrace()
     sys.settrace(lambda *_: None)
     try:
-        found = [await steps.Step(iterator), await anext(iterator)]
+        found = [await steps.NextRecord(iterator), await anext(iterator)]
     finally:
         sys.settrace(before)
     assert found == ["a", "b"]

@@ -1,13 +1,13 @@
-"""The watchdog: a wanted partition without answers is an error, whatever the room believes."""
+"""Stall detection: a wanted partition without responses is an error, whatever others believe."""
 
 from __future__ import annotations
 
 import pytest
 
 from kclient.consumer.fetch_scheduler import BrokerQueue
-from kclient.consumer.fetch_session import Ask
+from kclient.consumer.fetch_session import PartitionFetch
 from kclient.consumer.partition_state import PartitionState
-from kclient.consumer.stall_detection import Watchdog
+from kclient.consumer.stall_detection import StallDetector
 from kclient.errors import ConsumerStalled, KafkaError
 from kclient.types import OffsetSpec, TopicPartition
 from tests.unit.consumer.subscribing import new_subscription
@@ -17,7 +17,7 @@ PATIENCE = 10.0
 
 
 class Rig:
-    """Two partitions of one broker, a watchdog, and a clock that is turned by hand."""
+    """Two partitions of one broker, a stall_detector, and a clock that is turned by hand."""
 
     def __init__(self) -> None:
         self.subscription = new_subscription()
@@ -26,15 +26,15 @@ class Rig:
         for state in self.subscription:
             self.subscription.seek(state, 5)
             state.node_id = 1
-            self.queue.session.want(state.topic_partition, Ask(5, 100, -1, None))
+            self.queue.session.want(state.topic_partition, PartitionFetch(5, 100, -1, None))
         self.queue.session.next_request(False)
-        self.watchdog = Watchdog(PATIENCE)
+        self.stall_detector = StallDetector(PATIENCE)
 
     def state(self, partition: TopicPartition) -> PartitionState:
         return self.subscription.require(partition)
 
     def check(self, now: float) -> None:
-        self.watchdog.check(self.subscription, {1: self.queue}, now)
+        self.stall_detector.check(self.subscription, {1: self.queue}, now)
 
     def run(self, until: float, *, answered: bool) -> None:
         for tick in range(int(until) + 1):

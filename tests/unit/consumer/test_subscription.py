@@ -66,11 +66,13 @@ def test_partitions_that_change_together_are_told_of_together() -> None:
     rig.subscription.assign([B, C, TopicPartition("c", 1)])
     assert (rig.changed, rig.tellings) == ([A, C, TopicPartition("c", 1)], 1)
     states = list(rig.subscription)
-    placed = rig.subscription.finish_resets((state, state.fence, 7, 1) for state in states)
+    placed = rig.subscription.finish_resets(
+        (state, state.position_version, 7, 1) for state in states
+    )
     assert placed == states
     assert rig.tellings == 2
     assert rig.subscription.settled
-    rig.subscription.finish_resets((state, state.fence, 8, 1) for state in states)
+    rig.subscription.finish_resets((state, state.position_version, 8, 1) for state in states)
     assert rig.tellings == 2
     assert {state.position for state in states} == {7}
 
@@ -89,16 +91,16 @@ def test_a_view_that_tells_two_things_changes_a_partition_once() -> None:
     rig = assigned()
     rig.subscription.seek(rig.state(), 0)
     rig.changed.clear()
-    assert not rig.subscription.see(rig.state(), b"1" * 16, 3)
+    assert not rig.subscription.update_metadata(rig.state(), b"1" * 16, 3)
     assert rig.changed == [A]
-    assert not rig.subscription.see(rig.state(), b"1" * 16, 3)
-    assert not rig.subscription.see(rig.state(), None, -1)
+    assert not rig.subscription.update_metadata(rig.state(), b"1" * 16, 3)
+    assert not rig.subscription.update_metadata(rig.state(), None, -1)
     assert rig.changed == [A]
 
 
 def test_what_a_view_tells_of_a_partition_without_a_position_changes_no_wish() -> None:
     rig = assigned(LATEST)
-    assert not rig.subscription.see(rig.state(), b"1" * 16, 3)
+    assert not rig.subscription.update_metadata(rig.state(), b"1" * 16, 3)
     assert rig.changed == []
     assert (rig.state().topic_id, rig.state().leader_epoch) == (b"1" * 16, 3)
 
@@ -173,10 +175,10 @@ def test_seek_settles_a_partition_and_forgets_its_trouble() -> None:
 def test_a_lookup_answers_the_question_that_was_asked() -> None:
     rig = assigned(LATEST)
     state = rig.state()
-    first = state.fence
+    first = state.position_version
     rig.subscription.ask_reset(state, EARLIEST)
     assert not rig.subscription.finish_resets([(state, first, 100, -1)])
-    assert rig.subscription.finish_resets([(state, state.fence, 0, 2)])
+    assert rig.subscription.finish_resets([(state, state.position_version, 0, 2)])
     assert (state.position, state.position_epoch) == (0, 2)
 
 
@@ -184,7 +186,7 @@ def test_a_lookup_that_was_asked_before_the_same_was_asked_again_is_ignored() ->
     # Between the two the log may have grown, or have been made anew.
     rig = assigned(LATEST)
     state = rig.state()
-    first = state.fence
+    first = state.position_version
     rig.subscription.ask_reset(state, LATEST)
     assert not rig.subscription.finish_resets([(state, first, 100, -1)])
     assert state.position is None
@@ -193,7 +195,7 @@ def test_a_lookup_that_was_asked_before_the_same_was_asked_again_is_ignored() ->
 def test_a_lookup_that_comes_after_a_seek_is_ignored() -> None:
     rig = assigned(LATEST)
     state = rig.state()
-    asked = state.fence
+    asked = state.position_version
     rig.subscription.seek(state, 5)
     assert not rig.subscription.finish_resets([(state, asked, 100, -1)])
     assert state.position == 5
@@ -203,7 +205,7 @@ def test_a_lookup_that_comes_after_unassigning_is_ignored() -> None:
     rig = assigned(LATEST)
     state = rig.state()
     rig.subscription.assign([])
-    assert not rig.subscription.finish_resets([(state, state.fence, 100, -1)])
+    assert not rig.subscription.finish_resets([(state, state.position_version, 100, -1)])
 
 
 def test_a_lost_position_is_reset_by_policy_or_stays_lost() -> None:
@@ -220,15 +222,15 @@ def test_a_lost_position_is_reset_by_policy_or_stays_lost() -> None:
 def test_a_newer_leader_epoch_sends_a_read_position_to_validation() -> None:
     rig = assigned()
     state = rig.state()
-    rig.subscription.see(state, None, 1)
+    rig.subscription.update_metadata(state, None, 1)
     rig.subscription.seek(state, 0)
-    rig.subscription.see(state, None, 2)
+    rig.subscription.update_metadata(state, None, 2)
     assert state.phase is Phase.FETCHING  # nothing was read yet: no log to compare
     rig.subscription.advance(state, 5, 2)
-    rig.subscription.see(state, None, 2)
-    rig.subscription.see(state, None, -1)  # the view lost the topic for a moment
+    rig.subscription.update_metadata(state, None, 2)
+    rig.subscription.update_metadata(state, None, -1)  # the view lost the topic for a moment
     assert state.leader_epoch == 2
-    rig.subscription.see(state, None, 4)
+    rig.subscription.update_metadata(state, None, 4)
     assert state.phase is Phase.VALIDATING
 
 
@@ -237,9 +239,9 @@ def test_an_epoch_that_the_view_takes_back_is_not_named_any_more() -> None:
     state = rig.state()
     rig.subscription.seek(state, 0)
     rig.subscription.advance(state, 5, 2)
-    rig.subscription.see(state, None, 2**31 - 1)
+    rig.subscription.update_metadata(state, None, 2**31 - 1)
     assert state.phase is Phase.VALIDATING
-    rig.subscription.see(state, None, 3)
+    rig.subscription.update_metadata(state, None, 3)
     rig.subscription.finish_validation(state, 2**31 - 1)
     assert state.phase is Phase.VALIDATING
     rig.subscription.finish_validation(state, 3)
@@ -251,8 +253,8 @@ def test_validation_ends_with_the_answer_of_the_newest_leader() -> None:
     state = rig.state()
     rig.subscription.seek(state, 0)
     rig.subscription.advance(state, 5, 1)
-    rig.subscription.see(state, None, 2)
-    rig.subscription.see(state, None, 3)
+    rig.subscription.update_metadata(state, None, 2)
+    rig.subscription.update_metadata(state, None, 3)
     rig.subscription.finish_validation(state, 2)
     assert state.phase is Phase.VALIDATING
     rig.subscription.finish_validation(state, 3)
@@ -263,10 +265,10 @@ def test_a_topic_made_anew_loses_positions_and_epochs() -> None:
     rig = assigned(EARLIEST)
     state = rig.state()
     rig.subscription.seek(state, 5)
-    assert not rig.subscription.see(state, b"1" * 16, -1)
-    assert not rig.subscription.see(state, b"1" * 16, -1)
-    rig.subscription.see(state, None, 9)
-    assert rig.subscription.see(state, b"2" * 16, -1)
+    assert not rig.subscription.update_metadata(state, b"1" * 16, -1)
+    assert not rig.subscription.update_metadata(state, b"1" * 16, -1)
+    rig.subscription.update_metadata(state, None, 9)
+    assert rig.subscription.update_metadata(state, b"2" * 16, -1)
     assert (state.phase, state.leader_epoch) == (Phase.AWAITING_RESET, -1)
 
 
@@ -278,7 +280,7 @@ def test_whatever_moves_a_position_has_what_was_taken_given_back_first() -> None
     subscription.recall = lambda: recalled.append(state.position)
     subscription.seek(state, 7)
     subscription.ask_reset(state, EARLIEST)
-    subscription.finish_resets([(state, state.fence, 9, -1)])
+    subscription.finish_resets([(state, state.position_version, 9, -1)])
     subscription.lose_position(state)
     subscription.assign([A])
     subscription.remove(state)

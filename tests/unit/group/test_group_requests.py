@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kclient.errors import NoCommonVersion
-from kclient.group.group_requests import Terms
-from kclient.group.member import Generation, JoinedMember, Offer
+from kclient.group.group_requests import GroupRequests
+from kclient.group.member import Generation, JoinedMember, MemberProtocol
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -22,9 +22,9 @@ from kclient.protocol.messages.leave_group import (
 )
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-DYNAMIC = Terms("g", None, 45_000, 60_000, "work")
-STATIC = Terms("g", "pod-7", 45_000, 60_000, "work")
-OFFERS = [Offer("even", b"mine"), Offer("odd", b"")]
+DYNAMIC = GroupRequests("g", None, 45_000, 60_000, "work")
+STATIC = GroupRequests("g", "pod-7", 45_000, 60_000, "work")
+OFFERS = [MemberProtocol("even", b"mine"), MemberProtocol("odd", b"")]
 ME = Generation(5, "m", "pod-7", "even", True)
 
 
@@ -55,8 +55,8 @@ def test_a_static_member_joins_where_brokers_know_such_members(version: int) -> 
 
 @pytest.mark.parametrize("version", range(6))
 def test_sync_in_every_version(version: int) -> None:
-    terms = STATIC if version >= 3 else DYNAMIC
-    read = again(terms.sync(ME, {"m": b"a", "n": b"b"}), version)
+    requests = STATIC if version >= 3 else DYNAMIC
+    read = again(requests.sync(ME, {"m": b"a", "n": b"b"}), version)
     assert isinstance(read, SyncGroupRequest)
     assert (read.generation_id, read.member_id) == (5, "m")
     assert {a.member_id: a.assignment for a in read.assignments} == {"m": b"a", "n": b"b"}
@@ -66,8 +66,8 @@ def test_sync_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_heartbeat_in_every_version(version: int) -> None:
-    terms = STATIC if version >= 3 else DYNAMIC
-    read = again(terms.heartbeat(ME), version)
+    requests = STATIC if version >= 3 else DYNAMIC
+    read = again(requests.heartbeat(ME), version)
     assert isinstance(read, HeartbeatRequest)
     assert (read.generation_id, read.member_id) == (5, "m")
     assert read.group_instance_id == ("pod-7" if version >= 3 else None)
@@ -75,8 +75,8 @@ def test_heartbeat_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_leave_in_every_version(version: int) -> None:
-    terms = STATIC if version >= 3 else DYNAMIC
-    read = again(terms.leave("m", "y" * 300, version), version)
+    requests = STATIC if version >= 3 else DYNAMIC
+    read = again(requests.leave("m", "y" * 300, version), version)
     assert isinstance(read, LeaveGroupRequest)
     if version < 3:
         assert read.member_id == "m"
@@ -141,4 +141,4 @@ def test_a_generation_that_can_not_be_is_named(changes: dict[str, Any], text: st
     ],
 )
 def test_a_leave_is_repeated_only_where_that_may_help(answer: Any, code: int) -> None:
-    assert DYNAMIC.leave_verdict(answer) == code
+    assert DYNAMIC.leave_error(answer) == code

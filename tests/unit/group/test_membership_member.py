@@ -21,7 +21,7 @@ def joined(number: int = 1, member_id: str = "m") -> Generation:
 
 def stable() -> Member:
     member = Member()
-    member.want("first")
+    member.request_rejoin("first")
     assert member.begin()
     member.prepared()
     member.asks()
@@ -33,26 +33,30 @@ def stable() -> Member:
 def test_it_joins_when_somebody_wants_it() -> None:
     member = Member()
     assert not member.begin()
-    member.want("because")
+    member.request_rejoin("because")
     assert member.begin()
     member.prepared()
     assert member.asks() == "because"
     member.joined(joined())
-    assert (member.state, member.beats, member.holds) == (S.SYNCING, True, False)
+    assert (member.state, member.sends_heartbeats, member.has_assignment) == (
+        S.SYNCING,
+        True,
+        False,
+    )
     member.synced()
-    assert (member.state, member.beats, member.holds) == (S.STABLE, True, True)
+    assert (member.state, member.sends_heartbeats, member.has_assignment) == (S.STABLE, True, True)
     assert member.rebalances == 1
     assert not member.begin()
 
 
 def test_a_wish_before_the_join_is_met_by_it_and_one_after_it_begins_the_next_rebalance() -> None:
     member = stable()
-    member.want("one")
+    member.request_rejoin("one")
     assert member.begin()
-    member.want("two")
+    member.request_rejoin("two")
     member.prepared()
     assert member.asks() == "one"
-    member.want("three")
+    member.request_rejoin("three")
     member.joined(joined(2))
     member.synced()
     assert member.begin()
@@ -63,7 +67,7 @@ def test_a_wish_before_the_join_is_met_by_it_and_one_after_it_begins_the_next_re
 def test_whoever_holds_something_is_told_of_the_loss_before_it_joins_again() -> None:
     for advance in ("", "begin", "prepared", "joined"):
         member = stable()
-        member.want("again")
+        member.request_rejoin("again")
         if advance:
             member.begin()
         if advance in ("prepared", "joined"):
@@ -74,12 +78,12 @@ def test_whoever_holds_something_is_told_of_the_loss_before_it_joins_again() -> 
         assert (member.state, member.generation, member.error) == (S.LOST, None, TROUBLE)
         assert not member.over(TROUBLE)
         member.told()
-        assert (member.state, member.holds) == (S.PREPARING, False)
+        assert (member.state, member.has_assignment) == (S.PREPARING, False)
 
 
 def test_whoever_holds_nothing_just_joins_again() -> None:
     member = Member()
-    member.want("first")
+    member.request_rejoin("first")
     member.begin()
     member.prepared()
     member.joined(joined())
@@ -105,9 +109,9 @@ def test_a_member_id_is_taken_once() -> None:
 
 def test_leaving_gives_the_id_and_forgets_all() -> None:
     member = stable()
-    member.want("soon")
+    member.request_rejoin("soon")
     assert member.leave() == "m"
-    assert (member.state, member.holds, member.generation, member.wish) == (
+    assert (member.state, member.has_assignment, member.generation, member.rejoin_reason) == (
         S.OUTSIDE,
         False,
         None,
@@ -120,9 +124,9 @@ def test_leaving_gives_the_id_and_forgets_all() -> None:
 def test_a_failure_and_the_close_are_ends() -> None:
     member = stable()
     member.fail(TROUBLE)
-    assert (member.state, member.error, member.holds) == (S.FAILED, TROUBLE, True)
-    member.want("again")
-    assert member.wish is None
+    assert (member.state, member.error, member.has_assignment) == (S.FAILED, TROUBLE, True)
+    member.request_rejoin("again")
+    assert member.rejoin_reason is None
     assert member.leave() == ""
     assert member.close() == "m"  # for saying goodbye
     member.fail(TROUBLE)
@@ -139,11 +143,11 @@ def test_whose_name_is_anothers_has_no_id_to_leave_with() -> None:
 def test_a_refusal_holds_until_there_is_an_assignment_or_it_leaves() -> None:
     for end in ("synced", "leave"):
         member = stable()
-        member.want("again")
+        member.request_rejoin("again")
         member.begin()
         member.prepared()
         member.refuse(TROUBLE)
-        assert (member.refused, member.last_error, member.holds) == (True, TROUBLE, True)
+        assert (member.refused, member.last_error, member.has_assignment) == (True, TROUBLE, True)
         member.asks()
         member.joined(joined(2))
         assert member.refused
@@ -169,15 +173,15 @@ class AnyOrder(RuleBasedStateMachine):
         self.granted = False
 
     @rule(reason=st.sampled_from(["a", "b"]))
-    def want(self, reason: str) -> None:
-        self.member.want(reason)
+    def request_rejoin(self, reason: str) -> None:
+        self.member.request_rejoin(reason)
 
     @rule(refused=st.booleans())
     def next_step(self, refused: bool) -> None:
         member = self.member
         match member.state:
             case S.OUTSIDE | S.STABLE:
-                wished = member.wish is not None
+                wished = member.rejoin_reason is not None
                 assert member.begin() == wished
             case S.PREPARING:
                 member.prepared()
@@ -218,14 +222,14 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def what_was_granted_is_held_until_it_is_lost_or_left(self) -> None:
-        assert self.member.holds == self.granted
+        assert self.member.has_assignment == self.granted
 
     @invariant()
     def heartbeats_have_a_generation(self) -> None:
         member = self.member
-        assert not member.beats or member.generation is not None
+        assert not member.sends_heartbeats or member.generation is not None
         if member.state in (S.SYNCING, S.STABLE):
-            assert member.beats
+            assert member.sends_heartbeats
         if member.state in (S.OUTSIDE, S.LOST, S.FAILED, S.CLOSED):
             assert member.generation is None
             assert not member.at_risk

@@ -6,10 +6,10 @@ import pytest
 
 from kclient.error_codes import TABLE, ErrorCode
 from kclient.errors import BrokerError
-from kclient.group.error_actions import VERDICTS, Api, Verdict, verdict_on
-from kclient.group.group_requests import Terms
+from kclient.group.error_actions import ERROR_ACTIONS, Api, ErrorAction, action_for
+from kclient.group.group_requests import GroupRequests
 
-C, V = ErrorCode, Verdict
+C, V = ErrorCode, ErrorAction
 COORDINATOR_CODES = (
     C.COORDINATOR_LOAD_IN_PROGRESS,
     C.COORDINATOR_NOT_AVAILABLE,
@@ -84,16 +84,16 @@ EXPECTED = {
         C.NOT_COORDINATOR: V.KEEP,
     },
 }
-ROWS = [(api, code, verdict) for api, row in EXPECTED.items() for code, verdict in row.items()]
+ROWS = [(api, code, action) for api, row in EXPECTED.items() for code, action in row.items()]
 
 
-@pytest.mark.parametrize(("api", "code", "verdict"), ROWS)
-def test_the_verdict_on(api: Api, code: ErrorCode, verdict: Verdict) -> None:
-    assert verdict_on(api, code) is verdict
+@pytest.mark.parametrize(("api", "code", "action"), ROWS)
+def test_the_verdict_on(api: Api, code: ErrorCode, action: ErrorAction) -> None:
+    assert action_for(api, code) is action
 
 
 def test_each_row_of_the_table_is_expected() -> None:
-    assert {(api, int(code)) for api, row in VERDICTS.items() for code in row} <= {
+    assert {(api, int(code)) for api, row in ERROR_ACTIONS.items() for code in row} <= {
         (api, int(code)) for api, code, _ in ROWS
     }
 
@@ -101,25 +101,25 @@ def test_each_row_of_the_table_is_expected() -> None:
 @pytest.mark.parametrize("api", Api)
 def test_a_code_that_nobody_expects_means_what_it_says_of_itself(api: Api) -> None:
     for code, info in TABLE.items():
-        if not code or code in VERDICTS[api]:
+        if not code or code in ERROR_ACTIONS[api]:
             continue
-        verdict = verdict_on(api, code)
+        action = action_for(api, code)
         if info.retriable:
-            assert verdict in (V.RETRY, V.REJOIN, V.KEEP)
+            assert action in (V.RETRY, V.REJOIN, V.KEEP)
         elif api in (Api.FIND, Api.JOIN, Api.SYNC):
-            assert verdict is V.LATER
+            assert action is V.LATER
         else:
-            assert verdict in (V.RETRY, V.KEEP, V.DONE)
+            assert action in (V.RETRY, V.KEEP, V.DONE)
 
 
 @pytest.mark.parametrize("api", Api)
 def test_a_code_of_the_future_has_a_verdict_too(api: Api) -> None:
-    assert verdict_on(api, 9_999) in Verdict
-    assert isinstance(terms().refusal(api, 9_999, 1), BrokerError)
+    assert action_for(api, 9_999) in ErrorAction
+    assert isinstance(requests().refusal(api, 9_999, 1), BrokerError)
 
 
-def terms(instance_id: str | None = None) -> Terms:
-    return Terms("orders", instance_id, 45_000, 300_000, "consumer")
+def requests(instance_id: str | None = None) -> GroupRequests:
+    return GroupRequests("orders", instance_id, 45_000, 300_000, "consumer")
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def terms(instance_id: str | None = None) -> Terms:
 def test_a_fatal_refusal_names_the_group_the_member_and_the_remedy(
     code: ErrorCode, words: str
 ) -> None:
-    error = terms("pod-7").refusal(Api.JOIN, code, 3)
+    error = requests("pod-7").refusal(Api.JOIN, code, 3)
     assert "JoinGroup of group orders as group_instance_id pod-7 failed" in str(error)
     assert words in str(error)
     assert error.node_id == 3
 
 
 def test_only_who_has_a_group_instance_id_is_told_what_it_needs() -> None:
-    named = terms("pod-7").refusal(Api.JOIN, C.UNSUPPORTED_VERSION, 3)
+    named = requests("pod-7").refusal(Api.JOIN, C.UNSUPPORTED_VERSION, 3)
     assert "group_instance_id needs brokers from 2.3 on" in str(named)
-    unnamed = terms().refusal(Api.JOIN, C.UNSUPPORTED_VERSION, 3)
+    unnamed = requests().refusal(Api.JOIN, C.UNSUPPORTED_VERSION, 3)
     assert "group_instance_id" not in str(unnamed)

@@ -34,7 +34,13 @@ from kclient.errors import (
     some_of,
 )
 from kclient.group.member import OUTSIDE, Generation
-from kclient.group.offset_requests import Course, OffsetCommit, OffsetFetch, course, united
+from kclient.group.offset_requests import (
+    CommitErrorAction,
+    OffsetCommit,
+    OffsetFetch,
+    combined_error,
+    commit_error_action,
+)
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -182,28 +188,28 @@ def test_of_two_answers_for_one_partition_the_error_counts() -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (CoordinatorLoadInProgress(), Course.RETRY),
-        (NotCoordinator(), Course.RETRY),
-        (UnknownTopicOrPartition(), Course.RETRY),
-        (UnknownTopicId(), Course.RETRY),
-        (BrokerTimedOut(), Course.RETRY),
-        (ConnectionLost(), Course.RETRY),
-        (RebalanceInProgress(), Course.REBALANCING),
-        (IllegalGeneration(), Course.OUSTED),
-        (UnknownMemberId(), Course.OUSTED),
-        (FencedInstanceId(), Course.OUSTED),
-        (StaleMemberEpoch(), Course.OUSTED),
-        (GroupIdNotFound(), Course.OUSTED),
-        (OffsetMetadataTooLarge(), Course.REFUSED),
-        (InvalidCommitOffsetSize(), Course.REFUSED),
-        (GroupAuthorizationFailed(), Course.REFUSED),
-        (TopicAuthorizationFailed(), Course.REFUSED),
-        (ProtocolError(), Course.REFUSED),
-        (ClientClosed(), Course.REFUSED),
+        (CoordinatorLoadInProgress(), CommitErrorAction.RETRY),
+        (NotCoordinator(), CommitErrorAction.RETRY),
+        (UnknownTopicOrPartition(), CommitErrorAction.RETRY),
+        (UnknownTopicId(), CommitErrorAction.RETRY),
+        (BrokerTimedOut(), CommitErrorAction.RETRY),
+        (ConnectionLost(), CommitErrorAction.RETRY),
+        (RebalanceInProgress(), CommitErrorAction.REBALANCING),
+        (IllegalGeneration(), CommitErrorAction.FENCED),
+        (UnknownMemberId(), CommitErrorAction.FENCED),
+        (FencedInstanceId(), CommitErrorAction.FENCED),
+        (StaleMemberEpoch(), CommitErrorAction.FENCED),
+        (GroupIdNotFound(), CommitErrorAction.FENCED),
+        (OffsetMetadataTooLarge(), CommitErrorAction.REFUSED),
+        (InvalidCommitOffsetSize(), CommitErrorAction.REFUSED),
+        (GroupAuthorizationFailed(), CommitErrorAction.REFUSED),
+        (TopicAuthorizationFailed(), CommitErrorAction.REFUSED),
+        (ProtocolError(), CommitErrorAction.REFUSED),
+        (ClientClosed(), CommitErrorAction.REFUSED),
     ],
 )
-def test_what_an_error_means_for_a_commit(error: KafkaError, expected: Course) -> None:
-    assert course(error) is expected
+def test_what_an_error_means_for_a_commit(error: KafkaError, expected: CommitErrorAction) -> None:
+    assert commit_error_action(error) is expected
 
 
 def test_one_error_names_all_partitions_that_have_the_like() -> None:
@@ -212,12 +218,12 @@ def test_one_error_names_all_partitions_that_have_the_like() -> None:
         T1: TopicAuthorizationFailed("no"),
         U0: OffsetMetadataTooLarge("too long"),
     }
-    error = united(errors, "g")
+    error = combined_error(errors, "g")
     assert isinstance(error, TopicAuthorizationFailed)
     assert "commit of t-0, t-1 by group g" in str(error)
     assert (error.topic_partition, error.node_id) == (None, 3)
     assert ["OffsetMetadataTooLarge" in note for note in error.__notes__] == [True]
-    assert united({U0: errors[U0]}, "g").topic_partition == U0
+    assert combined_error({U0: errors[U0]}, "g").topic_partition == U0
     assert errors[T0].message == "no"  # it may be in other hands, too
 
 
