@@ -23,7 +23,7 @@ from benchmarks.about import about
 from benchmarks.broker import NoBroker, broker
 from benchmarks.cells import CELLS
 from benchmarks.compare import differences, show_comparison
-from benchmarks.doors import DOORS, KCLIENT
+from benchmarks.entries import ENTRIES, KCLIENT
 from benchmarks.floors import looked_at, read_floors, verdicts
 from benchmarks.report import chart_subtitle, show, show_about, show_verdicts
 from benchmarks.results import ROUNDS, Run, rounds_of
@@ -49,11 +49,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tls-bootstrap", help="its TLS listener, for the TLS cells")
     made.add_argument("--ca", help="PEM file of the authority that signed its certificate")
     made.add_argument("--quick", action="store_true", help="fewer cells, rounds and records")
-    made.add_argument("--only", metavar="PATTERN", help="cells or doors with this in their name")
+    made.add_argument("--only", metavar="PATTERN", help="cells or entries with this in their name")
     made.add_argument(
         "--rounds",
         type=positive,
-        help=f"by default {ROUNDS}, but {FEW} for doors and {FEWER} for cells without a floor; "
+        help=f"by default {ROUNDS}, but {FEW} for entries and {FEWER} for cells without a floor; "
         f"quick {QUICK_ROUNDS}",
     )
     made.add_argument("--records", type=positive, help="per run; by default as the cell says")
@@ -226,7 +226,7 @@ def _run(options: argparse.Namespace) -> int:
         return profile(options)
     plan = plan_for(options)
     if not plan.cells:
-        sys.stderr.write(f"no cell and no door has {options.only!r} in its name\n")
+        sys.stderr.write(f"no cell and no entry has {options.only!r} in its name\n")
         return 2
     facts, runs = measure(options, plan)
     try:
@@ -240,8 +240,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def ours_failed(runs: Sequence[Run]) -> bool:
-    """Whether a door of kclient failed; a peer's failure is shown, but isn't ours."""
-    return any(DOORS[run.door].client == KCLIENT and "error" in run.outcome for run in runs)
+    """Whether an entry of kclient failed; a peer's failure is shown, but isn't ours."""
+    return any(ENTRIES[run.entry].client == KCLIENT and "error" in run.outcome for run in runs)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """How many records a run gets: as many as the others of its cell, whichever client it is.
 
 What starting costs inside the watch (first fetches, first batches) is spread over a run's records,
-so amounts that differ would favour whoever gets more. Cells say theirs in ``cells``; doors that
-would take far too long have a limit of their own, ``Door.most``, and growth has amounts per door.
+so amounts that differ would favour whoever gets more. Cells say theirs in ``cells``; entries that
+would take far too long have a limit of their own, ``Entry.most``, and growth has amounts per entry.
 """
 
 from __future__ import annotations
 
 from benchmarks.cells import Cell
-from benchmarks.doors import Door
+from benchmarks.entries import Entry
 
 WARM_UP_READING = 100_000
 """More than two full responses of four partitions; librdkafka's queue takes as many."""
@@ -23,20 +23,20 @@ READING = ("consume", "hold reading")
 
 
 def records_for(
-    cell: Cell, door: Door, fixed: int | None = None, divided: int = 1, scale: float = 1.0
+    cell: Cell, entry: Entry, fixed: int | None = None, divided: int = 1, scale: float = 1.0
 ) -> int:
     """Records of one run.
 
     Args:
         fixed: What the user said, for all runs of cells whose amount isn't part of their meaning.
         divided: A cell's amount is divided by this.
-        scale: Of what cells say per door, where they allow it.
+        scale: Of what cells say per entry, where they allow it.
     """
-    told = cell.records.get(door.name, cell.records.get(""))
+    told = cell.records.get(entry.name, cell.records.get(""))
     if told is not None:
-        return min(door.most, int(told * scale) if cell.scales else told)
+        return min(entry.most, int(told * scale) if cell.scales else told)
     wanted = cell.amount // divided if fixed is None else fixed
-    return max(1, min(door.most, wanted))
+    return max(1, min(entry.most, wanted))
 
 
 def warm_up_for(cell: Cell, records: int) -> int:

@@ -1,6 +1,6 @@
-"""The cells: a base, and one factor changed at a time. What is run, with which doors.
+"""The cells: a base, and one factor changed at a time. What is run, with which entries.
 
-A cell is a workload with settings; each of its doors is run in every round. The registry is data:
+A cell is a workload with settings; each of its entries is run in every round. The registry is data:
 ``runner`` runs it, ``report`` and ``floors`` name cells by ``Cell.name``.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.doors import DOORS
+from benchmarks.entries import ENTRIES
 
 MIB = 1024 * 1024
 WRITTEN, READ_LONG = 300_000, 500_000
@@ -55,12 +55,12 @@ class Cell:
 
     Attributes:
         name: ``workload: factor value``; unique.
-        workload: Which kind of door runs in it; says how topics are made and what is shown.
-        doors: Names of doors, in the order of the report.
+        workload: Which kind of entry runs in it; says how topics are made and what is shown.
+        entries: Names of entries, in the order of the report.
         settings: Fields of ``Job`` other than the base's.
         topics: How many topics.
-        amount: Records of each run, for all doors.
-        records: Per door, where the amount is part of what is measured; "" is for all others.
+        amount: Records of each run, for all entries.
+        records: Per entry, where the amount is part of what is measured; "" is for all others.
         quick: Whether ``--quick`` has it.
         tls: It needs a TLS listener.
         figure: The outcome's figure that the report shows and compares.
@@ -70,7 +70,7 @@ class Cell:
 
     name: str
     workload: str
-    doors: tuple[str, ...]
+    entries: tuple[str, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     topics: int = 1
     amount: int = 0
@@ -87,8 +87,8 @@ class Cell:
         return self.name.partition(": ")[2]
 
 
-def _doors(workload: str) -> tuple[str, ...]:
-    return tuple(door.name for door in DOORS.values() if door.workload == workload)
+def _entries(workload: str) -> tuple[str, ...]:
+    return tuple(entry.name for entry in ENTRIES.values() if entry.workload == workload)
 
 
 def _pair(
@@ -105,13 +105,13 @@ def _pair(
         Cell(
             f"{workload}: {factor}",
             workload,
-            doors,
+            entries,
             settings,
             amount=amounts[at],
             quick=quick,
             tls=tls,
         )
-        for at, (workload, doors) in enumerate((("produce", out), ("consume", into)))
+        for at, (workload, entries) in enumerate((("produce", out), ("consume", into)))
     ]
 
 
@@ -142,8 +142,8 @@ def _topics(count: int) -> list[Cell]:
 
 def _all() -> list[Cell]:
     cells = [
-        Cell("produce: base", "produce", _doors("produce"), amount=WRITTEN, quick=True),
-        Cell("consume: base", "consume", _doors("consume"), amount=READ_LONG, quick=True),
+        Cell("produce: base", "produce", _entries("produce"), amount=WRITTEN, quick=True),
+        Cell("consume: base", "consume", _entries("consume"), amount=READ_LONG, quick=True),
     ]
     cells += _pair("lz4", SEND, READ + MEMBERS_READ, (WRITTEN, READ_LONG), quick=True, codec="lz4")
     for codec in ("zstd", "snappy"):
@@ -173,16 +173,16 @@ def _all() -> list[Cell]:
 
 def _others() -> list[Cell]:
     latency: dict[str, Any] = {"linger": 0.0, "warm_up": 200}
-    consumers = tuple(name for name in _doors("idle") if name.endswith("consumers"))
-    producers = tuple(name for name in _doors("idle") if name.endswith("producers"))
-    members = tuple(name for name in _doors("idle") if name.endswith("members"))
+    consumers = tuple(name for name in _entries("idle") if name.endswith("consumers"))
+    producers = tuple(name for name in _entries("idle") if name.endswith("producers"))
+    members = tuple(name for name in _entries("idle") if name.endswith("members"))
     idle: dict[str, Any] = {"partitions": 1, "warm_up": 1}
     fixed: dict[str, Any] = {"scales": False}
     return [
         Cell(
             "latency: one awaited send",
             "latency",
-            _doors("latency"),
+            _entries("latency"),
             latency,
             records={"": 2_000},
             quick=True,
@@ -192,7 +192,7 @@ def _others() -> list[Cell]:
         Cell(
             "latency: send to received",
             "end to end",
-            _doors("end to end"),
+            _entries("end to end"),
             latency,
             records={"": 1_000},
             figure="p50_us",
@@ -201,7 +201,7 @@ def _others() -> list[Cell]:
         Cell(
             "longest hold: 1M records read",
             "hold reading",
-            _doors("hold reading"),
+            _entries("hold reading"),
             records={"": 1_000_000},
             figure="longest_ms",
             **fixed,
@@ -209,7 +209,7 @@ def _others() -> list[Cell]:
         Cell(
             "longest hold: 150k records written",
             "hold writing",
-            _doors("hold writing"),
+            _entries("hold writing"),
             records={"": 150_000},
             figure="longest_ms",
             **fixed,
@@ -217,11 +217,11 @@ def _others() -> list[Cell]:
         Cell("idle: 100 consumers", "idle", consumers, idle, records={"": 100}, **_IDLE),
         Cell("idle: 100 members of groups", "idle", members, idle, records={"": 100}, **_IDLE),
         Cell("idle: 100 producers", "idle", producers, idle, records={"": 100}, **_IDLE),
-        Cell("import", "import", _doors("import"), quick=True, figure="cpu_ms", **fixed),
+        Cell("import", "import", _entries("import"), quick=True, figure="cpu_ms", **fixed),
         Cell(
             "metadata: 100,000 partitions",
             "metadata",
-            _doors("metadata"),
+            _entries("metadata"),
             records={"": 100_000},
             quick=True,
             figure="update_s",

@@ -1,6 +1,6 @@
 """Two sessions side by side: ``python -m benchmarks --compare a.json b.json``.
 
-The medians of both and how far they are apart, door by door. A machine that was slower in one of
+The medians of both and how far they are apart, entry by entry. A machine that was slower in one of
 them shows in the peers' rows as well. Pure but for the console.
 """
 
@@ -21,10 +21,10 @@ TOLERANCE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One door of one cell in both sessions."""
+    """One entry of one cell in both sessions."""
 
     cell: str
-    door: str
+    entry: str
     first: float
     second: float
 
@@ -51,7 +51,7 @@ def differences(first: Sequence[Run], second: Sequence[Run]) -> list[Difference]
 def show_comparison(console: Console, names: tuple[str, str], found: Sequence[Difference]) -> None:
     """A table of all, and how many are within the tolerance."""
     table = Table(title="two sessions", title_style="bold", title_justify="left")
-    for heading in ("cell", "door"):
+    for heading in ("cell", "entry"):
         table.add_column(heading, no_wrap=True)
     for heading in (*names, "apart"):
         table.add_column(heading, justify="right")
@@ -59,7 +59,7 @@ def show_comparison(console: Console, names: tuple[str, str], found: Sequence[Di
         style = "" if one.apart <= TOLERANCE else "yellow"
         table.add_row(
             one.cell,
-            one.door,
+            one.entry,
             f"{one.first:,.3g}",
             f"{one.second:,.3g}",
             f"{one.apart:.0%}",

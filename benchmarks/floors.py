@@ -19,9 +19,9 @@ Holds = Literal["holds", "doesn't hold", "not decided"]
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A bound relative to another door: ``cheaper`` times less, or ``within`` times as much."""
+    """A bound relative to another entry: ``cheaper`` times less, or ``within`` times as much."""
 
-    door: str
+    entry: str
     cell: str
     cheaper: float | None = None
     within: float | None = None
@@ -33,13 +33,14 @@ class Floor:
 
     row: str
     cell: str
-    door: str
+    entry: str
     figure: str = "cpu_us"
     unit: str = "us"
     at_most: float | None = None
     against: tuple[Against, ...] = ()
     bare: str | None = None
-    """Door of no client: what anybody on that kind of loop pays, shown beside what was measured."""
+    """Entry of no client: what anybody on that kind of loop pays, shown beside what was measured.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,16 @@ def read_floors(path: Path = FILE) -> tuple[Floor, ...]:
     """The floors of a file, in its order.
 
     Raises:
-        TypeError: An entry has a key that no floor has, or lacks one.
+        TypeError: An item has a key that no floor has, or lacks one.
         ValueError: A bound says neither ``cheaper`` nor ``within``, or a floor has no bound.
     """
     floors = []
-    for entry in tomllib.loads(path.read_text(encoding="utf-8"))["floor"]:
-        bounds: list[dict[str, Any]] = entry.pop("against", [])
-        against = tuple(Against(**{"cell": entry["cell"], **bound}) for bound in bounds)
+    for item in tomllib.loads(path.read_text(encoding="utf-8"))["floor"]:
+        bounds: list[dict[str, Any]] = item.pop("against", [])
+        against = tuple(Against(**{"cell": item["cell"], **bound}) for bound in bounds)
         if any((one.cheaper is None) == (one.within is None) for one in against):
-            raise ValueError(f"{entry['row']}: either cheaper or within")
-        floor = Floor(**entry, against=against)
+            raise ValueError(f"{item['row']}: either cheaper or within")
+        floor = Floor(**item, against=against)
         if floor.at_most is None and not against:
             raise ValueError(f"{floor.row}: no bound")
         floors.append(floor)
@@ -73,9 +74,9 @@ def read_floors(path: Path = FILE) -> tuple[Floor, ...]:
 
 
 def looked_at(floors: Sequence[Floor]) -> frozenset[tuple[str, str]]:
-    """Cells and doors whose figures some floor needs."""
-    own = {(floor.cell, floor.door) for floor in floors}
-    others = {(one.cell, one.door) for floor in floors for one in floor.against}
+    """Cells and entries whose figures some floor needs."""
+    own = {(floor.cell, floor.entry) for floor in floors}
+    others = {(one.cell, one.entry) for floor in floors for one in floor.against}
     bare = {(floor.cell, floor.bare) for floor in floors if floor.bare is not None}
     return frozenset(own | others | bare)
 
@@ -85,7 +86,7 @@ def verdicts(floors: Sequence[Floor], runs: Sequence[Run]) -> list[Verdict]:
     summaries = summarize(runs)
     found = []
     for floor in floors:
-        summary = summaries.get((floor.cell, floor.door))
+        summary = summaries.get((floor.cell, floor.entry))
         value = summary.figures.get(floor.figure) if summary else None
         if floor.at_most is not None:
             limit = f"<= {floor.at_most:g} {floor.unit}"
@@ -97,9 +98,9 @@ def verdicts(floors: Sequence[Floor], runs: Sequence[Run]) -> list[Verdict]:
 
 
 def _relative(floor: Floor, bound: Against, runs: Sequence[Run]) -> Verdict:
-    mine, other = (floor.cell, floor.door), (bound.cell, bound.door)
+    mine, other = (floor.cell, floor.entry), (bound.cell, bound.entry)
     times = ratio(runs, mine, other, floor.figure)
-    name = bound.door if bound.cell == floor.cell else bound.cell
+    name = bound.entry if bound.cell == floor.cell else bound.cell
     if bound.cheaper is not None:
         measured = "-" if times is None else f"{times:.2f}x cheaper"
         limit, holds = f">= {bound.cheaper:g}x {name}", times and times >= bound.cheaper

@@ -21,15 +21,15 @@ Outcome = dict[str, Any]
 
 
 class NotRun(Exception):
-    """A door that can't be measured here, and why; it is shown with that, not dropped."""
+    """An entry that can't be measured here, and why; it is shown with that, not dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of one door.
+    """One run of one entry.
 
     Attributes:
-        door: Its name in ``doors.DOORS``.
+        entry: Its name in ``entries.ENTRIES``.
         records: How many are measured.
         warm_up: How many go before, unmeasured.
         topics: Where records go to, or come from.
@@ -41,7 +41,7 @@ class Job:
         tuned: The client's own best settings instead of the equal ones.
     """
 
-    door: str
+    entry: str
     bootstrap: str
     records: int
     topics: tuple[str, ...] = ()

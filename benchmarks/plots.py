@@ -13,16 +13,16 @@ from typing import Any
 import matplotlib
 
 from benchmarks.cells import CELLS
-from benchmarks.doors import (
+from benchmarks.entries import (
     AIO,
     AIOKAFKA,
     CONFLUENT,
-    DOORS,
+    ENTRIES,
     KAFKA_PYTHON,
     KCLIENT,
     NOBODY,
     OWNERS,
-    Door,
+    Entry,
 )
 from benchmarks.results import Run, Summary, summarize
 
@@ -84,11 +84,11 @@ def _bars(folder: Path, cell: str, title: str, rows: Sequence[Summary], subtitle
     """Horizontal bars, cheapest on top, each with its figure and the range of its runs."""
     rows = sorted(rows, key=lambda one: one.figures["cpu_us"], reverse=True)
     longest = max(one.figures["cpu_us"] for one in rows)
-    ours = [one.figures["cpu_us"] for one in rows if DOORS[one.door].client == KCLIENT]
+    ours = [one.figures["cpu_us"] for one in rows if ENTRIES[one.entry].client == KCLIENT]
     limit = min(longest, LONG_TAIL * max(ours, default=longest)) * 1.12
     figure, axes = pyplot.subplots(figsize=(10, 1.6 + 0.34 * len(rows)))
     for place, one in enumerate(rows):
-        value, client = one.figures["cpu_us"], DOORS[one.door].client
+        value, client = one.figures["cpu_us"], ENTRIES[one.entry].client
         axes.barh(place, min(value, limit), height=0.68, **_look(one))
         if value <= limit:
             low, high = one.lowest["cpu_us"], min(one.highest["cpu_us"], limit)
@@ -98,25 +98,25 @@ def _bars(folder: Path, cell: str, title: str, rows: Sequence[Summary], subtitle
         if value > limit:
             _break(axes, limit * 0.94, place, limit)
         axes.text(at, place, f"  {value:.3g}", va="center", fontsize=9, fontweight=weight)
-    axes.set_yticks(range(len(rows)), [one.door for one in rows])
+    axes.set_yticks(range(len(rows)), [one.entry for one in rows])
     for label, one in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set_fontweight("bold" if DOORS[one.door].client == KCLIENT else "normal")
+        label.set_fontweight("bold" if ENTRIES[one.entry].client == KCLIENT else "normal")
     axes.set_xlim(0, limit * 1.09)
     axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.set_xlabel("client CPU per record, microseconds (user and system, all threads)")
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
-    _legend(axes, [DOORS[one.door] for one in rows])
+    _legend(axes, [ENTRIES[one.entry] for one in rows])
     return _save(figure, folder, cell, title, subtitle)
 
 
 def _look(one: Summary) -> dict[str, Any]:
     """A client's colour; hatched where it has its own best settings."""
-    door = DOORS[one.door]
-    if not door.tuned:
-        return {"color": COLORS[door.client]}
-    return {"facecolor": "white", "edgecolor": COLORS[door.client], "hatch": HATCH, "linewidth": 1}
+    entry = ENTRIES[one.entry]
+    if not entry.tuned:
+        return {"color": COLORS[entry.client]}
+    return {"facecolor": "white", "edgecolor": COLORS[entry.client], "hatch": HATCH, "linewidth": 1}
 
 
 def _break(axes: Any, at: float, place: float, limit: float) -> None:
@@ -129,7 +129,7 @@ def _break(axes: Any, at: float, place: float, limit: float) -> None:
 def _factors(
     folder: Path, workload: str, word: str, summaries: Sequence[Summary], subtitle: str
 ) -> list[Path]:
-    """One small chart per factor, side by side: all doors of a cell as bars."""
+    """One small chart per factor, side by side: all entries of a cell as bars."""
     names = [
         name
         for name, cell in CELLS.items()
@@ -163,7 +163,7 @@ def _small(axes: Any, title: str, rows: Sequence[Summary]) -> None:
         value = one.figures["cpu_us"]
         axes.barh(place, value, height=0.7, **_look(one))
         axes.text(value, place, f" {value:.3g}", va="center", fontsize=8)
-    axes.set_yticks(range(len(rows)), [one.door for one in rows], fontsize=8)
+    axes.set_yticks(range(len(rows)), [one.entry for one in rows], fontsize=8)
     axes.set_xlim(0, most * 1.18)
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
     axes.tick_params(axis="y", length=0)
@@ -204,23 +204,23 @@ def _latency(folder: Path, rows: Sequence[Summary], subtitle: str) -> Path:
 def _spans(axes: Any, rows: Sequence[Summary]) -> None:
     for place, one in enumerate(rows):
         low, high = one.figures["p50_us"], one.figures["p99_us"]
-        color = COLORS[DOORS[one.door].client]
+        color = COLORS[ENTRIES[one.entry].client]
         axes.plot([low, high], [place, place], color=color, linewidth=5, alpha=0.3)
         axes.plot(low, place, "o", color=color, markersize=9)
         axes.plot(high, place, "|", color=color, markersize=11, markeredgewidth=2)
         axes.text(high * 1.12, place, f"{low:,.0f} / {high:,.0f}", va="center", fontsize=9)
-    axes.set_yticks(range(len(rows)), [one.door for one in rows])
+    axes.set_yticks(range(len(rows)), [one.entry for one in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.grid(axis="x", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
 
 
-def _legend(axes: Any, doors: Sequence[Door]) -> None:
+def _legend(axes: Any, entries: Sequence[Entry]) -> None:
     """On white, so that the grid doesn't go through it."""
-    labels = [name for name in OWNERS if any(door.client == name for door in doors)]
+    labels = [name for name in OWNERS if any(entry.client == name for entry in entries)]
     handles = [Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in labels]
-    if any(door.tuned for door in doors):
+    if any(entry.tuned for entry in entries):
         labels.append(TUNED)
         handles.append(Rectangle((0, 0), 1, 1, facecolor="white", edgecolor=INK, hatch=HATCH))
     legend = axes.legend(

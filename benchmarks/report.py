@@ -1,8 +1,8 @@
 """The report in the terminal: a table per cell, then the verdicts. Reads results, measures nothing.
 
-A door that could not run is a row with its reason. Ratios say how many times more a peer's door
-costs; which door of a peer is beside which of ours is in ``doors.BESIDE``, and named below a table.
-Fits in a hundred columns.
+An entry that could not run is a row with its reason. Ratios say how many times more a peer's entry
+costs; which entry of a peer is beside which of ours is in ``entries.BESIDE``, and named below a
+table. Fits in a hundred columns.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.cells import CELLS, Cell
-from benchmarks.doors import (
+from benchmarks.entries import (
     AIO,
     AIOKAFKA,
     BESIDE,
     CLIENTS,
     CONFLUENT,
-    DOORS,
+    ENTRIES,
     KAFKA_PYTHON,
     KCLIENT,
 )
@@ -53,7 +53,7 @@ _NARROW = {
 }
 CAPTION = (
     "x: how many times cheaper kclient's CPU per record (or whatever figure +- stands behind) is\n"
-    "than that of the peer's door beside it, named below each table; median of the rounds' ratios"
+    "than that of the peer's entry beside it, named below each table; median of the rounds' ratios"
 )
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "produce": CPU,
@@ -113,7 +113,7 @@ def show_about(console: Console, facts: Mapping[str, Any], runs: Sequence[Run]) 
     if load > (facts.get("cores") or 1):
         say("the machine had other work: trust ratios more than figures", "yellow")
     for name in facts.get("unknown", ()):
-        say(f"not shown, as this version has no such cell or door: {name}", "yellow")
+        say(f"not shown, as this version has no such cell or entry: {name}", "yellow")
 
 
 def _rounds(runs: Iterable[Run]) -> str:
@@ -121,8 +121,8 @@ def _rounds(runs: Iterable[Run]) -> str:
     rounds: dict[tuple[str, str], int] = {}
     records: set[int] = set()
     for run in runs:
-        door = run.cell, run.door
-        rounds[door] = max(rounds.get(door, 0), run.round + 1)
+        entry = run.cell, run.entry
+        rounds[entry] = max(rounds.get(entry, 0), run.round + 1)
         if "records" in run.outcome:
             records.add(run.outcome["records"])
     count = _range(set(rounds.values()))
@@ -144,7 +144,7 @@ def show(console: Console, runs: Sequence[Run]) -> None:
     console.print(CAPTION, style="dim", markup=False, highlight=False)
     for name in dict.fromkeys(run.cell for run in runs):
         cell = CELLS[name]
-        rows = [summaries[name, door] for door in cell.doors if (name, door) in summaries]
+        rows = [summaries[name, entry] for entry in cell.entries if (name, entry) in summaries]
         console.print()
         console.print(_table(cell, rows, runs, console.width >= WIDE))
         for line in _beside(cell, rows):
@@ -164,7 +164,7 @@ def _table(cell: Cell, rows: Sequence[Summary], runs: Sequence[Run], wide: bool)
         pad_edge=False,
         padding=(0, 1, 0, 0) if wide else (0, 0, 0, 0),
     )
-    table.add_column("door", no_wrap=True)
+    table.add_column("entry", no_wrap=True)
     for heading, figure, _ in columns:
         words = (
             heading if wide else heading.replace("CPU us/", "CPU us\n/").replace(" each", "\neach")
@@ -175,16 +175,16 @@ def _table(cell: Cell, rows: Sequence[Summary], runs: Sequence[Run], wide: bool)
     peers = [
         client
         for client in CLIENTS
-        if client != KCLIENT and any(DOORS[one.door].client == client for one in rows)
+        if client != KCLIENT and any(ENTRIES[one.entry].client == client for one in rows)
     ]
     for client in peers:
         words = _SHORT.get(client, client) if wide else _NARROW[client]
         table.add_column(words, justify="right", no_wrap=True)
     for one in rows:
-        style = "bold" if DOORS[one.door].client == KCLIENT else ""
-        style = "dim" if DOORS[one.door].tuned else style
+        style = "bold" if ENTRIES[one.entry].client == KCLIENT else ""
+        style = "dim" if ENTRIES[one.entry].tuned else style
         times = [_times(cell, one, client, runs) for client in peers]
-        table.add_row(one.door, *_cells(cell, one, columns), *times, style=style)
+        table.add_row(one.entry, *_cells(cell, one, columns), *times, style=style)
     return table
 
 
@@ -202,28 +202,28 @@ def _cells(cell: Cell, one: Summary, columns: Sequence[Column]) -> list[str]:
 
 
 def _beside(cell: Cell, rows: Sequence[Summary]) -> list[str]:
-    """Which doors the ratios are to; doors of ours with the same ones share a line."""
-    there = {one.door for one in rows}
+    """Which entries the ratios are to; entries of ours with the same ones share a line."""
+    there = {one.entry for one in rows}
     groups: dict[tuple[str, ...], list[str]] = {}
     for one in rows:
-        peers = tuple(name for name in BESIDE.get(one.door, ()) if name in there)
+        peers = tuple(name for name in BESIDE.get(one.entry, ()) if name in there)
         if peers:
-            groups.setdefault(peers, []).append(one.door)
+            groups.setdefault(peers, []).append(one.entry)
     return [f"  beside {'; '.join(ours)}: {'; '.join(peers)}" for peers, ours in groups.items()]
 
 
 def _reasons(rows: Sequence[Summary]) -> list[str]:
-    """Why doors have no figures, or not all."""
-    found = [f"{one.door} was not run: {one.missing}" for one in rows if one.missing]
-    found += [f"{one.door} failed: {one.error}" for one in rows if one.error]
+    """Why entries have no figures, or not all."""
+    found = [f"{one.entry} was not run: {one.missing}" for one in rows if one.missing]
+    found += [f"{one.entry} failed: {one.error}" for one in rows if one.error]
     return found
 
 
 def _times(cell: Cell, mine: Summary, client: str, runs: Sequence[Run]) -> str:
-    """How many times more than ours the nearest door of a client costs."""
-    for other in BESIDE.get(mine.door, ()):
-        if DOORS[other].client == client and other in cell.doors:
-            times = ratio(runs, (cell.name, mine.door), (cell.name, other), cell.figure)
+    """How many times more than ours the nearest entry of a client costs."""
+    for other in BESIDE.get(mine.entry, ()):
+        if ENTRIES[other].client == client and other in cell.entries:
+            times = ratio(runs, (cell.name, mine.entry), (cell.name, other), cell.figure)
             return "" if times is None else f"{times:,.{2 if times < 100 else 0}f}x"
     return ""
 

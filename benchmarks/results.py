@@ -1,6 +1,6 @@
 """Arithmetic over runs: medians, spreads, ratios. Pure; knows neither clients nor files.
 
-A ratio between two doors is the median of the ratios of their runs in the same round, which are a
+A ratio between two entries is the median of the ratios of their runs in the same round, which are a
 few seconds apart: a machine that is slower for a minute doesn't shift it.
 """
 
@@ -19,10 +19,10 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one door in one cell."""
+    """One run of one entry in one cell."""
 
     cell: str
-    door: str
+    entry: str
     round: int
     outcome: Outcome
 
@@ -32,10 +32,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the runs of a door in a cell came to."""
+    """What the runs of an entry in a cell came to."""
 
     cell: str
-    door: str
+    entry: str
     figures: dict[str, float]
     """Medians by name."""
     lowest: dict[str, float]
@@ -58,14 +58,14 @@ def rounds_of(runs: Iterable[Run]) -> int:
 
 
 def summarize(runs: Iterable[Run]) -> dict[tuple[str, str], Summary]:
-    """Summaries by cell and door, in the order of their first runs."""
+    """Summaries by cell and entry, in the order of their first runs."""
     grouped: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        grouped.setdefault((run.cell, run.door), []).append(run)
+        grouped.setdefault((run.cell, run.entry), []).append(run)
     return {key: _summary(*key, found) for key, found in grouped.items()}
 
 
-def _summary(cell: str, door: str, runs: Sequence[Run]) -> Summary:
+def _summary(cell: str, entry: str, runs: Sequence[Run]) -> Summary:
     errors = [run.outcome["error"] for run in runs if "error" in run.outcome]
     missing = [run.outcome["missing"] for run in runs if "missing" in run.outcome]
     good = [run.outcome for run in runs if "error" not in run.outcome and not missing]
@@ -76,7 +76,7 @@ def _summary(cell: str, door: str, runs: Sequence[Run]) -> Summary:
                 columns.setdefault(name, []).append(float(value))
     return Summary(
         cell,
-        door,
+        entry,
         {name: statistics.median(values) for name, values in columns.items()},
         {name: min(values) for name, values in columns.items()},
         {name: max(values) for name, values in columns.items()},
@@ -96,8 +96,8 @@ def ratio(
     """How many times greater ``other``'s figure is than ``mine``'s; None without a common round."""
     tables: dict[tuple[str, str], dict[int, Outcome]] = {mine: {}, other: {}}
     for run in runs:
-        if (run.cell, run.door) in tables:
-            tables[run.cell, run.door][run.round] = run.outcome
+        if (run.cell, run.entry) in tables:
+            tables[run.cell, run.entry][run.round] = run.outcome
     found = [
         outcome[other_figure or figure] / tables[mine][number][figure]
         for number, outcome in tables[other].items()

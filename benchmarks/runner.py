@@ -1,8 +1,8 @@
 """Runs the cells: round after round, each run in a process of its own.
 
-Within a round the doors of a cell follow each other, beginning with another one each time, so that
-what is compared lies close together and nobody is always first. Topics are made and checked here,
-outside of the measured processes.
+Within a round the entries of a cell follow each other, beginning with another one each time, so
+that what is compared lies close together and nobody is always first. Topics are made and checked
+here, outside of the measured processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.amounts import READING, records_for, warm_up_for
 from benchmarks.broker import Address
 from benchmarks.cells import Cell
-from benchmarks.doors import DOORS, KCLIENT, Door
+from benchmarks.entries import ENTRIES, KCLIENT, Entry
 from benchmarks.job import Job, Outcome
 from benchmarks.results import Run
 from benchmarks.topics import Topics
@@ -27,7 +27,7 @@ from kclient.errors import KafkaError
 RUN_TIMEOUT = 120.0
 WRITING = ("produce", "latency", "end to end", "hold writing")
 FEW = 3
-"""Rounds of doors that no floor looks at, beside others in their cell that one does look at."""
+"""Rounds of entries that no floor looks at, beside others in their cell that one does look at."""
 FEWER = 2
 """Rounds of cells that no floor looks at."""
 MANY_PARTITIONS = 100
@@ -41,13 +41,13 @@ class Plan:
     cells: tuple[Cell, ...]
     rounds: int = 5
     every: frozenset[tuple[str, str]] | None = None
-    """Cells and doors that run in every round, all others in the first few; None is all."""
+    """Cells and entries that run in every round, all others in the first few; None is all."""
     records: int | None = None
     """Of every run, if given; but for cells whose amounts are part of what they measure."""
     divided: int = 1
     """Amounts of cells are divided by this."""
     scale: float = 1.0
-    """Of the amounts that cells have per door."""
+    """Of the amounts that cells have per entry."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Session:
         """All rounds of all cells; what can't run is among the runs, with its reason."""
         for number in range(self.plan.rounds):
             for at, cell in enumerate(self.plan.cells):
-                if number and not any(self._wanted(cell, name, number) for name in cell.doors):
+                if number and not any(self._wanted(cell, name, number) for name in cell.entries):
                     continue
                 self.tell(
                     f"round {number + 1} of {self.plan.rounds}, "
@@ -81,16 +81,16 @@ class Session:
         return self.runs
 
     def _round(self, cell: Cell, number: int) -> Iterator[Run]:
-        first = number % len(cell.doors)
+        first = number % len(cell.entries)
         made: tuple[str, ...] = ()
-        for name in (*cell.doors[first:], *cell.doors[:first]):
+        for name in (*cell.entries[first:], *cell.entries[:first]):
             if not self._wanted(cell, name, number) or self._gave_up(cell, name):
                 continue
             if cell.tls and not (self.address.tls_bootstrap and self.address.ca):
                 reason = "no TLS listener: give --tls-bootstrap and --ca"
                 yield Run(cell.name, name, number, {"missing": reason})
                 continue
-            job = self.job(cell, DOORS[name])
+            job = self.job(cell, ENTRIES[name])
             try:
                 if cell.workload in WRITING:
                     made = made or self._target(cell, job)
@@ -110,29 +110,29 @@ class Session:
         except KafkaError as error:
             self.tell(f"topics could not be deleted: {error}")
 
-    def _wanted(self, cell: Cell, door: str, number: int) -> bool:
-        """Whether a door runs in this round."""
+    def _wanted(self, cell: Cell, entry: str, number: int) -> bool:
+        """Whether an entry runs in this round."""
         every = self.plan.every
-        if every is None or (cell.name, door) in every:
+        if every is None or (cell.name, entry) in every:
             return True
-        beside = any((cell.name, other) in every for other in cell.doors)
+        beside = any((cell.name, other) in every for other in cell.entries)
         return number < min(FEW if beside else FEWER, cell.rounds)
 
-    def _gave_up(self, cell: Cell, door: str) -> bool:
-        """Whether a door is missing here, or has failed twice: more tries would tell nothing."""
-        mine = [run.outcome for run in self.runs if (run.cell, run.door) == (cell.name, door)]
+    def _gave_up(self, cell: Cell, entry: str) -> bool:
+        """Whether an entry is missing here, or has failed twice: more tries would tell nothing."""
+        mine = [run.outcome for run in self.runs if (run.cell, run.entry) == (cell.name, entry)]
         failed = sum("error" in outcome for outcome in mine)
         return failed > 1 or any("missing" in outcome for outcome in mine)
 
-    def job(self, cell: Cell, door: Door) -> Job:
+    def job(self, cell: Cell, entry: Entry) -> Job:
         plan = self.plan
-        records = records_for(cell, door, plan.records, plan.divided, plan.scale)
+        records = records_for(cell, entry, plan.records, plan.divided, plan.scale)
         base = Job(
-            door.name,
+            entry.name,
             (self.address.tls_bootstrap or "") if cell.tls else self.address.bootstrap,
             records,
             ca=self.address.ca if cell.tls else None,
-            tuned=door.tuned,
+            tuned=entry.tuned,
         )
         return replace(base, **{**cell.settings, "warm_up": warm_up_for(cell, records)})
 
@@ -243,27 +243,29 @@ def _outcome(stdout: str, stderr: str, code: int) -> Outcome:
 
 
 def choose(cells: Sequence[Cell], quick: bool, only: str | None) -> tuple[Cell, ...]:
-    """The cells of a session; ``only`` picks by a piece of the name of cell or door.
+    """The cells of a session; ``only`` picks by a piece of the name of cell or entry.
 
-    A quick one leaves out tuned and slow doors, and peers where only growth is looked at.
+    A quick one leaves out tuned and slow entries, and peers where only growth is looked at.
     """
     found = []
     for cell in cells:
         if quick and not cell.quick and only is None:
             continue
         if quick:
-            cell = replace(cell, doors=tuple(name for name in cell.doors if _is_quick(cell, name)))
+            cell = replace(
+                cell, entries=tuple(name for name in cell.entries if _is_quick(cell, name))
+            )
         if only is not None and only.lower() not in cell.name.lower():
-            doors = tuple(door for door in cell.doors if only.lower() in door.lower())
-            if not doors:
+            entries = tuple(entry for entry in cell.entries if only.lower() in entry.lower())
+            if not entries:
                 continue
-            cell = replace(cell, doors=doors)
+            cell = replace(cell, entries=entries)
         found.append(cell)
     return tuple(found)
 
 
 def _is_quick(cell: Cell, name: str) -> bool:
-    door = DOORS[name]
+    entry = ENTRIES[name]
     if cell.settings.get("spread"):
-        return door.client == KCLIENT
-    return not (door.tuned or door.slow)
+        return entry.client == KCLIENT
+    return not (entry.tuned or entry.slow)

@@ -23,7 +23,7 @@ def save(path: Path, facts: dict[str, Any], runs: Sequence[Run]) -> None:
         "about": facts,
         "cells": [_described(CELLS[name]) for name in names],
         "summaries": [
-            {"cell": one.cell, "door": one.door, "runs": one.runs, "medians": one.figures}
+            {"cell": one.cell, "entry": one.entry, "runs": one.runs, "medians": one.figures}
             for one in summarize(runs).values()
         ],
         "verdicts": [
@@ -40,7 +40,7 @@ def _described(cell: Cell) -> dict[str, Any]:
 
 
 def load(path: Path) -> tuple[dict[str, Any], list[Run]]:
-    """What ``save`` wrote; runs of cells and doors that this version doesn't have are left out.
+    """What ``save`` wrote; runs of cells and entries that this version doesn't have are left out.
 
     Raises:
         NotASession: It can't be read, or is something else.
@@ -58,19 +58,19 @@ def load(path: Path) -> tuple[dict[str, Any], list[Run]]:
     if not isinstance(facts, dict) or not runs:
         raise NotASession(f"{path} is not a session: nothing was measured in it")
     known = [run for run in runs if _known(run)]
-    unknown = sorted({f"{run.cell}, {run.door}" for run in runs if not _known(run)})
+    unknown = sorted({f"{run.cell}, {run.entry}" for run in runs if not _known(run)})
     return (facts | {"unknown": unknown} if unknown else facts), known
 
 
 def _known(run: Run) -> bool:
-    return run.cell in CELLS and run.door in CELLS[run.cell].doors
+    return run.cell in CELLS and run.entry in CELLS[run.cell].entries
 
 
 def _run(content: dict[str, Any]) -> Run:
     run = Run(**content)
     outcome: Any = run.outcome
-    if not (isinstance(run.cell, str) and isinstance(run.door, str)):
-        raise TypeError("a run's cell and door are names")
+    if not (isinstance(run.cell, str) and isinstance(run.entry, str)):
+        raise TypeError("a run's cell and entry are names")
     if not (isinstance(run.round, int) and isinstance(outcome, dict)):
         raise TypeError("a run has a round and an outcome")
     return run

@@ -32,7 +32,7 @@ class Watch:
 
     on_start: Callable[[], None] | None = None
     on_stop: Callable[[], None] | None = None
-    """Hooks of whoever looks at more than time, such as ``holds``; of the class, as doors make
+    """Hooks of whoever looks at more than time, such as ``holds``; of the class, as entries make
     their watches themselves."""
 
     def __init__(self) -> None:

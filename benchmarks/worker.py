@@ -1,6 +1,6 @@
 """The process of one run: ``python -m benchmarks.worker``, a job as JSON on its input.
 
-It prints one line of JSON: figures; ``missing``, where the client or the door isn't there; or
+It prints one line of JSON: figures; ``missing``, where the client or the entry isn't there; or
 ``error``. Started by ``runner``; nothing else of the bench runs in this process.
 """
 
@@ -13,28 +13,28 @@ import sys
 import threading
 from pathlib import Path
 
-from benchmarks.doors import DOORS, KCLIENT
+from benchmarks.entries import ENTRIES, KCLIENT
 from benchmarks.job import Job, NotRun, Outcome
 
 
 def run(job: Job) -> Outcome:
     """The outcome of a job, whatever happens to it."""
-    door = DOORS[job.door]
+    entry = ENTRIES[job.entry]
     try:
-        function = door.function()
+        function = entry.function()
         outcome = function(job)
     except ImportError as error:
         word = (
-            "error" if door.client == KCLIENT else "missing"
+            "error" if entry.client == KCLIENT else "missing"
         )  # a peer may be absent, ours may not
-        return {word: f"{door.client} can't be imported: {error}"}
+        return {word: f"{entry.client} can't be imported: {error}"}
     except NotRun as error:
         return {"missing": str(error)}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     outcome["threads"] = threading.active_count()
     outcome["load"] = os.getloadavg()[0]
-    if door.client == KCLIENT:
+    if entry.client == KCLIENT:
         from kclient.record import IMPLEMENTATION
 
         outcome |= {"build": IMPLEMENTATION, "files": files_of_kclient()}

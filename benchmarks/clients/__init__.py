@@ -1,1 +1,1 @@
-"""Adapters: one module per client and direction, each door a function of a ``Job``."""
+"""Adapters: one module per client and direction, each entry a function of a ``Job``."""

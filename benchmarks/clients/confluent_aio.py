@@ -1,6 +1,6 @@
-"""The doors of ``confluent_kafka.aio``. Loaded in a worker process only; decides nothing.
+"""The entries of ``confluent_kafka.aio``. Loaded in a worker process only; decides nothing.
 
-It puts librdkafka's calls on threads. Settings are those of ``confluent_doors``; its own batch of
+It puts librdkafka's calls on threads. Settings are those of ``confluent_entries``; its own batch of
 1,000 records and its wait of a second stay at their defaults.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka.aio import AIOConsumer, AIOProducer
 
-from benchmarks.clients.confluent_doors import consumer_settings, places, producer_settings
+from benchmarks.clients.confluent_entries import consumer_settings, places, producer_settings
 from benchmarks.clients.loops import run_on_loop
 from benchmarks.job import POLL_RECORDS, Job, Outcome
 from benchmarks.tally import Tally, Watch

@@ -45,7 +45,7 @@ def kclient_uvloop(job: Job) -> Outcome:
 def aiokafka(job: Job) -> Outcome:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
-    from benchmarks.clients.aiokafka_doors import common, producer_for
+    from benchmarks.clients.aiokafka_entries import common, producer_for
 
     places = [TopicPartition(job.topic, index) for index in range(job.partitions)]
 
@@ -72,7 +72,7 @@ def aiokafka(job: Job) -> Outcome:
 def confluent(job: Job) -> Outcome:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
-    from benchmarks.clients.confluent_doors import consumer_settings, producer_settings
+    from benchmarks.clients.confluent_entries import consumer_settings, producer_settings
 
     producer = Producer(producer_settings(job))
     consumer = Consumer(consumer_settings(job))
@@ -98,7 +98,7 @@ def _end(consumer: Any, place: Any) -> int:
 def kafka_python(job: Job) -> Outcome:
     from kafka import KafkaConsumer, TopicPartition
 
-    from benchmarks.clients.kafka_python_doors import common, producer_for
+    from benchmarks.clients.kafka_python_entries import common, producer_for
 
     producer = producer_for(job)
     consumer = KafkaConsumer(**common(job), auto_offset_reset="latest", enable_auto_commit=False)

@@ -54,9 +54,9 @@ def kclient_async_for(job: Job) -> Outcome:
 
 
 def aiokafka_getmany(job: Job) -> Outcome:
-    from benchmarks.clients import aiokafka_doors
+    from benchmarks.clients import aiokafka_entries
 
-    return _probed(aiokafka_doors.getmany, job)
+    return _probed(aiokafka_entries.getmany, job)
 
 
 def confluent_aio_consume(job: Job) -> Outcome:
@@ -93,7 +93,7 @@ def kclient_burst(job: Job) -> Outcome:
 
 
 def aiokafka_burst(job: Job) -> Outcome:
-    from benchmarks.clients.aiokafka_doors import producer_for
+    from benchmarks.clients.aiokafka_entries import producer_for
 
     return _burst(job, lambda: producer_for(job), "send")
 
@@ -101,6 +101,6 @@ def aiokafka_burst(job: Job) -> Outcome:
 def confluent_aio_burst(job: Job) -> Outcome:
     from confluent_kafka.aio import AIOProducer
 
-    from benchmarks.clients.confluent_doors import producer_settings
+    from benchmarks.clients.confluent_entries import producer_settings
 
     return _burst(job, lambda: AIOProducer(producer_settings(job)), "produce")

@@ -88,7 +88,7 @@ def kclient_consumers(job: Job) -> Outcome:
 def aiokafka_consumers(job: Job) -> Outcome:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
-    from benchmarks.clients.aiokafka_doors import common
+    from benchmarks.clients.aiokafka_entries import common
 
     async def make(stack: AsyncExitStack) -> Any:
         consumer = AIOKafkaConsumer(**common(job), enable_auto_commit=False)
@@ -103,7 +103,7 @@ def confluent_consumers(job: Job) -> Outcome:
     """Its threads fetch whether somebody polls or not."""
     from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
-    from benchmarks.clients.confluent_doors import consumer_settings
+    from benchmarks.clients.confluent_entries import consumer_settings
 
     async def make(stack: AsyncExitStack) -> Any:
         consumer = Consumer(consumer_settings(job))
@@ -119,7 +119,7 @@ def confluent_aio_consumers(job: Job) -> Outcome:
     from confluent_kafka import OFFSET_END, TopicPartition
     from confluent_kafka.aio import AIOConsumer
 
-    from benchmarks.clients.confluent_doors import consumer_settings
+    from benchmarks.clients.confluent_entries import consumer_settings
 
     async def make(stack: AsyncExitStack) -> Any:
         consumer = AIOConsumer(consumer_settings(job))
@@ -146,7 +146,7 @@ def kclient_producers(job: Job) -> Outcome:
 
 
 def aiokafka_producers(job: Job) -> Outcome:
-    from benchmarks.clients.aiokafka_doors import producer_for
+    from benchmarks.clients.aiokafka_entries import producer_for
 
     async def make(stack: AsyncExitStack) -> Any:
         producer = await stack.enter_async_context(producer_for(job))
@@ -159,7 +159,7 @@ def aiokafka_producers(job: Job) -> Outcome:
 def confluent_producers(job: Job) -> Outcome:
     from confluent_kafka import Producer
 
-    from benchmarks.clients.confluent_doors import producer_settings
+    from benchmarks.clients.confluent_entries import producer_settings
 
     async def make(stack: AsyncExitStack) -> Any:
         producer = Producer(producer_settings(job))
@@ -171,7 +171,7 @@ def confluent_producers(job: Job) -> Outcome:
 
 
 def kafka_python_producers(job: Job) -> Outcome:
-    from benchmarks.clients.kafka_python_doors import producer_for
+    from benchmarks.clients.kafka_python_entries import producer_for
 
     async def make(stack: AsyncExitStack) -> Any:
         producer = producer_for(job)

@@ -35,7 +35,7 @@ def kclient_members(job: Job) -> Outcome:
 def aiokafka_members(job: Job) -> Outcome:
     from aiokafka import AIOKafkaConsumer
 
-    from benchmarks.clients.aiokafka_doors import common
+    from benchmarks.clients.aiokafka_entries import common
 
     async def make(stack: AsyncExitStack) -> Any:
         consumer = AIOKafkaConsumer(job.topic, group_id=_group(), **common(job))
@@ -51,7 +51,7 @@ def confluent_members(job: Job) -> Outcome:
     """Its threads fetch whether somebody polls or not."""
     from confluent_kafka import Consumer
 
-    from benchmarks.clients.confluent_doors import consumer_settings
+    from benchmarks.clients.confluent_entries import consumer_settings
 
     async def make(stack: AsyncExitStack) -> Any:
         consumer = Consumer({**consumer_settings(job), "group.id": _group()})
@@ -67,7 +67,7 @@ def confluent_members(job: Job) -> Outcome:
 def confluent_aio_members(job: Job) -> Outcome:
     from confluent_kafka.aio import AIOConsumer
 
-    from benchmarks.clients.confluent_doors import consumer_settings
+    from benchmarks.clients.confluent_entries import consumer_settings
 
     async def make(stack: AsyncExitStack) -> Any:
         consumer = AIOConsumer({**consumer_settings(job), "group.id": _group()})

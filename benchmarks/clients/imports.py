@@ -22,7 +22,7 @@ STATEMENTS = {
 
 def timed(job: Job) -> Outcome:
     """The best of three, as caches of files fill in the first."""
-    statement = STATEMENTS[job.door]
+    statement = STATEMENTS[job.entry]
     code = f"import time\na = time.process_time()\n{statement}\nprint(time.process_time() - a)"
     found = []
     for _ in range(3):

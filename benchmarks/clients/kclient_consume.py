@@ -1,4 +1,4 @@
-"""kclient's doors for reading. Loaded in a worker process only; measures, and decides nothing.
+"""kclient's entries for reading. Loaded in a worker process only; measures, and decides nothing.
 
 The consumer reads the warm-up topic to its end first. The watch starts right before the measured
 topics are assigned, so that nothing of them was fetched ahead unmeasured.

@@ -1,7 +1,7 @@
-"""kclient's doors for writing. Loaded in a worker process only; measures, and decides nothing.
+"""kclient's entries for writing. Loaded in a worker process only; measures, and decides nothing.
 
-Each door writes the warm-up first, then the measured records, each time until all of them are
-acknowledged. What a door does with its deliveries is what its name says.
+Each entry writes the warm-up first, then the measured records, each time until all of them are
+acknowledged. What an entry does with its deliveries is what its name says.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def tasks(job: Job) -> Outcome:
 
 
 def send_arrow(job: Job) -> Outcome:
-    """Tables are made beforehand: data that is in columns already is what this door is for."""
+    """Tables are made beforehand: data that is in columns already is what this entry is for."""
     if not hasattr(kclient.Producer, "send_arrow"):
         raise NotRun("this version of kclient has no Producer.send_arrow")
     import pyarrow

@@ -69,7 +69,7 @@ def kclient_uvloop(job: Job) -> Outcome:
 
 
 def aiokafka(job: Job) -> Outcome:
-    from benchmarks.clients.aiokafka_doors import producer_for
+    from benchmarks.clients.aiokafka_entries import producer_for
 
     async def main() -> Outcome:
         async with producer_for(job) as producer:
@@ -86,7 +86,7 @@ def aiokafka_uvloop(job: Job) -> Outcome:
 def confluent_aio(job: Job) -> Outcome:
     from confluent_kafka.aio import AIOProducer
 
-    from benchmarks.clients.confluent_doors import producer_settings
+    from benchmarks.clients.confluent_entries import producer_settings
 
     buffer: dict[str, Any] = {"batch_size": 1, "buffer_timeout": 0.02} if job.tuned else {}
 
@@ -105,7 +105,7 @@ def confluent(job: Job) -> Outcome:
     """``produce``, then ``poll`` until its delivery report came."""
     from confluent_kafka import Producer
 
-    from benchmarks.clients.confluent_doors import producer_settings
+    from benchmarks.clients.confluent_entries import producer_settings
 
     producer, topic = Producer(producer_settings(job)), job.topic
     reports: list[Any] = []
@@ -127,7 +127,7 @@ def confluent_flush(job: Job) -> Outcome:
     """``produce``, then ``flush``."""
     from confluent_kafka import Producer
 
-    from benchmarks.clients.confluent_doors import producer_settings
+    from benchmarks.clients.confluent_entries import producer_settings
 
     producer, topic = Producer(producer_settings(job)), job.topic
 
@@ -140,7 +140,7 @@ def confluent_flush(job: Job) -> Outcome:
 
 
 def kafka_python(job: Job) -> Outcome:
-    from benchmarks.clients.kafka_python_doors import producer_for
+    from benchmarks.clients.kafka_python_entries import producer_for
 
     producer, topic = producer_for(job), job.topic
     outcome = timed_without_loop(job, lambda value: producer.send(topic, value).get(PATIENCE))

@@ -20,7 +20,7 @@ class Rule(NamedTuple):
 
 
 OUT_HOPS = {
-    "1": "send: the door, serialize, check size",
+    "1": "send: the entry, serialize, check size",
     "2": "cluster view: partitions, metadata",
     "3": "partitioner picks",
     "4": "memory budget admits or parks",

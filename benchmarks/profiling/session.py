@@ -1,4 +1,5 @@
-"""``--profile``: runs doors of kclient unprofiled and under py-spy, and shows microseconds by hop.
+"""``--profile``: runs entries of kclient unprofiled and under py-spy, and shows microseconds by
+hop.
 
 py-spy stops the process some thousand times per second of its CPU and reads the Python and the
 native stack from outside: no hook in the code, so that cheap functions don't look dear. A hop's
@@ -24,25 +25,25 @@ from rich.table import Table
 
 from benchmarks.broker import broker
 from benchmarks.cells import CELLS
-from benchmarks.doors import DOORS
+from benchmarks.entries import ENTRIES
 from benchmarks.job import Job
 from benchmarks.profiling.hops import IN_HOPS, OUT_HOPS, REST
 from benchmarks.profiling.stacks import Tally, count
 from benchmarks.runner import Plan, Session, run_job, worker_environment
 from benchmarks.topics import Topics
 
-OUT_DOORS = ("kclient send", "kclient enqueue_nowait", "kclient send_many")
-IN_DOORS = ("kclient poll", "kclient async for", "kclient poll_arrow")
-GROUPS = (("produce: base", OUT_DOORS, OUT_HOPS), ("consume: base", IN_DOORS, IN_HOPS))
+OUT_ENTRIES = ("kclient send", "kclient enqueue_nowait", "kclient send_many")
+IN_ENTRIES = ("kclient poll", "kclient async for", "kclient poll_arrow")
+GROUPS = (("produce: base", OUT_ENTRIES, OUT_HOPS), ("consume: base", IN_ENTRIES, IN_HOPS))
 RECORDS = 1_000_000
 RATE, ROUNDS, TOP = 500, 3, 12
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One door: unprofiled CPU per record, profiled one, and where the samples were."""
+    """One entry: unprofiled CPU per record, profiled one, and where the samples were."""
 
-    door: str
+    entry: str
     cpu_us: float
     profiled_us: float
     tally: Tally
@@ -59,7 +60,7 @@ def profile(options: argparse.Namespace) -> int:
         return 1
     groups = chosen(options.only)
     if not groups:
-        known = ", ".join((*OUT_DOORS, *IN_DOORS))
+        known = ", ".join((*OUT_ENTRIES, *IN_ENTRIES))
         sys.stderr.write(f"--only {options.only}: --profile has {known}\n")
         return 2
     console = Console(width=None if sys.stdout.isatty() else 150)
@@ -68,26 +69,26 @@ def profile(options: argparse.Namespace) -> int:
         plan = Plan((), records=options.records or RECORDS)
         session = Session(address, plan, topics, lambda text: None)
         try:
-            for cell, doors, hops in groups:
-                show(console, [_profile(session, spy, cell, door) for door in doors], hops)
+            for cell, entries, hops in groups:
+                show(console, [_profile(session, spy, cell, entry) for entry in entries], hops)
         finally:
             session.drop(sorted(topics.alive))
     return 0
 
 
 def chosen(only: str | None) -> list[tuple[str, list[str], dict[str, str]]]:
-    """Cells with those of their doors that have ``only`` in their name, and their hops."""
+    """Cells with those of their entries that have ``only`` in their name, and their hops."""
     found = []
-    for cell, doors, hops in GROUPS:
-        mine = [door for door in doors if (only or "").lower() in door.lower()]
+    for cell, entries, hops in GROUPS:
+        mine = [entry for entry in entries if (only or "").lower() in entry.lower()]
         if mine:
             found.append((cell, mine, hops))
     return found
 
 
-def _profile(session: Session, spy: str, cell_name: str, door: str) -> Profile:
+def _profile(session: Session, spy: str, cell_name: str, entry: str) -> Profile:
     cell = CELLS[cell_name]
-    job = session.job(cell, DOORS[door])
+    job = session.job(cell, ENTRIES[entry])
     if cell.workload == "produce":
         job = replace(job, topics=session.topics.make(1, job.partitions))
     else:
@@ -95,10 +96,10 @@ def _profile(session: Session, spy: str, cell_name: str, door: str) -> Profile:
     plain = [run_job(job) for _ in range(ROUNDS)]
     for outcome in plain:
         if "cpu_us" not in outcome:
-            raise SystemExit(f"{door}: {outcome.get('error') or outcome.get('missing')}")
+            raise SystemExit(f"{entry}: {outcome.get('error') or outcome.get('missing')}")
     tally, spied = _spy(spy, job, out=cell.workload == "produce")
     session.drop(job.topics if cell.workload == "produce" else ())
-    return Profile(door, statistics.median(one["cpu_us"] for one in plain), spied, tally)
+    return Profile(entry, statistics.median(one["cpu_us"] for one in plain), spied, tally)
 
 
 def _spy(spy: str, job: Job, out: bool) -> tuple[Tally, float]:
@@ -133,11 +134,11 @@ def _profiled_cost(output: str) -> float:
 
 
 def show(console: Console, found: list[Profile], hops: dict[str, str]) -> None:
-    """A row per hop, a column per door; below it the functions with the most samples."""
+    """A row per hop, a column per entry; below it the functions with the most samples."""
     table = Table(title="CPU us/record by hop", title_style="bold", title_justify="left")
     table.add_column("hop")
     for one in found:
-        table.add_column(one.door, justify="right")
+        table.add_column(one.entry, justify="right")
     for number, name in hops.items():
         table.add_row(f"{number:>2} {name}", *[_cell(one, number) for one in found])
     table.add_section()
@@ -161,7 +162,7 @@ def _cell(one: Profile, hop: str) -> str:
 
 def _show_functions(console: Console, one: Profile) -> None:
     top: Counter[str] = one.tally.functions
-    console.print(f"[bold]{one.door}[/]: where the samples were")
+    console.print(f"[bold]{one.entry}[/]: where the samples were")
     for name, samples in top.most_common(TOP):
         share = samples / max(1, one.tally.total)
         console.print(f"  {share * one.cpu_us:7.3f} us  {share:4.0%}  {name}", highlight=False)

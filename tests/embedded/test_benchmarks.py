@@ -15,8 +15,8 @@ from kclient.testing import Cluster
 
 async def test_a_tiny_cell_is_written_and_read_through_the_runner() -> None:
     cells = (
-        replace(CELLS["produce: base"], doors=("kclient send_many",)),
-        replace(CELLS["consume: base"], doors=("kclient poll", "kclient poll, in a group")),
+        replace(CELLS["produce: base"], entries=("kclient send_many",)),
+        replace(CELLS["consume: base"], entries=("kclient poll", "kclient poll, in a group")),
     )
     async with Cluster(brokers=1) as cluster:
         address = Address(cluster.bootstrap, None, None, "embedded")
@@ -24,7 +24,7 @@ async def test_a_tiny_cell_is_written_and_read_through_the_runner() -> None:
         session = Session(address, Plan(cells, rounds=1, records=1_000), topics)
         found: list[Run] = await asyncio.to_thread(session.run)
         await asyncio.to_thread(topics.delete, sorted(topics.alive))
-    assert [run.door for run in found] == [
+    assert [run.entry for run in found] == [
         "kclient send_many",
         "kclient poll",
         "kclient poll, in a group",

@@ -21,9 +21,9 @@ from benchmarks.saved import NotASession, load, save
 CELL, MINE, PEER = "consume: base", "kclient poll", "confluent consume"
 
 
-def runs(door: str, *costs: float, cell: str = CELL) -> list[Run]:
+def runs(entry: str, *costs: float, cell: str = CELL) -> list[Run]:
     return [
-        Run(cell, door, number, {"cpu_us": cost, "per_second": 1e6 / cost, "build": "cython"})
+        Run(cell, entry, number, {"cpu_us": cost, "per_second": 1e6 / cost, "build": "cython"})
         for number, cost in enumerate(costs)
     ]
 
@@ -82,8 +82,8 @@ def test_what_anybody_pays_stands_beside_a_ratio_and_is_measured_in_all_rounds()
 @pytest.mark.parametrize(
     "text",
     [
-        '[[floor]]\nrow = "r"\ncell = "c"\ndoor = "d"\n',
-        '[[floor]]\nrow = "r"\ncell = "c"\ndoor = "d"\nagainst = [{ door = "x" }]\n',
+        '[[floor]]\nrow = "r"\ncell = "c"\nentry = "d"\n',
+        '[[floor]]\nrow = "r"\ncell = "c"\nentry = "d"\nagainst = [{ entry = "x" }]\n',
     ],
 )
 def test_floors_without_a_bound_are_refused(tmp_path: Path, text: str) -> None:
@@ -142,7 +142,7 @@ def test_tls_cells_without_a_listener_are_named_not_dropped() -> None:
     from benchmarks.cells import CELLS
 
     found = list(session()._round(CELLS["produce: TLS"], 0))
-    assert {run.door for run in found} == set(CELLS["produce: TLS"].doors)
+    assert {run.entry for run in found} == set(CELLS["produce: TLS"].entries)
     assert all("--tls-bootstrap" in run.outcome["missing"] for run in found)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import __main__ as bench
 from benchmarks.broker import Address
-from benchmarks.doors import DOORS
+from benchmarks.entries import ENTRIES
 from benchmarks.job import Job
 from benchmarks.results import Run
 from benchmarks.runner import Plan, Session, _outcome
@@ -120,7 +120,7 @@ def test_a_reader_of_the_report_that_went_away_loses_no_session(
     assert load(tmp_path / "a.json") == ({}, runs)
 
 
-def test_profile_says_so_when_no_door_has_the_name(
+def test_profile_says_so_when_no_entry_has_the_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from benchmarks.profiling import session
@@ -129,7 +129,7 @@ def test_profile_says_so_when_no_door_has_the_name(
     options = argparse.Namespace(only="nosuch", bootstrap="h:1", records=None)
     assert session.profile(options) == 2
     assert "nosuch" in capsys.readouterr().err
-    assert [doors for _, doors, _ in session.chosen("POLL_ARROW")] == [["kclient poll_arrow"]]
+    assert [entries for _, entries, _ in session.chosen("POLL_ARROW")] == [["kclient poll_arrow"]]
 
 
 def test_topics_that_can_not_be_deleted_lose_no_session() -> None:
@@ -177,13 +177,13 @@ def test_cells_that_were_renamed_are_skipped_and_named(
     assert bench.main(["--compare", str(path), str(path)]) == 0
 
 
-def test_a_door_of_ours_that_can_not_be_imported_has_failed(
+def test_a_entry_of_ours_that_can_not_be_imported_has_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def function(door: Any) -> Any:
+    def function(entry: Any) -> Any:
         raise ImportError("no such thing")
 
-    monkeypatch.setattr(type(DOORS[MINE]), "function", function)
+    monkeypatch.setattr(type(ENTRIES[MINE]), "function", function)
     ours = run(Job(MINE, "nowhere:1", 1))
     assert "no such thing" in ours["error"]
     assert "missing" in run(Job("confluent consume", "nowhere:1", 1))

@@ -11,8 +11,8 @@ from benchmarks.results import Run
 pytest.importorskip("matplotlib")
 
 
-def run(door: str, cost: float) -> Run:
-    return Run("consume: base", door, 0, {"cpu_us": cost})
+def run(entry: str, cost: float) -> Run:
+    return Run("consume: base", entry, 0, {"cpu_us": cost})
 
 
 @pytest.mark.parametrize(

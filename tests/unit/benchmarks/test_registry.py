@@ -1,4 +1,4 @@
-"""The registry of cells has every factor, door and client that the bench promises."""
+"""The registry of cells has every factor, entry and client that the bench promises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.amounts import WARM_UP_READING, records_for, warm_up_for
 from benchmarks.cells import CELLS, Cell
-from benchmarks.doors import BESIDE, CLIENTS, DOORS, KCLIENT, NOBODY
+from benchmarks.entries import BESIDE, CLIENTS, ENTRIES, KCLIENT, NOBODY
 from benchmarks.floors import read_floors
 from benchmarks.report import COLUMNS
 from benchmarks.runner import choose
@@ -39,7 +39,7 @@ FACTORS = (
 def test_each_factor_is_a_cell_of_its_own(workload: str, factor: str) -> None:
     cell = CELLS[f"{workload}: {factor}"]
     assert cell.workload == workload
-    assert any(DOORS[door].client == KCLIENT for door in cell.doors)
+    assert any(ENTRIES[entry].client == KCLIENT for entry in cell.entries)
 
 
 def test_a_cell_differs_from_the_base_in_what_its_name_says() -> None:
@@ -57,8 +57,8 @@ def test_about_forty_cells() -> None:
     assert 38 <= len(CELLS) <= 48
 
 
-def test_the_base_has_every_door_of_ours() -> None:
-    ours = {door.name for door in DOORS.values() if door.client == KCLIENT}
+def test_the_base_has_every_entry_of_ours() -> None:
+    ours = {entry.name for entry in ENTRIES.values() if entry.client == KCLIENT}
     wanted = {
         f"kclient {name}"
         for name in (
@@ -75,24 +75,24 @@ def test_the_base_has_every_door_of_ours() -> None:
         )
     }
     assert wanted <= ours
-    based = {*CELLS["produce: base"].doors, *CELLS["consume: base"].doors}
+    based = {*CELLS["produce: base"].entries, *CELLS["consume: base"].entries}
     assert wanted <= based
 
 
 def test_every_client_writes_and_reads_in_the_base() -> None:
     for cell in ("produce: base", "consume: base"):
-        assert {DOORS[door].client for door in CELLS[cell].doors} == set(CLIENTS)
+        assert {ENTRIES[entry].client for entry in CELLS[cell].entries} == set(CLIENTS)
 
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=lambda cell: cell.name)
 def test_a_cell_can_be_run_and_shown(cell: Cell) -> None:
-    assert len(set(cell.doors)) == len(cell.doors) > 0
+    assert len(set(cell.entries)) == len(cell.entries) > 0
     figures = [figure for _, figure, _ in COLUMNS[cell.workload]]
     assert cell.figure in figures
-    for name in cell.doors:
-        door = DOORS[name]
-        assert door.workload == cell.workload
-        records = records_for(cell, door)
+    for name in cell.entries:
+        entry = ENTRIES[name]
+        assert entry.workload == cell.workload
+        records = records_for(cell, entry)
         size = cell.settings.get("size", 100)
         assert 1 <= records <= 260_000_000 / size
         growth = cell.settings.get("spread")
@@ -101,43 +101,43 @@ def test_a_cell_can_be_run_and_shown(cell: Cell) -> None:
         assert warm_up_for(cell, records) < records or records == 1
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=lambda door: door.name)
-def test_the_module_of_a_door_is_there(door: object) -> None:
-    module = DOORS[door.name].run.partition(":")[0]  # type: ignore[attr-defined]
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.name)
+def test_the_module_of_an_entry_is_there(entry: object) -> None:
+    module = ENTRIES[entry.name].run.partition(":")[0]  # type: ignore[attr-defined]
     assert importlib.util.find_spec(f"benchmarks.clients.{module}")
 
 
-def test_kclients_doors_stand_beside_doors_of_the_same_workload() -> None:
+def test_kclients_entries_stand_beside_entries_of_the_same_workload() -> None:
     for mine, others in BESIDE.items():
         for other in others:
-            assert DOORS[mine].workload == DOORS[other].workload
-            assert DOORS[other].client != KCLIENT
-            assert not DOORS[other].tuned, "equal settings gate"
+            assert ENTRIES[mine].workload == ENTRIES[other].workload
+            assert ENTRIES[other].client != KCLIENT
+            assert not ENTRIES[other].tuned, "equal settings gate"
 
 
-def test_floors_name_cells_and_doors_that_exist() -> None:
+def test_floors_name_cells_and_entries_that_exist() -> None:
     floors = read_floors()
     assert len(floors) > 20
     for floor in floors:
-        assert floor.door in CELLS[floor.cell].doors, floor.row
-        assert floor.bare is None or floor.bare in CELLS[floor.cell].doors, floor.row
+        assert floor.entry in CELLS[floor.cell].entries, floor.row
+        assert floor.bare is None or floor.bare in CELLS[floor.cell].entries, floor.row
         for bound in floor.against:
-            assert bound.door in CELLS[bound.cell].doors, floor.row
-            assert not DOORS[bound.door].tuned, "equal settings gate"
+            assert bound.entry in CELLS[bound.cell].entries, floor.row
+            assert not ENTRIES[bound.entry].tuned, "equal settings gate"
 
 
-def test_quick_leaves_out_cells_and_tuned_doors_but_no_client() -> None:
+def test_quick_leaves_out_cells_and_tuned_entries_but_no_client() -> None:
     quick = choose(tuple(CELLS.values()), True, None)
     assert 8 <= len(quick) < len(CELLS) / 2 + 1
-    doors = {door for cell in quick for door in cell.doors}
-    assert not any(DOORS[door].tuned or DOORS[door].slow for door in doors)
-    assert {DOORS[door].client for door in doors} == {*CLIENTS, NOBODY}
+    entries = {entry for cell in quick for entry in cell.entries}
+    assert not any(ENTRIES[entry].tuned or ENTRIES[entry].slow for entry in entries)
+    assert {ENTRIES[entry].client for entry in entries} == {*CLIENTS, NOBODY}
 
 
-def test_only_picks_cells_or_doors_by_a_piece_of_their_name() -> None:
+def test_only_picks_cells_or_entries_by_a_piece_of_their_name() -> None:
     cells = tuple(CELLS.values())
     assert [cell.name for cell in choose(cells, False, "lz4")] == ["produce: lz4", "consume: lz4"]
     found = choose(cells, False, "POLL_ARROW")
-    doors = {"kclient poll_arrow", "kclient poll_arrow, in a group"}
-    assert {door for cell in found for door in cell.doors} == doors
+    entries = {"kclient poll_arrow", "kclient poll_arrow, in a group"}
+    assert {entry for cell in found for entry in cell.entries} == entries
     assert choose(cells, False, "nothing like it") == ()

@@ -27,10 +27,10 @@ def every(workload: str, rounds: int = 1) -> list[Run]:
     figures |= {"native_threads": 5.0, "cpu_ms_s": 0.5, "longest_ms": 64.2, "cpu_ms": 212.0}
     figures |= {"decode_s": 0.3, "update_s": 0.3, "per_second": 1_037_422.0, "records": 1_000}
     return [
-        Run(cell.name, door, number, dict(figures))
+        Run(cell.name, entry, number, dict(figures))
         for cell in CELLS.values()
         if cell.workload == workload
-        for door in cell.doors
+        for entry in cell.entries
         for number in range(rounds)
     ]
 

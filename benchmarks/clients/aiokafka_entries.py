@@ -1,4 +1,4 @@
-"""aiokafka's doors. Loaded in a worker process only; measures, and decides nothing.
+"""aiokafka's entries. Loaded in a worker process only; measures, and decides nothing.
 
 Equal settings: acks=all, idempotent, the job's linger, batch size and codec, CRC checks on (its
 compiled codec). The tuned ones are those that its documentation names for throughput: larger

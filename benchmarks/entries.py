@@ -1,8 +1,8 @@
-"""The doors: every way into or out of a client that is measured, by name.
+"""The entries: every way into or out of a client that is measured, by name.
 
-A door names the function that runs it, which is imported in the worker process only, so that this
-module and the runner load no client. All doors of a cell get as many records as the cell says; the
-few for which that would take too long say ``most``.
+An entry names the function that runs it, which is imported in the worker process only, so that this
+module and the runner load no client. All entries of a cell get as many records as the cell says;
+the few for which that would take too long say ``most``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _ALL = 10_000_000
 _WAITING = 10_000
 CLIENTS = (KCLIENT, CONFLUENT, AIO, AIOKAFKA, KAFKA_PYTHON)
 NOBODY = "no client"
-"""Owns the doors that tell how fast the broker answers whoever asks with the least code."""
+"""Owns the entries that tell how fast the broker answers whoever asks with the least code."""
 OWNERS = (*CLIENTS, NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Entry:
     """One way in or out of a client.
 
     Attributes:
@@ -43,7 +43,7 @@ class Door:
     tuned: bool = False
     on_loop: bool = False
     most: int = _ALL
-    """Records of one run at most, for doors that would take more than eight seconds. No floor
+    """Records of one run at most, for entries that would take more than eight seconds. No floor
     compares with them."""
 
     @property
@@ -58,10 +58,10 @@ class Door:
         return run
 
 
-def _of(client: str, workload: str, on_loop: bool, *doors: tuple[str, str]) -> list[Door]:
+def _of(client: str, workload: str, on_loop: bool, *entries: tuple[str, str]) -> list[Entry]:
     return [
-        Door(name, client, workload, run, tuned=name.endswith(", tuned"), on_loop=on_loop)
-        for name, run in doors
+        Entry(name, client, workload, run, tuned=name.endswith(", tuned"), on_loop=on_loop)
+        for name, run in entries
     ]
 
 
@@ -97,12 +97,12 @@ _PRODUCE = [
         CONFLUENT,
         "produce",
         False,
-        ("confluent produce, callback", "confluent_doors:produce_callback"),
-        ("confluent produce, no callback", "confluent_doors:produce_silent"),
-        ("confluent produce_batch", "confluent_doors:produce_batch"),
-        ("confluent produce, callback, tuned", "confluent_doors:produce_callback"),
-        ("confluent produce, no callback, tuned", "confluent_doors:produce_silent"),
-        ("confluent produce_batch, tuned", "confluent_doors:produce_batch"),
+        ("confluent produce, callback", "confluent_entries:produce_callback"),
+        ("confluent produce, no callback", "confluent_entries:produce_silent"),
+        ("confluent produce_batch", "confluent_entries:produce_batch"),
+        ("confluent produce, callback, tuned", "confluent_entries:produce_callback"),
+        ("confluent produce, no callback, tuned", "confluent_entries:produce_silent"),
+        ("confluent produce_batch, tuned", "confluent_entries:produce_batch"),
     ),
     *_of(
         AIO,
@@ -110,8 +110,8 @@ _PRODUCE = [
         True,
         ("confluent aio produce", "confluent_aio:produce"),
     ),
-    Door(_TASKS, AIO, "produce", "confluent_aio:tasks", on_loop=True, most=2_000),
-    Door(
+    Entry(_TASKS, AIO, "produce", "confluent_aio:tasks", on_loop=True, most=2_000),
+    Entry(
         f"{_TASKS}, tuned",
         AIO,
         "produce",
@@ -124,12 +124,12 @@ _PRODUCE = [
         AIOKAFKA,
         "produce",
         True,
-        ("aiokafka send", "aiokafka_doors:send"),
-        ("aiokafka create_batch", "aiokafka_doors:create_batch"),
-        ("aiokafka 1,000 tasks", "aiokafka_doors:tasks"),
-        ("aiokafka send, tuned", "aiokafka_doors:send"),
+        ("aiokafka send", "aiokafka_entries:send"),
+        ("aiokafka create_batch", "aiokafka_entries:create_batch"),
+        ("aiokafka 1,000 tasks", "aiokafka_entries:tasks"),
+        ("aiokafka send, tuned", "aiokafka_entries:send"),
     ),
-    Door("kafka-python send", KAFKA_PYTHON, "produce", "kafka_python_doors:send", most=50_000),
+    Entry("kafka-python send", KAFKA_PYTHON, "produce", "kafka_python_entries:send", most=50_000),
 ]
 _CONSUME = [
     *_of(
@@ -147,8 +147,8 @@ _CONSUME = [
         CONFLUENT,
         "consume",
         False,
-        ("confluent consume", "confluent_doors:consume"),
-        ("confluent consume, tuned", "confluent_doors:consume"),
+        ("confluent consume", "confluent_entries:consume"),
+        ("confluent consume, tuned", "confluent_entries:consume"),
     ),
     *_of(
         AIO,
@@ -156,16 +156,16 @@ _CONSUME = [
         True,
         ("confluent aio consume", "confluent_aio:consume"),
     ),
-    Door("confluent aio poll", AIO, "consume", "confluent_aio:poll", on_loop=True, most=10_000),
+    Entry("confluent aio poll", AIO, "consume", "confluent_aio:poll", on_loop=True, most=10_000),
     *_of(
         AIOKAFKA,
         "consume",
         True,
-        ("aiokafka getmany", "aiokafka_doors:getmany"),
-        ("aiokafka async for", "aiokafka_doors:async_for"),
-        ("aiokafka getmany, tuned", "aiokafka_doors:getmany"),
+        ("aiokafka getmany", "aiokafka_entries:getmany"),
+        ("aiokafka async for", "aiokafka_entries:async_for"),
+        ("aiokafka getmany, tuned", "aiokafka_entries:getmany"),
     ),
-    *_of(KAFKA_PYTHON, "consume", False, ("kafka-python poll", "kafka_python_doors:poll")),
+    *_of(KAFKA_PYTHON, "consume", False, ("kafka-python poll", "kafka_python_entries:poll")),
 ]
 _OTHERS = [
     *_of(
@@ -182,8 +182,8 @@ _OTHERS = [
         ("confluent produce + poll", "latency:confluent"),
         ("confluent produce + flush", "latency:confluent_flush"),
     ),
-    Door("confluent aio awaited produce", AIO, "latency", "latency:confluent_aio", most=2),
-    Door(
+    Entry("confluent aio awaited produce", AIO, "latency", "latency:confluent_aio", most=2),
+    Entry(
         "confluent aio awaited produce, tuned",
         AIO,
         "latency",
@@ -198,7 +198,7 @@ _OTHERS = [
         ("aiokafka send_and_wait", "latency:aiokafka"),
         ("aiokafka send_and_wait, uvloop", "latency:aiokafka_uvloop"),
     ),
-    Door("kafka-python send + get", KAFKA_PYTHON, "latency", "latency:kafka_python"),
+    Entry("kafka-python send + get", KAFKA_PYTHON, "latency", "latency:kafka_python"),
     *_of(
         NOBODY,
         "latency",
@@ -214,9 +214,9 @@ _OTHERS = [
         ("kclient send to poll", "end_to_end:kclient"),
         ("kclient send to poll, uvloop", "end_to_end:kclient_uvloop"),
     ),
-    Door("confluent produce to poll", CONFLUENT, "end to end", "end_to_end:confluent"),
-    Door("aiokafka send to getmany", AIOKAFKA, "end to end", "end_to_end:aiokafka"),
-    Door("kafka-python send to poll", KAFKA_PYTHON, "end to end", "end_to_end:kafka_python"),
+    Entry("confluent produce to poll", CONFLUENT, "end to end", "end_to_end:confluent"),
+    Entry("aiokafka send to getmany", AIOKAFKA, "end to end", "end_to_end:aiokafka"),
+    Entry("kafka-python send to poll", KAFKA_PYTHON, "end to end", "end_to_end:kafka_python"),
     *_of(
         KCLIENT,
         "hold reading",
@@ -224,13 +224,13 @@ _OTHERS = [
         ("kclient poll, probed", "holds:kclient_poll"),
         ("kclient async for, probed", "holds:kclient_async_for"),
     ),
-    Door("confluent aio consume, probed", AIO, "hold reading", "holds:confluent_aio_consume"),
-    Door("aiokafka getmany, probed", AIOKAFKA, "hold reading", "holds:aiokafka_getmany"),
-    Door("kclient burst", KCLIENT, "hold writing", "holds:kclient_burst"),
-    Door("confluent aio burst", AIO, "hold writing", "holds:confluent_aio_burst"),
-    Door("aiokafka burst", AIOKAFKA, "hold writing", "holds:aiokafka_burst"),
+    Entry("confluent aio consume, probed", AIO, "hold reading", "holds:confluent_aio_consume"),
+    Entry("aiokafka getmany, probed", AIOKAFKA, "hold reading", "holds:aiokafka_getmany"),
+    Entry("kclient burst", KCLIENT, "hold writing", "holds:kclient_burst"),
+    Entry("confluent aio burst", AIO, "hold writing", "holds:confluent_aio_burst"),
+    Entry("aiokafka burst", AIOKAFKA, "hold writing", "holds:aiokafka_burst"),
     *[
-        Door(f"{client} idle {kind}", owner, "idle", f"idle:{function}_{kind}")
+        Entry(f"{client} idle {kind}", owner, "idle", f"idle:{function}_{kind}")
         for kind in ("consumers", "producers")
         for client, owner, function in (
             ("kclient", KCLIENT, "kclient"),
@@ -242,7 +242,7 @@ _OTHERS = [
         if (client, kind) != ("confluent aio", "producers")
     ],
     *[
-        Door(f"{client} idle members", owner, "idle", f"idle_groups:{function}_members")
+        Entry(f"{client} idle members", owner, "idle", f"idle_groups:{function}_members")
         for client, owner, function in (
             ("kclient", KCLIENT, "kclient"),
             ("confluent", CONFLUENT, "confluent"),
@@ -252,7 +252,7 @@ _OTHERS = [
         )
     ],
     *[
-        Door(name, client, "import", "imports:timed")
+        Entry(name, client, "import", "imports:timed")
         for name, client in (
             ("import of kclient", KCLIENT),
             ("import of kclient, the name alone", KCLIENT),
@@ -262,8 +262,8 @@ _OTHERS = [
             ("import of kafka-python", KAFKA_PYTHON),
         )
     ],
-    Door("kclient metadata", KCLIENT, "metadata", "big_metadata:kclient"),
-    Door("aiokafka metadata", AIOKAFKA, "metadata", "big_metadata:aiokafka"),
+    Entry("kclient metadata", KCLIENT, "metadata", "big_metadata:kclient"),
+    Entry("aiokafka metadata", AIOKAFKA, "metadata", "big_metadata:aiokafka"),
 ]
 BESIDE: dict[str, tuple[str, ...]] = {
     "kclient send": _SENDS,
@@ -313,5 +313,5 @@ BESIDE: dict[str, tuple[str, ...]] = {
     ),
     "kclient metadata": ("aiokafka metadata",),
 }
-"""The peers' doors that come closest to each of ours; reports show ratios to these."""
-DOORS: dict[str, Door] = {door.name: door for door in (*_PRODUCE, *_CONSUME, *_OTHERS)}
+"""The peers' entries that come closest to each of ours; reports show ratios to these."""
+ENTRIES: dict[str, Entry] = {entry.name: entry for entry in (*_PRODUCE, *_CONSUME, *_OTHERS)}

@@ -1,4 +1,4 @@
-"""confluent-kafka's doors. Loaded in a worker process only; measures, and decides nothing.
+"""confluent-kafka's entries. Loaded in a worker process only; measures, and decides nothing.
 
 Equal settings: acks=all, idempotent, the job's linger, batch size and codec, CRC checks on. The
 tuned ones follow librdkafka's chapter on throughput: longer linger, more and larger batches, deep
@@ -146,7 +146,7 @@ def _when_there_is_room(producer: Any, topic: str, value: bytes, **rest: Any) ->
 
 
 def _batch(producer: Any, job: Job, count: int) -> int:
-    """Lists of dicts, made from the values here: the door takes nothing else."""
+    """Lists of dicts, made from the values here: the entry takes nothing else."""
     for chunk in windows(job.size, count, POLL_EVERY):
         if job.keyed:
             messages: list[dict[str, Any]] = [

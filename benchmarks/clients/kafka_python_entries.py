@@ -1,4 +1,4 @@
-"""kafka-python's doors. Loaded in a worker process only; measures, and decides nothing.
+"""kafka-python's entries. Loaded in a worker process only; measures, and decides nothing.
 
 Equal settings: acks=all, idempotent, the job's linger, batch size and codec, CRC checks on.
 """
